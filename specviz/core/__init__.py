@@ -1,0 +1,13 @@
+"""The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods, events, metrics. Torch and the standard
+library only; everything else is built on it."""
+from .events import (Committed, Drafted, Event, Failed, Finished, Judged, Noted, Prefilled, Said, Started, Verified, best, tell)
+from .method import EXACTNESS, Kit, Knob, Method
+from .metrics import Totals, walltime_speedup
+from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
+                    has_nan, never)
+from .round import BrokenModel, open_run, play
+from .sampling import Dice, OneStream, Sampling
+from .state import Clock, Costs, State
+from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,93 @@
+"""A method is data: a frozen description with a build() that names its parts. The catalogue, the page, the command line,
+the benchmark and the tests find everything they need here."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Callable, Protocol
+
+from .parts import Parts, Target
+
+EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False)."""
+
+    name: str
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    help: str = ""
+    choices: tuple[str, ...] = ()
+
+    def read(self, value: Any) -> Any:
+        """The value as build() wants it, from a number or text. Raises ValueError with a sentence when it does not fit."""
+        if value is None:
+            return self.default
+        if self.choices:
+            if str(value) not in self.choices:
+                raise ValueError(f"{self.name} must be one of {', '.join(self.choices)}, not {value!r}")
+            return str(value)
+        if isinstance(self.default, bool):
+            if str(value).lower() not in ("true", "false", "1", "0"):
+                raise ValueError(f"{self.name} must be true or false, not {value!r}")
+            return str(value).lower() in ("true", "1")
+        try:
+            number = float(value)
+            if isinstance(value, bool) or not math.isfinite(number):
+                raise ValueError
+            if isinstance(self.default, int) and number != int(number):
+                raise ValueError
+        except (TypeError, ValueError):
+            kind = "a whole number" if isinstance(self.default, int) else "a number"
+            raise ValueError(f"{self.name} must be {kind}, not {value!r}") from None
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{self.name} must lie between {self.low} and {self.high}, not {value}")
+        return int(number) if isinstance(self.default, int) else number
+
+
+class Kit(Protocol):
+    """What build() is given: the loaded target's facts and a way to open other models."""
+
+    vocab: int
+    target: Target
+
+    def open(self, role: str) -> Target:
+        """Another model by role ("draft", ...): shared weights, its own cache. Raises a sentence when there is none."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One decoding method.
+
+    key: file name in methods/; title, paper, family, summary: for people; exactness: one of EXACTNESS;
+    build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
+    look, wins, loses: what to watch on the page, and where it is fast and slow.
+    """
+
+    key: str
+    title: str
+    paper: str
+    family: str
+    summary: str
+    build: Callable[..., Parts]
+    exactness: str = "exact"
+    knobs: tuple[Knob, ...] = ()
+    needs: frozenset[str] = frozenset()
+    look: str = ""
+    wins: str = ""
+    loses: str = ""
+
+    def __post_init__(self):
+        if self.exactness not in EXACTNESS:
+            raise ValueError(f"exactness of {self.key} must be one of {EXACTNESS}")
+
+    def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
+        """All knobs with defaults filled in. Raises ValueError naming an unknown knob or a value that does not fit."""
+        known = {knob.name: knob for knob in self.knobs}
+        for name in given:
+            if name not in known:
+                raise ValueError(f"{self.key} has no knob {name!r}; it has {', '.join(known) or 'none'}")
+        return {name: knob.read(given.get(name)) for name, knob in known.items()}

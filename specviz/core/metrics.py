@@ -1,0 +1,109 @@
+"""Every figure on screen, from raw counts, under one definition each.
+
+block_efficiency      tokens committed / target passes (the bonus or correction token included)
+mean_accepted_tokens  draft tokens accepted / target passes
+acceptance_rate       draft tokens accepted / draft tokens tried (nodes never examined are not tried)
+draft_yield           draft tokens accepted / draft tokens proposed
+tokens_per_second     tokens / engine seconds after the prefill
+walltime_speedup      plain decoding's seconds per token / ours, same target, prompt and sampling, interleaved in one run
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .events import Committed, Drafted, Event, Judged, Prefilled, Verified
+
+PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
+
+
+@dataclass
+class Totals:
+    """Raw counts of one run, folded from its events; several runs add up with ``+``."""
+
+    tokens: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    tried: int = 0
+    prefill_seconds: float = 0.0
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+    by_position: list[list[int]] = field(default_factory=list)  # depth-1 -> [rounds that tried it, that accepted it]
+    _depths: dict[int, int] = field(default_factory=dict, repr=False)
+
+    def fold(self, event: Event) -> None:
+        """Take one event in; events that say nothing about counts change nothing."""
+        if isinstance(event, Prefilled):
+            self.prefill_seconds += event.t1 - event.t0
+        elif isinstance(event, Drafted):
+            self._depths = {node["id"]: node["depth"] for node in event.nodes if not node.get("probe")}
+            self.drafted += len(self._depths)
+        elif isinstance(event, Verified):
+            self.rounds += 1
+        elif isinstance(event, Judged):
+            self._fold_trials(event)
+        elif isinstance(event, Committed):
+            self.tokens += len(event.tokens)
+            self.accepted += event.accepted
+            for phase, seconds in event.seconds.items():
+                self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + seconds
+
+    def _fold_trials(self, event: Judged) -> None:
+        depth_tried: dict[int, bool] = {}
+        for trial in event.trials:
+            if trial["verdict"] == "skipped":
+                continue
+            self.tried += 1
+            depth = self._depths[trial["node"]]
+            depth_tried[depth] = depth_tried.get(depth, False) or trial["verdict"] == "accepted"
+        for depth, ok in depth_tried.items():
+            while len(self.by_position) < depth:
+                self.by_position.append([0, 0])
+            self.by_position[depth - 1][0] += 1
+            self.by_position[depth - 1][1] += ok
+
+    def __add__(self, other: Totals) -> Totals:
+        longer = max(len(self.by_position), len(other.by_position))
+        both = [[sum(t.by_position[i][k] for t in (self, other) if i < len(t.by_position)) for k in (0, 1)] for i in range(longer)]
+        phases = {k: self.phase_seconds.get(k, 0.0) + other.phase_seconds.get(k, 0.0) for k in {*self.phase_seconds, *other.phase_seconds}}
+        return Totals(self.tokens + other.tokens, self.rounds + other.rounds, self.drafted + other.drafted,
+                      self.accepted + other.accepted, self.tried + other.tried,
+                      self.prefill_seconds + other.prefill_seconds, phases, both)
+
+    @property
+    def seconds(self) -> float:
+        """Engine seconds after the prefill."""
+        return sum(self.phase_seconds.values())
+
+    def record(self) -> dict[str, Any]:
+        """The totals of the trace's last record."""
+        ph = self.phase_seconds
+        return {
+            "tokens": self.tokens, "rounds": self.rounds, "drafted": self.drafted, "accepted": self.accepted, "tried": self.tried,
+            "seconds": self.seconds, "prefill_seconds": self.prefill_seconds, "draft_seconds": ph.get("draft", 0.0),
+            "verify_seconds": ph.get("verify", 0.0), "judge_seconds": ph.get("judge", 0.0),
+            "cache_seconds": ph.get("commit", 0.0), "other_seconds": ph.get("plan", 0.0) + ph.get("observe", 0.0),
+            "by_position": self.by_position,
+        }
+
+    def metrics(self) -> dict[str, float | None]:
+        """The figures defined above; None where nothing was counted."""
+        return {
+            "block_efficiency": _ratio(self.tokens, self.rounds),
+            "mean_accepted_tokens": _ratio(self.accepted, self.rounds),
+            "acceptance_rate": _ratio(self.accepted, self.tried),
+            "draft_yield": _ratio(self.accepted, self.drafted),
+            "tokens_per_second": _ratio(self.tokens, self.seconds),
+            "seconds_per_token": _ratio(self.seconds, self.tokens),
+        }
+
+
+def walltime_speedup(plain: Totals, ours: Totals) -> float | None:
+    """Plain decoding's seconds per token over ours; None when either run wrote nothing."""
+    if not (plain.tokens and ours.tokens and plain.seconds > 0 and ours.seconds > 0):
+        return None
+    return (plain.seconds / plain.tokens) / (ours.seconds / ours.tokens)
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return a / b if b else None

@@ -1,0 +1,203 @@
+"""The parts a method is made of, and what passes between them in one round.
+
+Ask what a part needs, never who it is: a target lists what it ``provides``, a drafter what it ``needs``.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator, Protocol, Sequence
+
+import torch
+from torch import Tensor
+
+from .state import State
+from .tree import CHOSEN, DraftTree
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
+
+    ``at`` is the absolute position of row 0.
+    """
+
+    logits: Tensor
+    taps: dict[str, Tensor] = field(default_factory=dict)
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Why one node was accepted or refused: accepted iff draw < accept. law/residual [vocab]: the target law it was held
+    against (after earlier refusals) and the law after this refusal; kept for views, may be None."""
+
+    node: int
+    rule: str
+    target_prob: float
+    draft_prob: float | None
+    accept: float
+    draw: float | None
+    verdict: str  # "accepted" | "rejected" | "skipped"
+    law: Tensor | None = field(default=None, repr=False, compare=False)
+    residual: Tensor | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The accepted path (node indices from the root down) and the token after it, drawn from ``law`` [vocab].
+
+    kind: "bonus" | "correction" | "plain" | "accepted" (cut at an end token or the limit) | "unchecked" | "forced" | "small".
+    """
+
+    path: tuple[int, ...]
+    token: int
+    kind: str
+    trials: tuple[Trial, ...] = ()
+    law: Tensor | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draft step, for a policy that decides when to stop: the token just kept, its law [vocab], its depth (0 first)."""
+
+    token: int
+    probs: Tensor
+    depth: int
+    hidden: Tensor | None = None
+
+
+def never(step: Step) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to draft this round. gamma: greatest depth; width: children a node; nodes: most nodes; arm: which choice of a
+    bandit; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
+
+    gamma: int = 4
+    width: int = 1
+    nodes: int = 64
+    arm: int = 0
+    stop: Callable[[Step], bool] = never
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A round as parts learn from it. kept[i] is the row of scores that predicted committed[i]: zip(kept, committed) pairs the
+    feature at t with the token at t+1. seconds: plan, draft, verify, judge, commit, observe on the engine's clock."""
+
+    tree: DraftTree
+    scores: Scores
+    verdict: Verdict
+    budget: Budget
+    committed: tuple[int, ...]
+    kept: tuple[int, ...]
+    seconds: dict[str, float]
+    began: float = 0.0
+
+
+class Early(Protocol):
+    """The first layers of a target, leaving their work in the target's own scratch."""
+
+    def step(self, tree: DraftTree, start: int) -> Tensor:
+        """States [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
+
+
+class Target(Protocol):
+    """A causal language model with its cache; targets and draft models alike.
+
+    The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
+    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "batch".
+    """
+
+    provides: frozenset[str]
+    vocab: int
+    context: int
+
+    def tap(self, names: frozenset[str]) -> None:
+        """Ask for states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        """Make the cache hold tokens[:-1]: keep what agrees, drop the rest, feed what is missing; Scores of the rows fed."""
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits of the root and every node. Rows before node ``start`` already lie in scratch from the call before."""
+
+    def commit(self, verdict: Verdict) -> None:
+        """Keep root and path; the verdict's token becomes the root. Afterwards sync(state.tokens) does nothing."""
+
+
+class Drafter:
+    """Proposes a tree. ``taps``: states it wants from the target; ``needs``: what the target must provide;
+    ``restartable``: it follows any state.tokens, also a hypothetical continuation."""
+
+    taps: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    restartable: bool = True
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        """A run begins; prefill holds the rows of the prompt that were fed just now (maybe not all, maybe none)."""
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        """A tree of depth at most budget.gamma under state.tokens[-1]."""
+        return DraftTree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        """The round is over and state.tokens holds what was committed."""
+
+
+class Policy:
+    """How much to draft."""
+
+    taps: frozenset[str] = frozenset()
+
+    def plan(self, state: State) -> Budget:
+        return Budget()
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from the round."""
+
+
+class Verifier:
+    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges lawfully."""
+
+    taps: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset({CHOSEN})
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        raise TypeError(f"{type(self).__name__} does not say how to verify")
+
+    def check(self, tree: DraftTree) -> None:
+        """Refuse a tree with draws this rule would judge wrongly."""
+        alien = {tree.label(i) for i in range(len(tree)) if i not in tree.probes} - self.labels
+        if alien:
+            raise UnlawfulPair(f"{type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}")
+
+
+class UnlawfulPair(ValueError):
+    """A verifier was given draws whose law it does not follow; the output would be biased."""
+
+
+def _and(words) -> str:
+    return " and ".join(sorted(words))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A method, built. ``loop`` None means the ordinary draft-then-verify loop."""
+
+    drafter: Drafter
+    policy: Policy
+    verifier: Verifier
+    loop: Callable[["Parts", Target, State], Iterator[Any]] | None = None
+    helpers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def taps(self) -> frozenset[str]:
+        return self.drafter.taps | self.policy.taps | self.verifier.taps
+
+
+def has_nan(x: Tensor) -> bool:
+    """Whether a row of logits is broken; one pass, no copy."""
+    return bool(torch.isnan(x).any())

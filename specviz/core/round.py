@@ -1,0 +1,73 @@
+"""One round: plan, clip, propose, score, judge, cut, commit, observe. The only place where these meet."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .parts import Outcome, Parts, Target, Verdict, has_nan
+from .state import State
+from .tree import DraftTree
+
+
+class BrokenModel(RuntimeError):
+    """The target's logits are not numbers."""
+
+
+def open_run(parts: Parts, target: Target, state: State):
+    """Prefill the prompt and start the drafter; returns the prefill's Scores. Raises BrokenModel on NaN logits."""
+    target.tap(parts.taps)
+    prefill = target.sync(state.tokens)
+    if len(prefill.logits) and has_nan(prefill.logits[-1]):
+        raise BrokenModel("the target's logits are not numbers: its weights are broken")
+    parts.drafter.start(state, target, prefill)
+    return prefill
+
+
+def play(parts: Parts, target: Target, state: State) -> Outcome:
+    """One round on a target that is synced to state.tokens; it is synced again when the round ends."""
+    now = state.clock.now
+    t0 = now()
+    budget = parts.policy.plan(state)
+    deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
+    budget = replace(budget, gamma=deepest, width=budget.width if "tree" in target.provides else 1)
+    t1 = now()
+    tree = _clip(parts.drafter.propose(state, budget), state.left - 1)
+    t2 = now()
+    scores = target.score(tree)
+    t3 = now()
+    parts.verifier.check(tree)
+    verdict = _cut(parts.verifier.verify(tree, scores, state), tree, state)
+    t4 = now()
+    target.commit(verdict)
+    t5 = now()
+    committed = tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,)
+    state.tokens += committed
+    state.round += 1
+    seconds = dict(plan=t1 - t0, draft=t2 - t1, verify=t3 - t2, judge=t4 - t3, commit=t5 - t4)
+    outcome = Outcome(tree, scores, verdict, budget, committed, (0,) + tuple(i + 1 for i in verdict.path), seconds, t0)
+    state.costs.learn(len(tree), t3 - t2, max(tree.depths, default=0), t2 - t1)
+    parts.drafter.observe(state, outcome)
+    parts.policy.observe(outcome)
+    seconds["observe"] = now() - t5
+    return outcome
+
+
+def _clip(tree: DraftTree, deepest: int) -> DraftTree:
+    """Drop candidates deeper than the run may still write. A cut by depth sees no token, so laws stay as they are."""
+    if not len(tree) or max(tree.depths) <= deepest:
+        return tree
+    late = {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}
+    if not late:
+        return tree
+    return tree.keep([i for i in range(len(tree)) if i not in late and not late.intersection(tree.path(i))], looked=False)
+
+
+def _cut(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
+    """End the accepted path at an end token or at the limit: that token becomes the round's last, nothing follows it."""
+    tokens = [tree.tokens[i] for i in verdict.path]
+    at = next((i for i, x in enumerate(tokens) if x in state.stop), len(tokens))
+    at = min(at, state.left - 1)
+    if at >= len(tokens):
+        return verdict
+    dropped = set(verdict.path[at + 1:])
+    trials = tuple(t for t in verdict.trials if t.node not in dropped and tree.parents[t.node] not in dropped | {verdict.path[at]})
+    return replace(verdict, path=verdict.path[:at], token=tokens[at], kind="accepted", trials=trials, law=None)

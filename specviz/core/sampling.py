@@ -1,0 +1,110 @@
+"""From logits to the law a token is really drawn from, and every random decision of a run.
+
+The law is what both sides of a verification compare, so temperature, top-k and top-p are applied here and nowhere else.
+"""
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn. ``temperature=0`` is greedy; ``top_k=0`` and ``top_p=1`` keep the whole vocabulary.
+
+    Raises ValueError for a temperature outside [0, 2], a negative top_k, or a top_p outside (0, 1].
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self):
+        if not (math.isfinite(self.temperature) and 0 <= self.temperature <= 2):
+            raise ValueError(f"temperature must lie between 0 and 2, not {self.temperature}")
+        if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
+            raise ValueError(f"top_p must lie above 0 and at most 1, not {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or positive, not {self.top_k}")
+
+    def probs(self, logits: Tensor) -> Tensor:
+        """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32."""
+        x = logits if logits.dtype == torch.float64 else logits.float()
+        if self.temperature == 0:
+            # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
+            return torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
+        x = x / self.temperature
+        if 0 < self.top_k < x.shape[-1]:
+            floor = x.topk(self.top_k, dim=-1).values[..., -1:]
+            x = x.masked_fill(x < floor, -torch.inf)
+        p = x.softmax(-1)
+        if self.top_p < 1:
+            p = _nucleus(p, self.top_p)
+        return p
+
+
+def _nucleus(p: Tensor, top_p: float) -> Tensor:
+    """Smallest set of best tokens whose mass reaches top_p, renormalised."""
+    best, order = p.sort(-1, descending=True, stable=True)
+    before = best.cumsum(-1) - best  # mass of everything better
+    best = best.masked_fill(before >= top_p, 0.0)
+    p = torch.zeros_like(p).scatter_(-1, order, best)
+    return p / p.sum(-1, keepdim=True)
+
+
+class Dice:
+    """Every random decision of a run, on named streams ("draft", "verify", "policy").
+
+    Streams are independent of each other, so that what a drafter draws never shifts what a verifier draws.
+    A test may put a scripted object with the same methods in its place and enumerate the engine exactly.
+    """
+
+    def __init__(self, seed: int = 0):
+        self.seed = seed
+        self._streams: dict[str, random.Random] = {}
+
+    def stream(self, name: str) -> random.Random:
+        if name not in self._streams:
+            self._streams[name] = random.Random(f"{self.seed}/{name}")
+        return self._streams[name]
+
+    def pick(self, stream: str, probs: Tensor) -> int:
+        """Index drawn from the law probs [vocab]. A token of probability 0 is never drawn."""
+        total = probs.cumsum(-1)
+        u = self.stream(stream).random() * float(total[-1])
+        index = int(torch.searchsorted(total, torch.tensor(u, dtype=total.dtype, device=total.device), right=True))
+        if index >= len(probs) or float(probs[index]) <= 0:  # u rounded up to the whole mass
+            index = int(probs.argmax())
+        return index
+
+    def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
+        """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept)."""
+        u = self.stream(stream).random()
+        return u < accept, u
+
+    def raw(self, stream: str, shape: tuple[int, ...], device="cpu") -> Tensor:
+        """Uniforms on [0, 1) in bulk, for acceptance on the device."""
+        source = self.stream(stream)
+        flat = [source.random() for _ in range(math.prod(shape))]
+        return torch.tensor(flat, dtype=torch.float64, device=device).reshape(shape)
+
+
+class OneStream:
+    """A dice that draws from one stream whatever it is asked for: a nested run is part of its parent's draft."""
+
+    def __init__(self, dice, name: str):
+        self._dice, self._name = dice, name
+
+    def pick(self, stream, probs):
+        return self._dice.pick(self._name, probs)
+
+    def flip(self, stream, accept):
+        return self._dice.flip(self._name, accept)
+
+    def raw(self, stream, shape, device="cpu"):
+        return self._dice.raw(self._name, shape, device)

@@ -1,0 +1,114 @@
+"""What a run knows: its tokens, its limits, its dice, its clock and what rounds have cost so far."""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from .sampling import Dice, OneStream, Sampling
+
+
+class Clock:
+    """The engine's clock: seconds since it was made, less every second it was paused.
+
+    A loop pauses it around each ``yield``, so the time a page or a file takes is never counted as decoding.
+    """
+
+    def __init__(self, source=time.perf_counter):
+        self._source, self._start, self._paused_at = source, source(), None
+
+    def now(self) -> float:
+        return (self._source() if self._paused_at is None else self._paused_at) - self._start
+
+    def pause(self) -> None:
+        if self._paused_at is None:
+            self._paused_at = self._source()
+
+    def resume(self) -> None:
+        if self._paused_at is not None:
+            self._start += self._source() - self._paused_at
+            self._paused_at = None
+
+
+class Costs:
+    """Measured seconds of a verification by node count and of a draft by depth; a test may record its own.
+
+    Between and beyond the counts seen, costs are interpolated linearly and held flat; before anything was seen they are 1.
+    """
+
+    def __init__(self, verify: dict[int, float] | None = None, draft: dict[int, float] | None = None, weight: float = 0.2):
+        self._verify, self._draft, self._weight = dict(verify or {}), dict(draft or {}), weight
+
+    def verify(self, nodes: int) -> float:
+        return _between(self._verify, nodes)
+
+    def draft(self, depth: int) -> float:
+        return _between(self._draft, depth)
+
+    def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
+        for table, key, seconds in ((self._verify, nodes, verify), (self._draft, depth, draft)):
+            table[key] = seconds if key not in table else table[key] + self._weight * (seconds - table[key])
+
+
+def _between(table: dict[int, float], key: int) -> float:
+    if not table:
+        return 1.0
+    if key in table:
+        return table[key]
+    below = max((k for k in table if k < key), default=None)
+    above = min((k for k in table if k > key), default=None)
+    if below is None or above is None:
+        return table[above if below is None else below]
+    share = (key - below) / (above - below)
+    return table[below] * (1 - share) + table[above] * share
+
+
+@dataclass
+class State:
+    """One run in progress. ``tokens`` is prompt and output; the last one is the root of the next round.
+
+    start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many of each law's best
+    tokens events carry (0 = none); round: rounds played so far.
+    """
+
+    tokens: list[int]
+    sampling: Sampling = Sampling()
+    dice: Any = None
+    limit: int = 10**9
+    start: int = -1
+    stop: frozenset[int] = frozenset()
+    costs: Costs = field(default_factory=Costs)
+    clock: Clock = field(default_factory=Clock)
+    top_k_saved: int = 0
+    round: int = 0
+    notes: list[tuple[str, dict]] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.start = len(self.tokens) if self.start < 0 else self.start
+        self.dice = Dice(self.sampling.seed) if self.dice is None else self.dice
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still be written."""
+        return self.limit - (len(self.tokens) - self.start)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last token written is an end token."""
+        return len(self.tokens) > self.start and self.tokens[-1] in self.stop
+
+    @property
+    def done(self) -> bool:
+        return self.left <= 0 or self.ended
+
+    def fork(self, extra=(), limit: int | None = None, stream: str | None = None) -> State:
+        """A hypothetical continuation. ``stream``: all its randomness comes from that one stream of this run's dice."""
+        return State(
+            self.tokens + list(extra), self.sampling, OneStream(self.dice, stream) if stream else self.dice,
+            10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
+            self.costs, self.clock,
+        )
+
+    def note(self, kind: str, **data) -> None:
+        """Lens data of this round (plain numbers, strings, lists): what a method has to show."""
+        self.notes.append((kind, data))

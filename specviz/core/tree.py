@@ -1,0 +1,200 @@
+"""The draft tree: what a drafter proposes and a verifier judges. A chain is a tree; plain decoding is an empty one.
+
+Every node names the draw it came from, so one rule can judge chains, i.i.d. siblings, siblings drawn without replacement,
+chosen siblings (top-k, n-gram, retrieval) and mixtures. Three laws keep that exact:
+drawn siblings come before chosen ones; drawn twins are never merged; a cut that looked at token identities demotes what is
+left to chosen.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Callable
+
+import torch
+from torch import Tensor
+
+CHOSEN, IID, WITHOUT_REPLACEMENT = "chosen", "iid", "without_replacement"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node was copied from: ``source`` ("context" or a store's name), token positions [start, end)."""
+
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Rows that are not vocabulary tokens: what enters ``layer`` (0 = the embeddings) in place of the running state."""
+
+    layer: int
+    nodes: tuple[int, ...]
+    make: Callable[[Tensor], Tensor]  # hidden [rows, d] -> [len(nodes), d]
+
+
+@dataclass(frozen=True)
+class DraftTree:
+    """Nodes in topological order under the root (-1, the last committed token).
+
+    tokens   ids, -1 where a probe is not a vocabulary token
+    parents  index of each node's parent, -1 = root; siblings in draw order, drawn before chosen
+    draw     per node, the index of its draw; -1 = chosen, not drawn
+    probs    [draws, vocab], the law of each draw's first token, in the target's width
+    drawn    per draw, "iid", "without_replacement" or a label that some verifier lists
+    probes   nodes that are scored but never accepted, never above a candidate
+    inputs   rows that enter the network as states instead of tokens
+    origin   per node, where it was copied from (may be shorter than tokens)
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    draw: tuple[int, ...] = ()
+    probs: Tensor | None = None
+    drawn: tuple[str, ...] = ()
+    probes: frozenset[int] = frozenset()
+    inputs: tuple[Entry, ...] = ()
+    origin: tuple[Origin | None, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def _children(self) -> dict[int, list[int]]:
+        out: dict[int, list[int]] = {}
+        for i, parent in enumerate(self.parents):
+            if i not in self.probes:
+                out.setdefault(parent, []).append(i)
+        return out
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Distance from the root, 1 for its children."""
+        out: list[int] = []
+        for parent in self.parents:
+            out.append(1 if parent < 0 else out[parent] + 1)
+        return tuple(out)
+
+    def children(self, i: int) -> list[int]:
+        """Candidates under node i (-1 = root), in draw order."""
+        return self._children.get(i, [])
+
+    def path(self, i: int) -> list[int]:
+        """Nodes from below the root down to i."""
+        out = []
+        while i >= 0:
+            out.append(i)
+            i = self.parents[i]
+        return out[::-1]
+
+    def label(self, i: int) -> str:
+        return CHOSEN if self.draw[i] < 0 else self.drawn[self.draw[i]]
+
+    def law(self, i: int) -> Tensor | None:
+        """The law node i was really drawn from, given its earlier siblings; None = chosen, not drawn."""
+        k = self.draw[i]
+        if k < 0:
+            return None
+        row = self.probs[k]
+        if self.drawn[k] == WITHOUT_REPLACEMENT:
+            gone = [self.tokens[j] for j in self._children.get(self.parents[i], ()) if j < i and self.draw[j] == k]
+            if gone:
+                row = row.clone()
+                row[gone] = 0
+                row = row / row.sum()
+        return row
+
+    def add(self, token: int, parent: int, draw: int = -1, probe: bool = False) -> DraftTree:
+        """One more node. For many nodes use TreeBuilder, which does not copy."""
+        probes = self.probes | {len(self)} if probe else self.probes
+        return replace(self, tokens=self.tokens + (token,), parents=self.parents + (parent,), draw=self.draw + (draw,), probes=probes)
+
+    def begin(self, probs: Tensor, drawn: str) -> tuple[DraftTree, int]:
+        """Open a draw from the law probs [vocab]; returns the tree and the draw's index."""
+        row = probs[None]
+        rows = row if self.probs is None else torch.cat([self.probs, row])
+        return replace(self, probs=rows, drawn=self.drawn + (drawn,)), len(self.drawn)
+
+    def keep(self, nodes, looked: bool) -> DraftTree:
+        """The part of the tree on ``nodes`` (closed under parents), renumbered.
+
+        looked: the choice saw the identity of what it drops, so what is left counts as chosen. Otherwise the cut must keep a
+        prefix of each draw, or ValueError is raised: dropping an earlier sibling would change a later one's law.
+        """
+        nodes = sorted(nodes)
+        at = {c: i for i, c in enumerate(nodes)} | {-1: -1}
+        if not looked:
+            for k in range(len(self.drawn)):
+                have = [c in at for c in range(len(self)) if self.draw[c] == k]
+                if have != sorted(have, reverse=True):
+                    raise ValueError("a cut that did not look must keep a prefix of each draw")
+        if any(self.parents[c] not in at for c in nodes):
+            raise ValueError("a cut must keep the parents of what it keeps")
+        inputs = []
+        for entry in self.inputs:
+            if any(c in at for c in entry.nodes):
+                if not all(c in at for c in entry.nodes):
+                    raise ValueError("the rows of one Entry are kept together or not at all")
+                inputs.append(replace(entry, nodes=tuple(at[c] for c in entry.nodes)))
+        return replace(
+            self,
+            tokens=tuple(self.tokens[c] for c in nodes),
+            parents=tuple(at[self.parents[c]] for c in nodes),
+            draw=tuple(-1 if looked else self.draw[c] for c in nodes),
+            probs=None if looked else self.probs,
+            drawn=() if looked else self.drawn,
+            probes=frozenset(at[c] for c in self.probes if c in at),
+            inputs=tuple(inputs),
+            origin=tuple(self.origin[c] for c in nodes) if self.origin else (),
+        )
+
+    @classmethod
+    def chain(cls, tokens, probs: Tensor | None = None, drawn: str = IID) -> DraftTree:
+        """A single path; with probs [len(tokens), vocab] each token was drawn from its row, without it was chosen."""
+        n = len(tokens)
+        draw, labels = ((-1,) * n, ()) if probs is None or not n else (tuple(range(n)), (drawn,) * n)
+        return cls(tuple(tokens), tuple(range(-1, n - 1)), draw, probs if labels else None, labels)
+
+
+@dataclass
+class TreeBuilder:
+    """A tree under construction; ``tree()`` freezes what is there so far."""
+
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    draw: list[int] = field(default_factory=list)
+    laws: list[Tensor] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
+    probes: set[int] = field(default_factory=set)
+    inputs: list[Entry] = field(default_factory=list)
+    origin: list[Origin | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def begin(self, probs: Tensor, drawn: str) -> int:
+        """Open a draw from the law probs [vocab]; returns its index."""
+        self.laws.append(probs)
+        self.drawn.append(drawn)
+        return len(self.drawn) - 1
+
+    def add(self, token: int, parent: int, draw: int = -1, probe: bool = False, origin: Origin | None = None) -> int:
+        """One more node; returns its index."""
+        index = len(self.tokens)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.draw.append(draw)
+        self.origin.append(origin)
+        if probe:
+            self.probes.add(index)
+        return index
+
+    def tree(self) -> DraftTree:
+        return DraftTree(
+            tuple(self.tokens), tuple(self.parents), tuple(self.draw),
+            torch.stack(self.laws) if self.laws else None, tuple(self.drawn),
+            frozenset(self.probes), tuple(self.inputs),
+            tuple(self.origin) if any(self.origin) else (),
+        )

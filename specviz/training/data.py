@@ -1,0 +1,102 @@
+"""Rows in, token sequences out.
+
+A row is `{task, source, prompt, response}`. It comes from a folder with `train.jsonl.gz` and
+`heldout.jsonl.gz`, or from the project's own generators (`corpus.py`) when no folder is given.
+Chat rows are rendered with the target's own template; the loss mask covers the answer and the
+end token, never the question.
+"""
+
+import gzip
+import json
+import random
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+TASKS = ("story", "edit", "chat", "math", "code", "prose")
+FIELDS = ("task", "source", "prompt", "response")
+
+
+class DataError(ValueError):
+    """Something is wrong with the material; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Row:
+    task: str
+    source: str
+    prompt: str
+    response: str
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All rows of one `.jsonl.gz` file, or one clear sentence."""
+    if not path.is_file():
+        raise DataError(f"There is no {path.name} in {path.parent}: give --data a folder that has it, or leave --data out.")
+    rows = []
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                rows.append(_row(line, path, number))
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged or cut short after {len(rows)} rows: copy it again.") from error
+    if not rows:
+        raise DataError(f"{path} holds no rows.")
+    return rows
+
+
+def _row(line: str, path: Path, number: int) -> Row:
+    try:
+        fields = json.loads(line)
+        row = Row(*(fields[name] for name in FIELDS))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}, line {number}, is no row of {', '.join(FIELDS)}.") from error
+    if not all(isinstance(getattr(row, name), str) for name in FIELDS):
+        raise DataError(f"{path}, line {number}: {', '.join(FIELDS)} must all be text.")
+    return row
+
+
+def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
+    """The rows of a split: the folder's, or `own` generated ones when there is no folder."""
+    if data is not None:
+        if not data.is_dir():
+            raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.")
+        return read_rows(data / f"{split}.jsonl.gz")
+    from .corpus import make_rows
+
+    return make_rows(own, seed={"train": 1, "heldout": 2}[split])
+
+
+def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None):
+    """An endless stream of rows, tasks in proportion to `weights`, each task reshuffled when used up."""
+    dice = random.Random(seed)
+    pools: dict[str, list[Row]] = {}
+    for row in rows:
+        pools.setdefault(row.task, []).append(row)
+    names = sorted(name for name in pools if weights is None or weights.get(name, 0) > 0)
+    if not names:
+        raise DataError("No row belongs to a task with a weight above zero.")
+    shares = [1.0 if weights is None else weights[name] for name in names]
+    decks: dict[str, list[Row]] = {name: [] for name in names}
+    while True:
+        name = dice.choices(names, shares)[0]
+        if not decks[name]:
+            decks[name] = dice.sample(pools[name], len(pools[name]))
+        yield decks[name].pop()
+
+
+def chat_prompt(tokenizer, prompt: str) -> list[int]:
+    """The prompt as the target sees it. Special-token text inside a prompt stays plain text."""
+    head = [tokenizer.convert_tokens_to_ids("<|user|>")]
+    tail = [tokenizer.eos_token_id] + tokenizer.encode("\n", add_special_tokens=False)
+    tail += [tokenizer.convert_tokens_to_ids("<|assistant|>")]
+    newline = tokenizer.encode("\n", add_special_tokens=False)
+    body = tokenizer.encode("\n" + prompt, add_special_tokens=False, split_special_tokens=True)
+    return head + body + tail + newline
+
+
+def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
+    """(ids, start): the whole exchange and the index of the answer's first token."""
+    ids = chat_prompt(tokenizer, row.prompt)
+    answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
+    return ids + answer + [tokenizer.eos_token_id], len(ids)

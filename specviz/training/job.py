@@ -1,0 +1,87 @@
+"""What every recipe is given: where things lie, how long it may run, and its numbers.
+
+Nothing that a run leaves behind goes into the checkout: generations, checkpoints, curves and the
+log live in the work folder. Finished models are written to `<work>/models`; `--ship` also puts
+them where the app looks for them.
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import yaml
+
+HERE = Path(__file__).parent
+SHIPPED = HERE.parent.parent / "assets" / "models"
+TARGET = "Llama-specviz-16M"
+DRAFT = "Llama-specviz-draft"
+
+
+class TrainingError(RuntimeError):
+    """A run cannot go on; the message is one sentence for a person."""
+
+
+def default_work() -> Path:
+    return Path.home() / ".cache" / "specviz" / "training"
+
+
+@dataclass
+class Job:
+    data: Path | None = None
+    work: Path = field(default_factory=default_work)
+    device: str = "auto"
+    minutes: float | None = None  # wall-clock budget of one recipe, over all its resumptions
+    steps: int | None = None  # a budget in steps instead: the same run on every machine
+    seed: int = 0
+    size: str = "default"
+    ship: bool = False
+    shipped: Path = SHIPPED
+    quiet: bool = False
+
+    def numbers(self, recipe: str) -> dict:
+        """The recipe's YAML: its `default` section, overlaid by the chosen size."""
+        sections = yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
+        if self.size not in sections:
+            raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
+        return sections["default"] | sections[self.size]
+
+    def folder(self, *parts: str) -> Path:
+        path = self.work.joinpath(*parts)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def torch_device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def model(self, name: str) -> Path:
+        """Where to read a model: this work folder's own, else the shipped one."""
+        for place in (self.work / "models" / name, self.shipped / name):
+            if (place / "config.json").is_file():
+                return place
+        raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
+
+    def log(self, recipe: str, **figures) -> None:
+        """One line a run; the model cards quote it."""
+        line = {"recipe": recipe, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": self.size, **figures}
+        with open(self.folder() / "log.jsonl", "a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+
+    def last_log(self, recipe: str) -> dict | None:
+        path = self.work / "log.jsonl"
+        if not path.is_file():
+            return None
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return next((line for line in reversed(lines) if line["recipe"] == recipe), None)
+
+
+def fingerprint(model: Path) -> str:
+    """Eight hex digits that change with the weights, so that nothing stale is taken for fresh."""
+    digest = hashlib.sha256()
+    for part in sorted(model.glob("*.safetensors")):
+        digest.update(part.read_bytes())
+    return digest.hexdigest()[:8]

@@ -1,0 +1,59 @@
+"""Token-by-token rejection over honest laws: one rule for chains, i.i.d. siblings, siblings without replacement, chosen
+siblings and mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al.
+2305.09781 and Jeon et al. 2402.14160).
+
+At a node with target law p, children are tried in draw order. A drawn child x with law q is accepted with probability
+min(1, p(x)/q(x)), else p becomes the residual norm((p - q)+). A chosen child is accepted with probability p(x), else p(x) is
+set to 0. After the last refusal the correction is drawn from what is left of p; a node without children gives the bonus.
+"""
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
+
+
+class TokenRejection(Verifier):
+    labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        node, path, trials = -1, [], []
+        while True:
+            p = state.sampling.probs(scores.logits[node + 1])
+            children = tree.children(node)
+            hit = None
+            for child in children:
+                trial = self.test(tree, child, p, state)
+                trials.append(trial)
+                if trial.verdict == "accepted":
+                    hit = child
+                    break
+                p = trial.residual
+            if hit is None:
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+            path.append(hit)
+            node = hit
+
+    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
+        """Try one child against the law p that earlier siblings left."""
+        x, q = tree.tokens[child], tree.law(child)
+        target_prob = float(p[x])
+        draft_prob = None if q is None else float(q[x])
+        accept = target_prob if q is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
+        ok, u = state.dice.flip("verify", accept)
+        rule = "match" if q is None else "ratio"
+        if ok:
+            return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
+        return Trial(child, rule, target_prob, draft_prob, accept, u, "rejected", p, _residual(p, q, x))
+
+
+def _residual(p: Tensor, q: Tensor | None, x: int) -> Tensor:
+    """What is left of p after x was refused; p itself where rounding left nothing (it happens only when p = q)."""
+    if q is None:
+        rest = p.clone()
+        rest[x] = 0
+    else:
+        rest = (p - q).clamp_(min=0)
+    mass = float(rest.sum())
+    return rest / mass if mass > 0 else p
