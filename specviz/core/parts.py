@@ -18,12 +18,14 @@ from .tree import CHOSEN, DraftTree
 class Scores:
     """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
 
-    ``at`` is the absolute position of row 0.
+    ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
+    ``fed`` counts the rows.
     """
 
     logits: Tensor
     taps: dict[str, Tensor] = field(default_factory=dict)
     at: int = 0
+    fed: int = 0
 
 
 @dataclass(frozen=True)

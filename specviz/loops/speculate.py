@@ -15,7 +15,7 @@ def opening(parts: Parts, target: Target, state: State) -> Iterator[Event]:
     t0 = state.clock.now()
     prefill = open_run(parts, target, state)
     state.clock.pause()
-    yield Prefilled(t0, state.clock.now(), len(prefill.logits))
+    yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
     state.clock.resume()
 
 
