@@ -50,7 +50,7 @@ class Sampling:
 
 def _nucleus(p: Tensor, top_p: float) -> Tensor:
     """Smallest set of best tokens whose mass reaches top_p, renormalised."""
-    best, order = p.sort(-1, descending=True, stable=True)
+    best, order = p.sort(dim=-1, descending=True, stable=True)
     before = best.cumsum(-1) - best  # mass of everything better
     best = best.masked_fill(before >= top_p, 0.0)
     p = torch.zeros_like(p).scatter_(-1, order, best)
