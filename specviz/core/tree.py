@@ -147,7 +147,7 @@ class DraftTree:
             drawn=() if looked else self.drawn,
             probes=frozenset(at[c] for c in self.probes if c in at),
             inputs=tuple(inputs),
-            origin=tuple(self.origin[c] for c in nodes) if self.origin else (),
+            origin=tuple(self.origin[c] if c < len(self.origin) else None for c in nodes) if self.origin else (),
         )
 
     @classmethod
