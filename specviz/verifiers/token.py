@@ -8,6 +8,7 @@ set to 0. After the last refusal the correction is drawn from what is left of p;
 """
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
@@ -17,6 +18,8 @@ class TokenRejection(Verifier):
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.temperature == 0:
+            return follow_best(tree, scores, state)
         node, path, trials = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
@@ -46,6 +49,33 @@ class TokenRejection(Verifier):
         if ok:
             return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
         return Trial(child, rule, target_prob, draft_prob, accept, u, "rejected", p, _residual(p, q, x))
+
+
+def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
+    """The same rule at temperature 0, where the target's law is one-hot: a child is accepted iff it is the target's choice,
+    whatever it was drawn from, and a refusal changes nothing. One argmax a node instead of laws and residuals of the vocabulary.
+    """
+    node, path, trials = -1, [], []
+    while True:
+        row = scores.logits[node + 1]
+        best = int(row.argmax())
+        law = torch.zeros_like(row)
+        law[best] = 1
+        children, hit = tree.children(node), None
+        for child in children:
+            x, q = tree.tokens[child], tree.law(child)
+            accept = float(x == best)
+            ok, u = state.dice.flip("verify", accept)
+            draft_prob, rule = (None, "match") if q is None else (float(q[x]), "ratio")
+            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted" if ok else "rejected", law, None if ok else law))
+            if ok:
+                hit = child
+                break
+        if hit is None:
+            kind = "correction" if children else "bonus" if len(tree) else "plain"
+            return Verdict(tuple(path), best, kind, tuple(trials), law)
+        path.append(hit)
+        node = hit
 
 
 def _residual(p: Tensor, q: Tensor | None, x: int) -> Tensor:

@@ -1,0 +1,85 @@
+"""Traversal verification: walk the tree from the leaves up and keep the longest path whose joint probability passes (Weng et
+al. 2505.12398). On a chain it is block verification (Sun et al. 2403.10444).
+
+Every node carries the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with all its path, with probability
+r. When a child is refused, the parent's target law becomes norm((r p - q)+), its weight Z / (Z + 1 - r) with Z the mass of
+(r p - q)+, and the walk goes on to the next child or, after the last one, tests the parent itself.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
+from .token import follow_best
+
+
+class Traversal(Verifier):
+    """Judges every honest label; a chosen node counts as drawn from the law that has only its token."""
+
+    labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.temperature == 0:  # every weight is 0 or 1 and the walk finds the target's own path
+            return follow_best(tree, scores, state)
+        return _Walk(tree, scores, state).run()
+
+
+class _Walk:
+    """One walk: the current target law and weight of every node on the way down, and what was tested."""
+
+    def __init__(self, tree: DraftTree, scores: Scores, state: State):
+        self.tree, self.scores, self.state = tree, scores, state
+        self.law: dict[int, Tensor] = {}
+        self.weight: dict[int, float] = {-1: 1.0}
+        self.seen: dict[int, tuple[float, float | None]] = {}  # node -> p(x), q(x) when it was reached
+        self.trials: list[Trial] = []
+
+    def run(self) -> Verdict:
+        kept = self.visit(-1)
+        path, law = self.tree.path(kept), self.law[kept]
+        for node in path[:-1]:  # kept because something below them was
+            self.trials.append(Trial(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
+        kind = "correction" if self.tree.children(kept) else "bonus" if len(self.tree) else "plain"
+        return Verdict(tuple(path), self.state.dice.pick("verify", law), kind, tuple(self.trials), law)
+
+    def visit(self, node: int) -> int | None:
+        """The node kept at or below ``node``; None when all were refused."""
+        self.law[node] = self.state.sampling.probs(self.scores.logits[node + 1])
+        for child in self.tree.children(node):
+            self.reach(node, child)
+            kept = self.visit(child)
+            if kept is not None:
+                return kept
+            self.refuse(node, child)
+        return node if node < 0 else self.test(node)
+
+    def reach(self, node: int, child: int) -> None:
+        x, q = self.tree.tokens[child], self.tree.law(child)
+        p, draft_prob = float(self.law[node][x]), None if q is None else float(q[x])
+        self.seen[child] = (p, draft_prob)
+        ratio = p if q is None else p / draft_prob if draft_prob > 0 else 0.0
+        self.weight[child] = min(1.0, self.weight[node] * ratio)
+
+    def test(self, node: int) -> int | None:
+        ok, u = self.state.dice.flip("verify", self.weight[node])
+        law = self.law[node]
+        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, "accepted" if ok else "rejected", law))
+        return node if ok else None
+
+    def refuse(self, node: int, child: int) -> None:
+        """Below ``child`` everything was refused: what is left of its parent's law and weight."""
+        q, r = self.tree.law(child), self.weight[node]
+        rest = self.law[node] * r
+        if q is None:
+            rest[self.tree.tokens[child]] = 0  # the law that has only this token takes all of it, since r * p <= 1
+        else:
+            rest = (rest - q).clamp_(min=0)
+        mass = float(rest.sum(dtype=torch.float64))
+        missing = mass + 1 - r
+        self.weight[node] = mass / missing if missing > _ROUNDING else 1.0
+        if mass > _ROUNDING:  # else rounding left nothing: only when p = q, and then nothing is refused
+            self.law[node] = rest / rest.sum()
+
+
+_ROUNDING = 1e-15
