@@ -1,0 +1,248 @@
+"""Where did the end of this text occur before? Indexes over a text that grows at its end and may be taken back.
+
+``SuffixAutomaton`` answers with the longest match and every shorter one in constant amortised time a token and at most 2n
+states (Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string
+of at most that many tokens, which is what the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975) holds, without a node
+for every string. ``GramIndex`` knows the places of every n-gram (CopySpec, Dumitru et al. 2502.08923).
+"""
+from __future__ import annotations
+
+from typing import Sequence
+
+
+class Text:
+    """Follows a list of tokens: what is common stays, what is gone is taken back, what is new is added.
+
+    A subclass says ``_add(token)`` and ``_undo()`` for one token at the end. The run's own list, once settled, only ever grows,
+    so following it costs no more than what is new; any other list (a hypothetical continuation) is compared in full.
+    """
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.text: list[int] = []
+        self._sure, self._home = 0, None
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Make the index hold exactly ``tokens``."""
+        same = self._sure if tokens is self._home else 0
+        if same > len(tokens):
+            same = 0
+        same += common(self.text[same:], tokens[same:len(self.text)])
+        if same < self._sure:
+            self.clear()
+            same = 0
+        while len(self.text) > same:
+            self._undo()
+            self.text.pop()
+        for token in tokens[same:]:
+            self.text.append(token)
+            self._add(token)
+
+    def settle(self, tokens: Sequence[int]) -> None:
+        """Follow tokens that will not be taken back any more; how to take them back is forgotten."""
+        self.follow(tokens)
+        self._sure, self._home = len(tokens), tokens
+        self._forget()
+
+    def _add(self, token: int) -> None:
+        raise NotImplementedError
+
+    def _undo(self) -> None:
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Undo will not be asked for what was added so far."""
+
+
+def common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common prefix, by halves so that the comparing is done in C."""
+    low, high = 0, min(len(a), len(b))
+    if list(a[:high]) == list(b[:high]):
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if list(a[low:middle]) == list(b[low:middle]) else (low, middle - 1)
+    return low
+
+
+class SuffixAutomaton(Text):
+    """States are the classes of substrings that end at the same places; state 0 is the empty string.
+
+    next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]: longest string of s;
+    first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept for strings of at most ``depth`` tokens.
+    ``state, matched``: the longest suffix of the text that occurred earlier in it. Tokens below 0 part documents.
+    """
+
+    def __init__(self, depth: int = 0):
+        self.depth = depth
+        super().__init__()
+
+    def clear(self) -> None:
+        super().clear()
+        self.next: list[dict[int, int]] = [{}]
+        self.link, self.length, self.first, self.count = [-1], [0], [0], [0]
+        self.state = self.matched = 0
+        self._last = self._tail = self._tail_length = 0
+        self._log: list[tuple] = []
+
+    def __len__(self) -> int:
+        return len(self.next)
+
+    def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
+        """The longest suffix of (the string ``matched`` long in ``state``) + token that the automaton knows."""
+        while state and matched <= self.length[self.link[state]]:  # the state was split since: the string lies in its link
+            state = self.link[state]
+        while state and token not in self.next[state]:
+            state = self.link[state]
+            matched = self.length[state]
+        if token in self.next[state]:
+            return self.next[state][token], matched + 1
+        return 0, 0
+
+    def _add(self, token: int) -> None:
+        before = (len(self.next), self._last, self.state, self.matched, self._tail, self._tail_length)
+        edges: list[tuple[int, int, int | None]] = []
+        # a part mark is unlike every other, so nothing is matched across it
+        self.state, self.matched = self.step(self.state, self.matched, token) if token >= 0 else (0, 0)
+        moved = self._grow(token, edges)
+        self._log.append((before, edges, moved))
+        if self.depth:
+            self._recount(token)
+
+    def _grow(self, token: int, edges: list) -> tuple[int, int] | None:
+        """One more token at the end; edges collects what was written over. Returns (state, old link) when one was split."""
+        new = self._state({}, -1, self.length[self._last] + 1, len(self.text))
+        p, self._last = self._last, new
+        while p >= 0 and token not in self.next[p]:
+            self._edge(p, token, new, edges)
+            p = self.link[p]
+        if p < 0:
+            self.link[new] = 0
+            return None
+        q = self.next[p][token]
+        if self.length[p] + 1 == self.length[q]:
+            self.link[new] = q
+            return None
+        moved = (q, self.link[q])
+        clone = self._state(dict(self.next[q]), self.link[q], self.length[p] + 1, self.first[q])
+        self.count[clone] = self.count[q]
+        while p >= 0 and self.next[p].get(token) == q:
+            self._edge(p, token, clone, edges)
+            p = self.link[p]
+        self.link[q] = self.link[new] = clone
+        return moved
+
+    def _state(self, after: dict[int, int], link: int, length: int, first: int) -> int:
+        for column, value in ((self.next, after), (self.link, link), (self.length, length), (self.first, first), (self.count, 0)):
+            column.append(value)
+        return len(self.next) - 1
+
+    def _edge(self, state: int, token: int, to: int, edges: list) -> None:
+        edges.append((state, token, self.next[state].get(token)))
+        self.next[state][token] = to
+
+    def _recount(self, token: int) -> None:
+        """Count one more occurrence of every suffix of at most depth tokens: at most depth states, few in ordinary text."""
+        self._tail, self._tail_length = self.step(self._tail, self._tail_length, token)
+        if self._tail_length > self.depth:
+            self._tail_length = self.depth
+        self._tail = self._within(self._tail, self._tail_length)
+        s = self._tail
+        while s > 0:
+            self.count[s] += 1
+            s = self.link[s]
+        self.count[0] += 1
+
+    def _within(self, state: int, length: int) -> int:
+        """The state that holds the suffix ``length`` long of the strings in ``state``."""
+        while state and length <= self.length[self.link[state]]:
+            state = self.link[state]
+        return state
+
+    def _undo(self) -> None:
+        (size, last, state, matched, tail, tail_length), edges, moved = self._log.pop()
+        if self.depth:
+            s = self._tail
+            while s >= 0:
+                self.count[s] -= 1
+                s = self.link[s]
+        if moved:
+            self.link[moved[0]] = moved[1]
+        for where, token, old in reversed(edges):
+            if old is None:
+                del self.next[where][token]
+            else:
+                self.next[where][token] = old
+        for column in (self.next, self.link, self.length, self.first, self.count):
+            del column[size:]
+        self._last, self.state, self.matched, self._tail, self._tail_length = last, state, matched, tail, tail_length
+
+    def _forget(self) -> None:
+        self._log.clear()
+
+    def longest(self, want: int = 1) -> tuple[int, int]:
+        """(n, end): text[end-n:end] equals the last n tokens, n as large as possible, ``end`` the first such place.
+
+        A shorter match is taken where fewer than ``want`` tokens follow the longer one. (0, 0) when there is none.
+        """
+        state, n = self._within(self.state, self.matched), self.matched
+        while self.link[state] > 0 and len(self.text) - self.first[state] < want:
+            state = self.link[state]
+            n = self.length[state]
+        return (n, self.first[state]) if n else (0, 0)
+
+    def suffixes(self, most: int) -> list[tuple[int, int]]:
+        """(n, state) of the suffixes 1, 2, ... up to ``most`` tokens long that occurred earlier."""
+        return list(self.matches(self.state, self.matched, most))
+
+    def matches(self, state: int, matched: int, most: int) -> list[tuple[int, int]]:
+        """(n, state) of every suffix of the string ``matched`` long in ``state``, shortest first, up to ``most`` tokens."""
+        out, state = [], self._within(state, min(matched, most))
+        for n in range(min(matched, most), 0, -1):
+            state = self._within(state, n)
+            out.append((n, state))
+        return out[::-1]
+
+
+class GramIndex(Text):
+    """The places (exclusive ends) of every n-gram of the text; the one at the very end is found only once something follows."""
+
+    def __init__(self, n: int):
+        self.n = n
+        super().__init__()
+
+    def clear(self) -> None:
+        super().clear()
+        self.places: dict[tuple[int, ...], list[int]] = {}
+
+    def _add(self, token: int) -> None:
+        end = len(self.text)
+        if end >= self.n:
+            self.places.setdefault(tuple(self.text[-self.n:]), []).append(end)
+
+    def _undo(self) -> None:
+        if len(self.text) >= self.n:
+            gram = tuple(self.text[-self.n:])
+            self.places[gram].pop()
+            if not self.places[gram]:
+                del self.places[gram]
+
+    def before(self) -> list[int]:
+        """Ends of the earlier occurrences of the last n tokens, first one first; empty when there is none.
+
+        Costs as much as there are occurrences; ``places`` holds the same list with the last n tokens themselves at its end.
+        """
+        return self.places.get(tuple(self.text[-self.n:]), [])[:-1] if len(self.text) >= self.n else []
+
+    def earliest(self) -> int:
+        """End of the first earlier occurrence of the last n tokens, in constant time; 0 when there is none."""
+        places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
+        return places[0] if len(places) > 1 else 0
+
+    def latest(self) -> int:
+        """End of the last earlier occurrence, in constant time; 0 when there is none."""
+        places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
+        return places[-2] if len(places) > 1 else 0

@@ -1,0 +1,110 @@
+"""A suffix array over a fixed store of tokens (REST, He et al. 2311.08252): every place where a string occurs lies in one range
+of the array, found by halving. The arrays may be memory-mapped; nothing is copied.
+"""
+from __future__ import annotations
+
+import heapq
+from typing import Sequence
+
+import numpy as np
+
+PART = np.uint32(0xFFFFFFFF)  # stands between documents; above every token id
+
+
+class SuffixArray:
+    """tokens: uint32 [n], documents parted by PART; order: int32 [n], places sorted by the first ``depth`` tokens from there."""
+
+    def __init__(self, tokens: np.ndarray, order: np.ndarray, depth: int):
+        if len(tokens) != len(order):
+            raise ValueError(f"the suffix array has {len(order)} places for {len(tokens)} tokens")
+        self.tokens, self.order, self.depth = tokens, order, depth
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def build(cls, tokens: np.ndarray, depth: int = 32) -> SuffixArray:
+        """Sort by 1, 2, 4, ... tokens until ``depth`` are reached (prefix doubling): log2(depth) sorts of n numbers."""
+        tokens = np.asarray(tokens, dtype=np.uint32)
+        n = len(tokens)
+        if not n:
+            return cls(tokens, np.zeros(0, np.int32), depth)
+        rank = np.unique(tokens, return_inverse=True)[1].astype(np.int64)
+        done = 1
+        while True:
+            later = np.zeros(n, np.int64)  # 0: past the end, before every rank
+            later[:max(n - done, 0)] = rank[done:] + 1
+            key = rank * (n + 1) + later
+            order = np.argsort(key, kind="stable")
+            if done * 2 >= depth:
+                return cls(tokens, order.astype(np.int32), depth)
+            rank = np.empty(n, np.int64)
+            rank[order] = np.concatenate([[0], np.cumsum(np.diff(key[order]) != 0)])
+            done *= 2
+
+    def range(self, pattern: Sequence[int]) -> tuple[int, int]:
+        """[low, high) of ``order``: the places where the pattern, at most ``depth`` tokens, occurs."""
+        pattern = [int(x) for x in pattern][:self.depth]
+        low = self._first(pattern, 0, len(self.order), False)
+        return low, self._first(pattern, low, len(self.order), True)
+
+    def _first(self, pattern: list[int], low: int, high: int, after: bool) -> int:
+        """The first place in order[low:high] that is not before the pattern, or that is past all that begin with it."""
+        size = len(pattern)
+        while low < high:
+            middle = (low + high) // 2
+            at = int(self.order[middle])
+            here = self.tokens[at:at + size].tolist()
+            if here < pattern or (after and here == pattern):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def longest(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, int, int]:
+        """(n, low, high): the longest end of ``context`` of least..most tokens that occurs, and its range; n = 0 when none does."""
+        most = min(most, len(context), self.depth)
+        found = (0, 0, 0)
+        while least <= most:
+            n = (least + most + 1) // 2  # if n tokens occur, so does every shorter end
+            low, high = self.range(context[len(context) - n:])
+            if low < high:
+                found, least = (n, low, high), n + 1
+            else:
+                most = n - 1
+        return found
+
+    def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
+        """(token, a, b) of each token that stands ``skip`` tokens after places[a:b], in order of token id.
+
+        The places must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
+        """
+        at = places.astype(np.int64) + skip
+        late = int((at >= len(self.tokens)).sum())  # past the end: such places come first
+        heads = self.tokens[at[late:]]
+        cuts = np.flatnonzero(heads[1:] != heads[:-1]) + 1
+        edges = [0, *cuts.tolist(), len(heads)] if len(heads) else []
+        return [(int(heads[a]), late + a, late + b) for a, b in zip(edges, edges[1:]) if heads[a] != PART]
+
+    def frequent(self, matched: int, low: int, high: int, *, deep: int, nodes: int, hits: int, wide: int = 10**9):
+        """The ``nodes`` most frequent continuations of a range's places: (token, parent, count, place), most frequent first.
+
+        parent is an index into the result, -1 at the top; of equally frequent ones the shorter goes first, so every parent is
+        there. deep: most tokens; hits: most places looked at, spread evenly over the range; wide: most children of a parent.
+        """
+        places = np.asarray(self.order[low:high:max(1, -(-(high - low) // max(hits, 1)))])
+        out: list[tuple[int, int, int, int]] = []
+        heap: list[tuple] = []
+
+        def offer(parent: int, a: int, b: int, depth: int) -> None:
+            if depth < deep and matched + depth < self.depth:
+                found = self.followers(places[a:b], matched + depth)
+                for token, c, d in sorted(found, key=lambda f: (f[1] - f[2], f[0]))[:wide]:
+                    heapq.heappush(heap, (c - d, depth, len(out), token, parent, a + c, a + d))
+
+        offer(-1, 0, len(places), 0)
+        while heap and len(out) < nodes:
+            count, depth, _, token, parent, a, b = heapq.heappop(heap)
+            out.append((token, parent, -count, int(places[a]) + matched + depth))
+            offer(len(out) - 1, a, b, depth + 1)
+        return out
