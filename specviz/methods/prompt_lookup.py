@@ -1,0 +1,31 @@
+"""Prompt lookup: no draft model at all. The last few tokens are looked up in the text so far, and what followed them there is
+the draft (Saxena 2023; "assisted generation by prompt lookup" in transformers).
+"""
+from __future__ import annotations
+
+from ..core import Knob, Method, Parts
+from ..drafters import PromptLookup
+from ..policies import Fixed
+from ..verifiers import TokenRejection
+
+
+def build(kit, gamma: int, ngram: int, occurrence: str) -> Parts:
+    return Parts(PromptLookup(ngram, occurrence == "latest"), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="prompt_lookup",
+    title="Prompt lookup",
+    paper="Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding",
+    family="Lookup",
+    summary="When the last words already stood somewhere in the text, guesses that they go on as they did there.",
+    knobs=(
+        Knob("gamma", 10, 1, 32, "most tokens to copy"),
+        Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
+        Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
+    ),
+    look="The arc from the matched words to the place they were copied from.",
+    wins="Editing, quoting, summaries, code: whenever the answer repeats the prompt. The draft costs nothing.",
+    loses="On fresh text it finds nothing useful and each wrong copy makes the target's pass wider.",
+    build=build,
+)
