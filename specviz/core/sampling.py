@@ -35,7 +35,7 @@ class Sampling:
     def probs(self, logits: Tensor) -> Tensor:
         """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32."""
         x = logits if logits.dtype == torch.float64 else logits.float()
-        if self.temperature == 0:
+        if self.temperature < 1e-6:  # below, logits overflow when divided
             # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
             return torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
         x = x / self.temperature
