@@ -40,7 +40,7 @@ class Knob:
                 raise ValueError
             if isinstance(self.default, int) and number != int(number):
                 raise ValueError
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if isinstance(self.default, int) else "a number"
             raise ValueError(f"{self.name} must be {kind}, not {value!r}") from None
         if not self.low <= number <= self.high:
