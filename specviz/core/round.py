@@ -8,6 +8,9 @@ from .state import State
 from .tree import DraftTree
 
 
+BROKEN = "the target's logits are not numbers: its weights are broken"
+
+
 class BrokenModel(RuntimeError):
     """The target's logits are not numbers."""
 
@@ -17,7 +20,7 @@ def open_run(parts: Parts, target: Target, state: State):
     target.tap(parts.taps)
     prefill = target.sync(state.tokens)
     if len(prefill.logits) and has_nan(prefill.logits[-1]):
-        raise BrokenModel("the target's logits are not numbers: its weights are broken")
+        raise BrokenModel(BROKEN)
     parts.drafter.start(state, target, prefill)
     return prefill
 
@@ -33,6 +36,8 @@ def play(parts: Parts, target: Target, state: State) -> Outcome:
     tree = _clip(parts.drafter.propose(state, budget), state.left - 1)
     t2 = now()
     scores = target.score(tree)
+    if has_nan(scores.logits):  # a prompt of one token is not seen by open_run, and one broken row may come up late
+        raise BrokenModel(BROKEN)
     t3 = now()
     parts.verifier.check(tree)
     verdict = _cut(parts.verifier.verify(tree, scores, state), tree, state)
