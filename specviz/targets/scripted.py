@@ -19,16 +19,16 @@ Layer = dict[str, Tensor]
 class ScriptedNet:
     """The weights and the arithmetic. vocab, width, layers: sizes; sharp: how peaked the laws are; seed: of the weights."""
 
-    def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0, dtype=torch.float64):
-        source = torch.Generator().manual_seed(seed)
+    def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
+        source, d = torch.Generator().manual_seed(seed), width
 
         def weight(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=source, dtype=dtype) / shape[-1] ** 0.5
+            return torch.randn(*shape, generator=source, dtype=torch.float64) / shape[-1] ** 0.5
 
         self.vocab, self.width, self.heads = vocab, width, 2
         self.embedding, self.output = weight(vocab, width) * width**0.5, weight(vocab, width) * sharp
         self.layers: list[Layer] = [
-            {"qkv": weight(3 * width, width), "o": weight(width, width), "up": weight(4 * width, width), "down": weight(width, 2 * width)}
+            {"qkv": weight(3 * d, d), "o": weight(d, d), "up": weight(4 * d, d), "down": weight(d, 2 * d)}
             for _ in range(layers)
         ]
 

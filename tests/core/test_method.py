@@ -1,0 +1,52 @@
+"""Knobs read what people and the API send."""
+from __future__ import annotations
+
+import pytest
+
+from specviz.core import Knob, Method
+
+DEPTH = Knob("gamma", 4, 1, 16)
+SHARE = Knob("share", 0.5, 0.0, 1.0)
+SHAPE = Knob("shape", "fixed", choices=("fixed", "best"))
+SWITCH = Knob("reuse", True)
+
+
+@pytest.mark.parametrize("knob, value, want", [
+    (DEPTH, None, 4), (DEPTH, "7", 7), (DEPTH, 7.0, 7), (DEPTH, 1, 1), (DEPTH, 16, 16),
+    (SHARE, "0.25", 0.25), (SHARE, 1, 1.0), (SHAPE, None, "fixed"), (SHAPE, "best", "best"),
+    (SWITCH, None, True), (SWITCH, "false", False), (SWITCH, 0, False), (SWITCH, "True", True),
+])
+def test_values_that_fit(knob, value, want):
+    got = knob.read(value)
+    assert got == want and type(got) is type(want)
+
+
+@pytest.mark.parametrize("knob, value, sentence", [
+    (DEPTH, 0, "between 1 and 16"), (DEPTH, 17, "between 1 and 16"), (DEPTH, -1, "between"), (DEPTH, 1e9, "between"),
+    (DEPTH, 2.5, "whole number"), (DEPTH, "abc", "whole number"), (DEPTH, float("nan"), "whole number"),
+    (DEPTH, float("inf"), "whole number"), (DEPTH, True, "whole number"), (DEPTH, [1], "whole number"), (DEPTH, {}, "whole number"),
+    pytest.param(DEPTH, 10**400, "whole number", id="huge"), (SHARE, "1e400", "a number"), (SHAPE, "wild", "one of fixed, best"),
+    (SHAPE, 3, "one of"), (SWITCH, "maybe", "true or false"), (SWITCH, [], "true or false"),
+])
+def test_values_that_do_not_fit_get_a_sentence(knob, value, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        knob.read(value)
+    assert str(caught.value).startswith(knob.name)
+
+
+def method(**kw):
+    return Method("toy", "Toy", "", "chain", "", build=lambda kit: None, **kw)
+
+
+def test_knobs_are_filled_in_and_unknown_ones_named():
+    toy = method(knobs=(DEPTH, SHAPE))
+    assert toy.read_knobs({"gamma": "2"}) == {"gamma": 2, "shape": "fixed"}
+    with pytest.raises(ValueError, match="toy has no knob 'width'; it has gamma, shape"):
+        toy.read_knobs({"width": 3})
+    with pytest.raises(ValueError, match="it has none"):
+        method().read_knobs({"x": 1})
+
+
+def test_exactness_is_one_of_four_words():
+    with pytest.raises(ValueError, match="exactness of toy"):
+        method(exactness="lossless")
