@@ -1,0 +1,71 @@
+"""Events to records of the trace (docs/TRACE.md): numbered per lane, with every token's bytes told before its first use.
+
+Token ids are found by the name of the field that holds them, so a lens has its tokens told too when it uses the same names:
+``tok`` and ``tokens`` hold ids (at any depth of lists), ``top``, ``top_p`` and ``resid`` hold [id, probability] pairs.
+"""
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from typing import Any, Callable, Iterator
+
+from .events import Event
+
+
+class Recorder:
+    """One lane's events as records. ``token_bytes(id)``: a token's bytes; ``special``: ids of control tokens."""
+
+    def __init__(self, lane: int, token_bytes: Callable[[int], bytes], special: frozenset[int] = frozenset()):
+        self._lane, self._token_bytes, self._special = lane, token_bytes, special
+        self._told: set[int] = set()
+        self._seq = 0
+
+    def take(self, event: Event) -> list[dict[str, Any]]:
+        """The records of one event, JSON-ready; what is not a finite number becomes null."""
+        out: list[dict[str, Any]] = []
+        for record in event.records():
+            record = finite(record)
+            header = record["type"] == "header"
+            ids = record["prompt"]["ids"] if header else _named(record)
+            new = [i for i in dict.fromkeys(ids) if i >= 0 and i not in self._told]
+            vocab = [self._number(self._vocab(new))] if new and not header else []
+            out += [*vocab, self._number(record)]
+            if new and header:  # a trace begins with its header; the prompt's tokens follow at once
+                out.append(self._number(self._vocab(new)))
+        return out
+
+    def _vocab(self, ids: list[int]) -> dict[str, Any]:
+        self._told.update(ids)
+        tokens = {str(i): b64encode(self._token_bytes(i)).decode() for i in ids}
+        return {"type": "vocab", "tokens": tokens, "special": [i for i in ids if i in self._special]}
+
+    def _number(self, record: dict[str, Any]) -> dict[str, Any]:
+        numbered = {"type": record["type"], "seq": self._seq, "lane": self._lane, **record}
+        self._seq += 1
+        return numbered
+
+
+def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
+    """Every token id in a record. (A bare number called ``tokens`` is a count.)"""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _named(inner, name)
+    elif isinstance(value, (list, tuple)):
+        if key in ("top", "top_p", "resid"):
+            yield from (int(pair[0]) for pair in value if isinstance(pair, (list, tuple)) and pair)
+        else:
+            for inner in value:
+                yield from _named(inner, key, listed=True)
+    elif (key == "tok" or (key == "tokens" and listed)) and isinstance(value, int) and not isinstance(value, bool):
+        yield value
+
+
+def finite(value: Any) -> Any:
+    """The same plain data with tuples as lists and non-finite numbers as None."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,202 @@
+"""Text in and text out: prompts to token ids, token ids to bytes.
+
+Out: a token is bytes, not characters, so a run's text is the UTF-8 decode of all its bytes; an emoji spread over three tokens
+comes out right, and half of one on a rejected branch does no harm. In: what a person typed can never become a control token.
+"""
+from __future__ import annotations
+
+import json
+import secrets
+from functools import cached_property
+from typing import Any, Iterable, Sequence
+
+Message = dict[str, str]  # {"role", "content"}
+
+
+def _alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes: character -> byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    spare = (b for b in range(256) if b not in printable)
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(spare)}
+
+
+class TokenBytes:
+    """Token id -> bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
+
+    Called with an id it gives the token's bytes, a special token's being its own name, literally; ``spoken`` gives what the
+    token adds to the text, which for a special token is nothing. Ids outside the vocabulary have no bytes.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
+        marked = {int(i) for i, t in tokenizer.added_tokens_decoder.items() if getattr(t, "special", False)}
+        self.special = frozenset(marked | {int(i) for i in tokenizer.all_special_ids})
+        self._known: dict[int, bytes] = {}
+        kinds = self._decoders()
+        self._alphabet = _alphabet() if "ByteLevel" in kinds else {}
+        self._pieces = not self._alphabet and bool(kinds & {"ByteFallback", "Metaspace"})
+
+    def _decoders(self) -> set[str]:
+        """The names of the tokenizer's decoding steps; guessed from the vocabulary where it does not tell."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is not None and backend.decoder is not None:
+            state = json.loads(backend.decoder.__getstate__())
+            return {step["type"] for step in state.get("decoders", [state])}
+        if backend is not None:
+            return set()
+        vocab = self._tokenizer.get_vocab()
+        return {"ByteFallback"} if "<0x0A>" in vocab or any(t.startswith("\u2581") for t in vocab) else set()
+
+    def __call__(self, token: int) -> bytes:
+        if token not in self._known:
+            self._known[token] = self._bytes(token)
+        return self._known[token]
+
+    def spoken(self, token: int, first: bool = False) -> bytes:
+        """What this token adds to the text. ``first``: nothing was said before it (most tokenizers but byte-level ones drop a leading space)."""
+        if token in self.special:
+            return b""
+        data = self(token)
+        if first and not self._alphabet and data.startswith(b" "):
+            return self._tokenizer.decode([token], skip_special_tokens=True, clean_up_tokenization_spaces=False).encode()
+        return data
+
+    def _bytes(self, token: int) -> bytes:
+        if token in self._added:
+            return self._added[token].encode("utf-8", "replace")
+        if not 0 <= token < len(self._tokenizer):
+            return b""
+        piece = self._tokenizer.convert_ids_to_tokens(token)
+        if piece is None:
+            return b""
+        if self._alphabet:
+            known = all(c in self._alphabet for c in piece)
+            return bytes(self._alphabet[c] for c in piece) if known else piece.encode("utf-8", "replace")
+        if self._pieces:
+            is_byte = len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+            return bytes([int(piece[3:5], 16)]) if is_byte else piece.replace("\u2581", " ").encode("utf-8", "replace")
+        return self._decoded(token)
+
+    def _decoded(self, token: int) -> bytes:
+        """By decoding after an anchor token, so that a space in front of a word is seen."""
+        anchor, both = self._decode([self._anchor]), self._decode([self._anchor, token])
+        return (both[len(anchor):] if both.startswith(anchor) else self._decode([token])).encode("utf-8", "replace")
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+    @cached_property
+    def _anchor(self) -> int:
+        return next((i for i in range(len(self._tokenizer)) if i not in self._added and self._decode([i]).strip().isalpha()), 0)
+
+
+def as_text(data: bytes) -> str:
+    """UTF-8 with U+FFFD for what is broken, as the tokenizers decode it."""
+    return data.decode("utf-8", "replace")
+
+
+class Transcript:
+    """The text of a run as it grows, token by token, and where a stop string ends it.
+
+    ``add`` returns the trace's piece (token, bytes, start, end), spans in bytes. ``stopped`` is true once a stop string was
+    completed: ``text`` ends before it, ``tokens`` with the token that completed it.
+    """
+
+    def __init__(self, table: TokenBytes, stops: Iterable[str] = ()):
+        self._table, self._stops = table, tuple(s.encode("utf-8", "replace") for s in stops)
+        self.tokens: list[int] = []
+        self.data = bytearray()
+        self.cut: int | None = None
+
+    def add(self, token: int) -> tuple[int, bytes, int, int]:
+        start = len(self.data)
+        said = self._table.spoken(token, first=not self.data)
+        self.data += said
+        self.tokens.append(token)
+        for stop in self._stops:
+            at = self.data.find(stop, max(0, start - len(stop) + 1))
+            if at >= 0 and (self.cut is None or at < self.cut):
+                self.cut = at
+        return token, said, start, len(self.data)
+
+    @property
+    def stopped(self) -> bool:
+        return self.cut is not None
+
+    @property
+    def length(self) -> int:
+        """Bytes of the text."""
+        return len(self.data) if self.cut is None else self.cut
+
+    @property
+    def text(self) -> str:
+        return as_text(bytes(self.data[:self.length]))
+
+    @property
+    def settled(self) -> int:
+        """Bytes that no later token can take back: what may begin a stop string or a character is held."""
+        end = self.length
+        if self.cut is None:
+            held = (k for stop in self._stops for k in range(min(len(stop) - 1, end), 0, -1) if self.data.endswith(stop[:k]))
+            end -= max(held, default=0)
+        return end
+
+
+def clean(text: str) -> str:
+    """Lone surrogates, which no UTF-8 can hold, become U+FFFD."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def encode_plain(tokenizer: Any, text: str) -> list[int]:
+    """A raw prompt. Special-token text in it stays text; the tokenizer's own opening token is added where it has one."""
+    return _ids(tokenizer.encode(clean(text), split_special_tokens=True))
+
+
+def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """A conversation through the tokenizer's own template, ready for the answer; without a template, the texts in order.
+
+    Control tokens come from the template alone. Special-token text inside a message is kept out of the template's way and put
+    back as plain text, so that nobody can end a turn by typing ``<|end|>``.
+    """
+    messages = [{**m, "content": clean(m["content"])} for m in messages]
+    if not getattr(tokenizer, "chat_template", None):
+        return encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
+    names = sorted({t for i, t in _specials(tokenizer)}, key=len, reverse=True)
+    if not any(name in m["content"] for name in names for m in messages):
+        return _ids(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
+    hidden = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}  # no text of the user's holds these
+    for name, mark in hidden.items():
+        messages = [{**m, "content": m["content"].replace(name, mark)} for m in messages]
+    shown = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return _encode_around(tokenizer, shown, {mark: name for name, mark in hidden.items()})
+
+
+def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[int]:
+    """Encode a rendered template: its own special tokens by id, all text between them (typed marks restored) as plain text."""
+    ids: list[int] = []
+    special = {name: i for i, name in _specials(tokenizer)}
+
+    def plain(text: str) -> None:
+        for mark, name in typed.items():
+            text = text.replace(mark, name)
+        if text:
+            ids.extend(_ids(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)))
+
+    while shown:
+        found = [(shown.find(name), -len(name), name) for name in special if name in shown]
+        at, _, name = min(found, default=(len(shown), 0, ""))
+        plain(shown[:at])
+        if name:
+            ids.append(special[name])
+        shown = shown[at + len(name):]
+    return ids
+
+
+def _specials(tokenizer: Any) -> list[tuple[int, str]]:
+    """(id, text) of the control tokens."""
+    return [(int(i), str(t)) for i, t in tokenizer.added_tokens_decoder.items() if getattr(t, "special", False) and str(t)]
+
+
+def _ids(encoded: Any) -> list[int]:
+    return [int(i) for i in encoded]

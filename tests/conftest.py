@@ -1,0 +1,28 @@
+"""What every test may count on: one thread, no network, no colours, no progress bars."""
+import os
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "0")
+os.environ["NO_COLOR"] = "1"
+if not os.environ.get("SPECVIZ_TEST_HUB"):
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that need what this machine lacks are skipped, and say what it is."""
+    missing = {
+        "gpu": None if torch.cuda.is_available() else "needs an accelerator",
+        "hub": None if os.environ.get("SPECVIZ_TEST_HUB") else "needs the network; set SPECVIZ_TEST_HUB=1",
+        "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
+    }
+    for item in items:
+        for marker, why in missing.items():
+            if why and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=why))
