@@ -32,10 +32,15 @@ class Sampling:
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or positive, not {self.top_k}")
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the law is one-hot: temperature 0, or too small to divide logits by without overflow."""
+        return self.temperature < 1e-6
+
     def probs(self, logits: Tensor) -> Tensor:
         """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32."""
         x = logits if logits.dtype == torch.float64 else logits.float()
-        if self.temperature < 1e-6:  # below, logits overflow when divided
+        if self.greedy:
             # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
             return torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
         x = x / self.temperature
