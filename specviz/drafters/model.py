@@ -42,9 +42,9 @@ class DraftShape(Drafter):
         if not len(shape):
             return DraftTree()
         self.model.sync(state.tokens)
-        return grow_shape(self.model, shape, state, self.drawn and state.sampling.temperature > 0)
+        return grow_shape(self.model, shape, state, self.drawn and not state.sampling.greedy)
 
 
 def belief(logits, law, state: State):
     """The draft model's distribution [vocab] as a policy reads it: the law drawn from, or plain softmax at temperature 0."""
-    return logits.softmax(-1) if state.sampling.temperature == 0 else law
+    return logits.softmax(-1) if state.sampling.greedy else law

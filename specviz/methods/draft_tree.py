@@ -23,7 +23,7 @@ METHOD = Method(
     summary="The small model proposes several alternatives at each place; the target checks the whole tree of them in one pass.",
     knobs=(
         Knob("children", "top-k", choices=("top-k", "sampled"),
-             help="the draft's most likely tokens, or tokens drawn without replacement (at temperature 0 both are the most likely)"),
+             help="the draft's most likely tokens, or tokens drawn without replacement (at temperature 0 the same)"),
         Knob("width", 3, 1, 8, "most alternatives at one place"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
         Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),

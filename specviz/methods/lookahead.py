@@ -18,7 +18,7 @@ METHOD = Method(
     title="Lookahead decoding",
     paper="Fu et al. 2024, arXiv 2402.02057",
     family="Parallel decoding",
-    summary="Guesses a whole window of future tokens at once, improves it a little each pass, and tries the phrases that show up in it.",
+    summary="Guesses a window of future tokens at once, improves it a little each pass, and tries phrases that show up in it.",
     knobs=(
         Knob("window", 7, 1, 32, "places ahead that are guessed in parallel (W)"),
         Knob("ngram", 5, 3, 8, "length of the phrases that are collected and tried (N)"),

@@ -11,7 +11,7 @@ _CHUNKS = 64
 
 def draw_one(logits: Tensor, state: State) -> tuple[int, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
-    if state.sampling.temperature == 0:
+    if state.sampling.greedy:
         token = int(logits.argmax())
         law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
         law[token] = 1.0

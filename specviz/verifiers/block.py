@@ -16,4 +16,4 @@ class BlockVerification(Traversal):
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if any(len(tree.children(node)) > 1 for node in range(-1, len(tree))):
-            raise UnlawfulPair("BlockVerification judges chains; the drafter proposed a tree (Traversal and TokenRejection judge trees)")
+            raise UnlawfulPair("BlockVerification judges chains; the drafter proposed a tree: that is for TokenRejection")

@@ -18,7 +18,7 @@ class TokenRejection(Verifier):
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        if state.sampling.temperature == 0:
+        if state.sampling.greedy:
             return follow_best(tree, scores, state)
         node, path, trials = -1, [], []
         while True:
@@ -67,10 +67,11 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
             accept = float(x == best)
             ok, u = state.dice.flip("verify", accept)
             draft_prob, rule = (None, "match") if q is None else (float(q[x]), "ratio")
-            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted" if ok else "rejected", law, None if ok else law))
             if ok:
+                trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted", law))
                 hit = child
                 break
+            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "rejected", law, law))
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
             return Verdict(tuple(path), best, kind, tuple(trials), law)

@@ -20,7 +20,7 @@ class Traversal(Verifier):
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        if state.sampling.temperature == 0:  # every weight is 0 or 1 and the walk finds the target's own path
+        if state.sampling.greedy:  # every weight is 0 or 1 and the walk finds the target's own path
             return follow_best(tree, scores, state)
         return _Walk(tree, scores, state).run()
 
@@ -63,8 +63,8 @@ class _Walk:
 
     def test(self, node: int) -> int | None:
         ok, u = self.state.dice.flip("verify", self.weight[node])
-        law = self.law[node]
-        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, "accepted" if ok else "rejected", law))
+        verdict = "accepted" if ok else "rejected"
+        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, verdict, self.law[node]))
         return node if ok else None
 
     def refuse(self, node: int, child: int) -> None:

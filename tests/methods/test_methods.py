@@ -1,0 +1,89 @@
+"""Each method end to end on a tiny model: greedy equality, and its law where enumeration is cheap."""
+import pytest
+from .toys import distance, greedy, joint, kit, law_of, run
+
+from specviz.core import EXACTNESS, Budget, Method, Sampling, State
+from specviz.methods import catalogue
+
+PROMPT = [1, 2, 0, 3, 1, 2]
+MINE = ["autoregressive", "speculative", "block_verification", "draft_tree", "prompt_lookup", "token_recycling", "lookahead",
+        "jacobi"]
+CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
+                                       ("token_recycling", {"nodes": 9, "warm": False})]
+SMALL = [
+    ("speculative", {"gamma": 2}),
+    ("block_verification", {"gamma": 2}),
+    ("draft_tree", {"width": 2, "depth": 2, "nodes": 3}),
+    ("draft_tree", {"children": "sampled", "width": 2, "depth": 2, "nodes": 3}),
+    ("prompt_lookup", {"gamma": 2}),
+    ("token_recycling", {"nodes": 8, "depth": 2}),
+    ("lookahead", {"window": 2, "ngram": 3, "guesses": 2}),
+]
+
+
+def test_the_catalogue_finds_its_files_and_begins_with_plain_decoding():
+    found = catalogue()
+    assert list(found)[0] == "autoregressive" and set(MINE) <= set(found)
+    rest = [(m.family, m.title) for m in list(found.values())[1:]]
+    assert rest == sorted(rest)
+    for key, method in found.items():
+        assert isinstance(method, Method) and method.key == key and method.exactness in EXACTNESS
+        assert method.title and method.summary and method.look and method.wins and method.loses
+        assert all(knob.help and knob.read(None) == knob.default for knob in method.knobs)
+
+
+@pytest.mark.parametrize("key,knobs", CASES)
+@pytest.mark.parametrize("share", [0.5, 1.0], ids=["bad draft", "perfect draft"])
+def test_greedy_output_is_plain_decodings(key, knobs, share):
+    things = kit(12, share, 3)
+    tokens, outcomes = run(catalogue()[key], things, PROMPT, 40, **knobs)
+    assert tokens == greedy(things.net, PROMPT, 40)
+    assert sum(len(o.committed) for o in outcomes) == 40
+
+
+@pytest.mark.parametrize("key", MINE)
+def test_an_end_token_in_the_draft_ends_the_run(key):
+    things = kit(12, 1.0, 3)
+    want = greedy(things.net, PROMPT, 40)
+    end = want[7]
+    tokens, _ = run(catalogue()[key], things, PROMPT, 40, stop=frozenset({end}))
+    assert tokens == want[:want.index(end) + 1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("key", MINE)
+def test_short_limits_are_kept(key, count):
+    things = kit(12, 1.0, 3)
+    assert run(catalogue()[key], things, PROMPT, count)[0] == greedy(things.net, PROMPT, count)
+
+
+def test_a_perfect_draft_is_accepted_whole():
+    things = kit(12, 1.0, 3)
+    for key, knobs in (("speculative", {"gamma": 4}), ("block_verification", {"gamma": 4}), ("draft_tree", {"depth": 4})):
+        _, outcomes = run(catalogue()[key], things, PROMPT, 20, **knobs)
+        assert [len(o.committed) for o in outcomes] == [5] * 4
+
+
+def test_methods_without_a_draft_model_gain_on_a_loop():
+    """A tiny random model repeats itself; every lookup must notice."""
+    things = kit(12, 1.0, 3)
+    for key in ("prompt_lookup", "token_recycling", "lookahead", "jacobi"):
+        _, outcomes = run(catalogue()[key], things, PROMPT, 60)
+        assert len(outcomes) < 50, key
+
+
+@pytest.mark.parametrize("key,knobs", SMALL)
+def test_the_law_at_temperature_one_is_the_targets(key, knobs):
+    things, prompt, sampling = kit(3, 0.7, 1), [1, 2, 0, 1, 1, 2], Sampling(1.0)
+    got = law_of(lambda dice: tuple(run(catalogue()[key], things, prompt, 2, sampling, dice, **knobs)[0]))
+    assert distance(got, joint(things.net, prompt, 2, sampling)) < 1e-12
+
+
+def test_a_target_without_trees_gets_chains():
+    things = kit(12, 0.9, 3)
+    for key in ("draft_tree", "token_recycling"):
+        parts = catalogue()[key].build(things, **catalogue()[key].read_knobs({}))
+        state = State(list(PROMPT))
+        parts.drafter.start(state, things.target, None)
+        tree = parts.drafter.propose(state, Budget(gamma=3, width=1))
+        assert tree.parents == tuple(range(-1, len(tree) - 1)) and len(tree)

@@ -1,0 +1,123 @@
+"""Small things to test methods on: a loop over a scripted target, dice that enumerate every run, laws of three tokens."""
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import torch
+
+from specviz.core import Dice, Sampling, Scores, State, Verdict, open_run, play
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+
+
+class Script:
+    """Dice that replay a plan and note how likely it was; ``every`` walks all plans."""
+
+    def __init__(self, plan):
+        self.plan, self.used, self.chance, self.sizes = plan, 0, 1.0, []
+
+    def _next(self, options):
+        if len(options) == 1:
+            return options[0][0]
+        if self.used == len(self.plan):
+            self.plan.append(0)
+        value, chance = options[self.plan[self.used]]
+        self.sizes.append(len(options))
+        self.used += 1
+        self.chance *= chance
+        return value
+
+    def pick(self, stream, probs):
+        return self._next([(i, x) for i, x in enumerate(probs.tolist()) if x > 1e-13])
+
+    def flip(self, stream, accept):
+        if accept >= 1 - 1e-13:
+            return True, None
+        if accept <= 1e-13:
+            return False, None
+        return self._next([(True, accept), (False, 1 - accept)]), None
+
+
+def every(run):
+    """(result, chance) of each way run(dice) can go."""
+    plan = []
+    while True:
+        dice = Script(plan)
+        yield run(dice), dice.chance
+        plan = dice.plan[:dice.used]
+        while plan and plan[-1] + 1 >= dice.sizes[len(plan) - 1]:
+            plan.pop()
+        if not plan:
+            return
+        plan[-1] += 1
+
+
+def law_of(run):
+    out = {}
+    for result, chance in every(run):
+        out[result] = out.get(result, 0.0) + chance
+    return out
+
+
+def distance(a, b):
+    """Total variation of two laws given as dicts."""
+    return 0.5 * sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b})
+
+
+class Rows:
+    """A target whose logits are a fixed function of the tokens before: no cache to speak of, counts its rows."""
+
+    provides = frozenset({"tree", "rewind"})
+
+    def __init__(self, law, vocab):
+        self.law, self.vocab, self.context, self.tokens, self.rows = law, vocab, 10**6, [], 0
+
+    def tap(self, names):
+        pass
+
+    def sync(self, tokens):
+        self.tokens = list(tokens)
+        return Scores(torch.zeros(0, self.vocab, dtype=torch.float64))
+
+    def score(self, tree, start=0):
+        self.rows += len(tree) + 1 - (start + 1 if start else 0)
+        paths = [[]] + [[tree.tokens[j] for j in tree.path(i)] for i in range(len(tree))]
+        return Scores(torch.stack([self.law(self.tokens + path).log() for path in paths]))
+
+    def commit(self, verdict: Verdict):
+        pass
+
+
+def kit(vocab=4, share=0.85, seed=0):
+    """A target and a draft of it that is right now and then."""
+    net = ScriptedNet(vocab, seed)
+    small = ScriptedNet(vocab, seed + 7).blend(net, share)
+    return SimpleNamespace(vocab=vocab, net=net, target=ScriptedTarget(net), open=lambda role: ScriptedTarget(small))
+
+
+def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
+    """The tokens a method writes, and its outcomes; the cache is checked against the committed tokens each round."""
+    parts = method.build(kit, **method.read_knobs(knobs))
+    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    target, outcomes = ScriptedTarget(kit.net, 128), []
+    open_run(parts, target, state)
+    while not state.done:
+        outcomes.append(play(parts, target, state))
+        assert target.seen == state.tokens[:-1]
+    return state.tokens[len(prompt):], outcomes
+
+
+def greedy(net, prompt, count):
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(int(net.logits(tokens)[-1].argmax()))
+    return tokens[len(prompt):]
+
+
+def joint(net, prompt, count, sampling):
+    """The target's law of the next ``count`` tokens."""
+    out = {}
+    for tail in itertools.product(range(net.vocab), repeat=count):
+        rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
+        out[tail] = float(torch.stack([rows[i, x] for i, x in enumerate(tail)]).prod())
+    return out
