@@ -1,0 +1,73 @@
+/* Small tools for the page. Text reaches the page only as text nodes. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const NS = "http://www.w3.org/2000/svg";
+
+  function el(tag, attrs, ...kids) {
+    const e = document.createElement(tag);
+    return fill(e, attrs, kids);
+  }
+  function svg(tag, attrs, ...kids) {
+    const e = document.createElementNS(NS, tag);
+    return fill(e, attrs, kids);
+  }
+  function fill(e, attrs, kids) {
+    for (const [k, v] of Object.entries(attrs || {})) {
+      if (v === null || v === undefined || v === false) continue;
+      if (k === "class") e.setAttribute("class", v);
+      else if (k === "on") for (const [name, f] of Object.entries(v)) e.addEventListener(name, f);
+      else if (k === "css") for (const [name, x] of Object.entries(v)) e.style.setProperty(name, x);
+      else e.setAttribute(k, v === true ? "" : String(v));
+    }
+    for (const kid of kids.flat(2)) if (kid !== null && kid !== undefined && kid !== false) e.append(kid);
+    return e;
+  }
+
+  function setText(e, s) { if (e.textContent !== s) e.textContent = s; }
+  function setAttr(e, k, v) { if (e.getAttribute(k) !== String(v)) e.setAttribute(k, String(v)); }
+  function parts(list) { return list.map((p) => (typeof p === "string" ? p : el("span", { class: "chip" }, p.c))); }
+
+  const f3 = (x) => (x === null || x === undefined ? "\u2013" : x > 0 && x < 0.0005 ? x.toExponential(0) : x.toFixed(3));
+  const f2 = (x) => (x === null || x === undefined ? "" : x >= 0.995 ? "1.0" : x.toFixed(2).replace(/^0/, ""));
+  const pct = (x) => (x === null || x === undefined ? "\u2013" : Math.round(x * 100) + " %");
+  const rate = (x) => (x === null || x === undefined ? "\u2013" : x >= 1000 ? x.toFixed(0) : x.toFixed(1));
+  const times = (x) => (x === null || x === undefined ? "\u2013" : x.toFixed(2) + "\u00d7");
+  const span = (s) => (s === null || s === undefined ? "\u2013" : s < 0.01 ? (s * 1e3).toFixed(1) + " ms" : s < 1 ? Math.round(s * 1e3) + " ms" : s.toFixed(2) + " s");
+  const count = (n, one, many) => n + " " + (n === 1 ? one : many || one + "s");
+
+  function niceStep(x) {
+    const p = 10 ** Math.floor(Math.log10(Math.max(x, 1e-9)));
+    return [1, 2, 2.5, 5, 10].map((k) => k * p).find((v) => v >= x * 0.999);
+  }
+
+  /* A canvas kept sharp at any device pixel ratio. */
+  function sheet(canvas, w, h) {
+    const d = Math.min(3, globalThis.devicePixelRatio || 1);
+    if (canvas.width !== Math.round(w * d) || canvas.height !== Math.round(h * d)) {
+      canvas.width = Math.round(w * d);
+      canvas.height = Math.round(h * d);
+      canvas.style.width = w + "px";
+      canvas.style.height = h + "px";
+    }
+    const c = canvas.getContext("2d");
+    c.setTransform(d, 0, 0, d, 0, 0);
+    c.clearRect(0, 0, w, h);
+    return c;
+  }
+
+  const ROLES = ["surface", "sunken", "line", "line2", "ink", "ink2", "ink3", "acc", "rej", "cor", "bon", "verify", "draft", "over", "sans", "mono"];
+  function palette(root) {
+    const cs = getComputedStyle(root), out = {};
+    for (const r of ROLES) out[r] = cs.getPropertyValue("--sv-" + r).trim();
+    return out;
+  }
+
+  /* A term with its definition on hover and on focus. */
+  function tip(key, name) {
+    const d = SV.metrics.DEFINITIONS[key];
+    return el("span", { class: "tip", role: "tooltip" }, el("b", null, name || d[0]), el("span", null, d[1]), el("code", null, d[2]));
+  }
+
+  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip };
+})();

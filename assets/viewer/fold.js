@@ -1,0 +1,204 @@
+/* The trace, folded: (state, record) -> state. No page, no clock, no randomness, so replaying in any chunking gives the
+   same state, and a scrubbed view (`at`, `picture`) is the same as a fold of the prefix. The fold owns its state:
+   a step returns the object it was given. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const T = SV.text;
+  const VERDICT = { accepted: "acc", rejected: "rej", skipped: "ski" };
+  const TAIL = { bonus: "bon", correction: "cor", accepted: "acc" }; /* every other tail is the target's (or a rule's) own: neutral */
+  const num = (x) => (typeof x === "number" && Number.isFinite(x) ? x : null);
+  const arr = (x) => (Array.isArray(x) ? x : []);
+
+  const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
+  const newLane = (id) => ({
+    id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], tokens: [], carry: [],
+    committed: 0, lastSeq: -1, checks: [], stop: null, error: null, done: null,
+  });
+  const newRound = (i) => ({
+    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], commit: null, pieces: null,
+    first: 0, upto: 0, timing: null, lens: [], sum: null,
+  });
+  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0 });
+
+  function step(state, rec) {
+    if (!rec || typeof rec !== "object" || !Number.isInteger(rec.lane) || rec.lane < 0) { state.bad++; return state; }
+    let lane = state.lanes.get(rec.lane);
+    if (!lane) {
+      lane = newLane(rec.lane);
+      state.lanes.set(rec.lane, lane);
+      state.order.push(rec.lane);
+      state.order.sort((a, b) => a - b);
+    }
+    if (Number.isInteger(rec.seq)) {
+      if (rec.seq <= lane.lastSeq) return state;
+      lane.lastSeq = rec.seq;
+    }
+    state.records++;
+    const how = HOW[rec.type];
+    if (!how) return state; /* an unknown type is a newer writer's business */
+    try { how(lane, rec); } catch { state.bad++; }
+    return state;
+  }
+
+  function round(lane, rec) {
+    const i = rec.round;
+    if (!Number.isInteger(i) || i < 0 || i > lane.rounds.length + 4096) throw new Error("round");
+    while (lane.rounds.length <= i) lane.rounds.push(newRound(lane.rounds.length));
+    return lane.rounds[i];
+  }
+
+  const HOW = {
+    header(lane, rec) { lane.header = rec; },
+    vocab(lane, rec) {
+      for (const [id, b64] of Object.entries(rec.tokens || {})) lane.vocab.set(Number(id), b64);
+      for (const id of arr(rec.special)) lane.special.add(id);
+    },
+    prefill(lane, rec) {
+      const old = lane.prefill;
+      lane.prefill = { t0: old ? old.t0 : num(rec.t0) ?? 0, t1: num(rec.t1) ?? 0, n: (old ? old.n : 0) + (num(rec.n) ?? 0) };
+    },
+    draft(lane, rec) {
+      const r = round(lane, rec);
+      r.draft = rec;
+      r.kind = rec.kind || "none";
+      r.nodes = arr(rec.nodes).map((n, k) => ({ ...n, id: k, depth: 1, kids: [] }));
+      for (const n of r.nodes) {
+        const up = n.parent >= 0 && n.parent < n.id ? r.nodes[n.parent] : null;
+        n.parent = up ? up.id : -1;
+        n.depth = up ? up.depth + 1 : 1;
+        if (up) up.kids.push(n.id);
+      }
+    },
+    verify(lane, rec) { round(lane, rec).verify = rec; },
+    judge(lane, rec) {
+      const r = round(lane, rec);
+      r.judges.set(rec.node, rec);
+      if (rec.verdict !== "skipped") r.tests.push(rec.node);
+    },
+    commit(lane, rec) {
+      const r = round(lane, rec);
+      r.commit = rec;
+      r.path = arr(rec.path).filter((id) => r.nodes[id]);
+      r.why = (rec.tail && rec.tail.why) || "plain";
+      lane.committed = Math.max(lane.committed, r.i + 1);
+      r.sum = totals(r, r.i ? lane.rounds[r.i - 1].sum || zero() : zero());
+      if (r.pieces) write(lane, r);
+    },
+    text(lane, rec) {
+      const r = round(lane, rec);
+      r.pieces = arr(rec.pieces);
+      if (r.commit) write(lane, r);
+    },
+    timing(lane, rec) { round(lane, rec).timing = rec; },
+    lens(lane, rec) { if (Number.isInteger(rec.round)) round(lane, rec).lens.push(rec); },
+    check(lane, rec) { lane.checks.push(rec); },
+    stop(lane, rec) { lane.stop = rec; },
+    error(lane, rec) { lane.error = rec; },
+    done(lane, rec) { lane.done = rec; },
+  };
+
+  /* The committed pieces become tokens. Bytes are joined over token borders: a character belongs to the token that
+     completes it, the earlier ones are marked `part`, and what is still open at the end waits in `carry`. */
+  function write(lane, r) {
+    r.first = lane.tokens.length;
+    r.pieces.forEach((piece, j) => {
+      const { parts, carry } = T.decode(lane.carry.concat(T.bytesOf(piece.b)));
+      const onPath = j < r.path.length;
+      lane.carry = carry;
+      lane.tokens.push({
+        i: lane.tokens.length, tok: piece.tok, round: r.i, node: onPath ? r.path[j] : "tail",
+        v: onPath ? "acc" : TAIL[r.why] || "pla",
+        parts, carry: carry.length ? carry : null, special: lane.special.has(piece.tok),
+      });
+    });
+    r.upto = lane.tokens.length;
+    r.pieces = null;
+  }
+
+  function totals(r, before) {
+    const s = { ...before, pos: before.pos.map((p) => p.slice()) };
+    s.rounds++;
+    s.tokens += num(r.commit.n_new) ?? 0;
+    if (r.verify) s.passes++;
+    s.t = num(r.commit.t) ?? before.t;
+    const seen = new Map();
+    for (const n of r.nodes) {
+      if (n.probe) continue;
+      s.drafted++;
+      const j = r.judges.get(n.id);
+      if (!j || j.verdict === "skipped") { s.skipped++; continue; }
+      const yes = j.verdict === "accepted";
+      s.tried++;
+      s[yes ? "accepted" : "rejected"]++;
+      if (num(j.u) !== null && num(j.a) !== null) { s.checked++; if (j.u < j.a === yes) s.agree++; }
+      seen.set(n.depth, (seen.get(n.depth) || false) || yes);
+    }
+    for (const [d, yes] of seen) {
+      while (s.pos.length < d) s.pos.push([0, 0]);
+      s.pos[d - 1][0]++;
+      if (yes) s.pos[d - 1][1]++;
+    }
+    if (r.why !== "accepted") s[TAIL[r.why] ? r.why : "plain"]++;
+    return s;
+  }
+
+  const fold = (records, state = initial()) => { for (const rec of records) step(state, rec); return state; };
+
+  /* What has a node become? dra (not judged yet), acc, rej, ski. */
+  function verdictOf(r, id, phase = 4) {
+    if (phase < 3) return "dra";
+    const j = r.judges.get(id);
+    return j ? VERDICT[j.verdict] || "ski" : r.commit ? (r.path.includes(id) ? "acc" : "ski") : "dra";
+  }
+
+  /* A cursor on one lane: k rounds are committed, and the next one has reached `phase`
+     (0 none, 1 drafted, 2 being verified, 3 judged). Cursors: "end", {round, phase} or {t} on the engine's clock. */
+  function at(lane, cur) {
+    const n = lane.committed;
+    if (cur === "end") return { k: n, phase: phaseNow(lane.rounds[n]) };
+    if ("t" in cur) return atTime(lane, cur.t);
+    const k = Math.max(0, Math.min(cur.round, n - 1));
+    return cur.phase >= 4 ? { k: Math.min(n, k + 1), phase: 0 } : { k, phase: cur.phase };
+  }
+  const phaseNow = (r) => (!r ? 0 : r.judges.size ? 3 : r.verify ? 2 : r.draft && r.nodes.length ? 1 : 0);
+  function atTime(lane, t) {
+    let lo = 0, hi = lane.committed;
+    while (lo < hi) {
+      const mid = (lo + hi) >> 1;
+      if ((endOf(lane, mid) ?? Infinity) <= t + 1e-9) lo = mid + 1; else hi = mid;
+    }
+    const r = lane.rounds[lo];
+    if (!r || !r.draft) return { k: lo, phase: 0 };
+    const v = r.verify;
+    return { k: lo, phase: t < (r.draft.t1 ?? 0) ? 0 : v && t >= v.t1 ? 3 : v && t >= v.t0 ? 2 : 1 };
+  }
+  const endOf = (lane, i) => { const r = lane.rounds[i]; return r && r.commit ? num(r.commit.t) : null; };
+  const startOf = (lane, i) => {
+    const r = lane.rounds[i];
+    return (r && r.draft && num(r.draft.t0)) ?? (i > 0 ? endOf(lane, i - 1) : lane.prefill && lane.prefill.t1) ?? 0;
+  };
+  const sumAt = (lane, k) => (k > 0 && lane.rounds[k - 1] && lane.rounds[k - 1].sum) || zero();
+  const upto = (lane, k) => { for (let i = k - 1; i >= 0; i--) if (lane.rounds[i].upto) return lane.rounds[i].upto; return 0; };
+
+  function label(lane, tok, max) {
+    const key = tok + "/" + (max || "");
+    if (lane.labels.has(key)) return lane.labels.get(key);
+    const known = lane.vocab.has(tok);
+    const s = known ? T.label(T.alone(T.bytesOf(lane.vocab.get(tok))), max) : tok === -1 ? "\u25a1" : "#" + tok;
+    if (known || tok === -1) lane.labels.set(key, s);
+    return s;
+  }
+
+  /* Everything a view of this lane may show at this cursor, as plain data: what tests compare. */
+  function picture(lane, cur) {
+    const { k, phase } = at(lane, cur);
+    const shown = lane.rounds.slice(0, k).map((r) => ({
+      nodes: r.nodes.map((n) => [n.parent, n.depth, label(lane, n.tok), verdictOf(r, n.id)]), path: r.path, why: r.why, sum: r.sum, span: [r.first, r.upto],
+    }));
+    const next = phase ? lane.rounds[k].nodes.map((n) => [n.parent, label(lane, n.tok), verdictOf(lane.rounds[k], n.id, phase)]) : null;
+    return { lane: lane.id, k, phase, tokens: lane.tokens.slice(0, upto(lane, k)).map((t) => [t.tok, t.v, t.node, T.joined(t.parts), t.carry]), shown, next };
+  }
+
+  SV.fold = { initial, step, fold, at, picture, verdictOf, label, startOf, endOf, sumAt, upto, zero };
+})();

@@ -1,0 +1,43 @@
+/* Live frames, NDJSON: {"s": number, "e": [records], "new"?, "snap"?, "status"?}. The value is a sliding window, so most
+   lines were seen before; a missing number is a gap, which the next snapshot mends. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+
+  const intake = () => ({ last: -1, lost: 0, gaps: 0, run: "", seen: 0 });
+
+  /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} | {kind: "status", status}]. */
+  function take(box, text) {
+    const acts = [];
+    for (const line of String(text || "").split("\n")) {
+      if (!line.trim()) continue;
+      let f;
+      try { f = JSON.parse(line); } catch { acts.push({ kind: "bad" }); continue; }
+      if (f && typeof f === "object" && Number.isInteger(f.s)) one(box, f, line, acts);
+    }
+    return acts;
+  }
+
+  function one(box, f, line, acts) {
+    if (f.new) {
+      const run = SV.text.hash(line);
+      if (run === box.run) return; /* the first frame of this run, still in the window */
+      Object.assign(box, { run, last: f.s, lost: 0 });
+      acts.push({ kind: "new" });
+    } else {
+      if (f.s <= box.last) return;
+      const gap = box.last >= 0 ? f.s - box.last - 1 : 0;
+      box.last = f.s;
+      if (gap > 0) { box.lost += gap; box.gaps++; }
+    }
+    box.seen++;
+    const e = Array.isArray(f.e) ? f.e : [];
+    if (f.snap) {
+      acts.push({ kind: "snap", e, mend: box.lost > 0, fresh: Boolean(f.new) });
+      box.lost = 0;
+    } else if (e.length) acts.push({ kind: "records", e });
+    if (f.status) acts.push({ kind: "status", status: f.status });
+  }
+
+  SV.frames = { intake, take };
+})();

@@ -1,0 +1,114 @@
+/* The round inspector: one plain sentence, the draft tree, and the tabs that say why. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, setText, count } = SV.dom;
+
+  const th = (n) => n + (n % 100 >= 11 && n % 100 <= 13 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th");
+
+  /* "The draft guessed 4 tokens; the target kept 3 and corrected the 4th." */
+  function sentence(lane, r, phase) {
+    const n = r.nodes.filter((x) => !x.probe).length, tree = r.kind === "tree", copied = r.nodes.some((x) => x.src);
+    if (!n) {
+      if (SV.metrics.isBaseline(lane)) return "Plain decoding: one target pass, one token.";
+      return r.commit && r.why === "small" ? "The small model wrote this token alone." : "Nothing was drafted this time: one target pass, one token.";
+    }
+    const guess = (copied ? "The draft copied " : "The draft guessed ") + count(n, "token") + (tree ? " as a tree" : "");
+    if (phase < 2) return guess + ".";
+    if (phase < 3) return guess + "; the target reads all of them in one pass.";
+    const kept = r.path ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
+    if (!r.commit || phase < 4) return guess + "; the target kept " + (kept || "none") + ".";
+    const from = ": " + count(r.commit.n_new ?? kept + 1, "token") + " from one pass.";
+    if (r.why === "bonus") return guess + "; the target kept " + (tree ? "a path of " + kept : n === 1 ? "it" : "all " + n) + " and added one of its own" + from;
+    if (r.why === "correction") {
+      if (!kept) return guess + "; the target refused " + (n === 1 ? "it" : tree ? "every first guess" : "the first") + " and wrote its own token instead.";
+      return guess + "; the target kept " + (tree ? "a path of " + kept + " and corrected the next" : kept + " and corrected the " + th(kept + 1)) + from;
+    }
+    if (r.why === "accepted") return guess + "; the target kept " + kept + ", and the run ended there.";
+    return guess + "; the target kept " + (kept || "none") + from;
+  }
+
+  function defaultSel(r, phase) {
+    if (!r) return null;
+    if (phase >= 3) for (const id of r.tests) if (r.judges.get(id).verdict === "rejected") return id;
+    if (!r.nodes.length) return "tail";
+    return phase >= 3 && r.path && r.path.length ? r.path[r.path.length - 1] : phase >= 4 ? "tail" : 0;
+  }
+
+  class Inspector {
+    constructor(board) {
+      this.board = board;
+      this.title = el("h2");
+      this.say = el("p", { class: "sum", "aria-live": "off" });
+      this.tree = el("div", { class: "treebox" });
+      this.tabs = el("div", { class: "sub", role: "tablist", "aria-label": "Details of the round" });
+      this.body = el("div", { class: "body", role: "tabpanel" });
+      this.root = el("section", { class: "panel p-insp", "aria-label": "Round inspector" }, el("div", { class: "phead" }, this.title, this.say), this.tree, this.tabs, this.body);
+      this.root.addEventListener("click", (e) => this.clicked(e));
+      this.tabs.addEventListener("keydown", (e) => this.arrow(e));
+      this.tab = "why";
+      this.keys = {};
+    }
+    clicked(e) {
+      const tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("[data-round]");
+      if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
+      else if (row) this.board.goto(Number(row.dataset.round), 4);
+      else if (node && this.v && this.v.round) this.board.selectNode(this.v.lane.id, this.v.round.i, node.dataset.node === "tail" ? "tail" : Number(node.dataset.node), true);
+    }
+    arrow(e) {
+      if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;
+      const all = [...this.tabs.children], i = all.indexOf(document.activeElement);
+      if (i < 0) return;
+      e.preventDefault();
+      e.stopPropagation();
+      const next = all[(i + (e.key === "ArrowRight" ? 1 : all.length - 1)) % all.length];
+      this.tab = next.dataset.tab;
+      this.board.paint();
+      this.tabs.querySelector('[aria-selected="true"]').focus();
+    }
+
+    /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
+    paint(v) {
+      this.v = v;
+      const r = v.round;
+      if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
+      setText(this.title, r ? (v.race ? SV.stage.titleOf(v.lane) + ", round " : "Round ") + (r.i + 1) : "Round inspector");
+      setText(this.say, r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.");
+      const key = [v.lane && v.lane.id, v.lane && v.lane.header && v.lane.header.run_id, r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
+      if (key !== this.keys.tree || this.keys.lane !== v.lane) { Object.assign(this.keys, { tree: key, lane: v.lane, body: null }); this.paintTree(v); }
+      this.paintTabs(v);
+      const bodyKey = this.tab + "|" + (this.tab === "log" ? v.k : "");
+      if (bodyKey !== this.keys.body) { this.keys.body = bodyKey; this.paintBody(v); }
+    }
+    paintTree(v) {
+      const r = v.round;
+      this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
+      if (!r || !r.nodes.length) {
+        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : "Nothing to guess from this time, so nothing was drafted: one target pass, one token.";
+        this.tree.replaceChildren(el("p", { class: "empty" }, why));
+        return;
+      }
+      const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
+      const drawn = v.narrow ? SV.tree.drawList(v) : r.kind === "tree" ? SV.tree.drawTree(v, W, v.race ? 444 : 376) : SV.tree.drawChain(v, W);
+      this.tree.replaceChildren(drawn);
+      const sel = this.tree.querySelector(".sel");
+      if (sel && !v.narrow && this.tree.scrollWidth > this.tree.clientWidth) sel.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    }
+    paintTabs(v) {
+      const list = [["why", "Why"], ["mask", "Mask and cache"], ["log", "Log"]];
+      if (v.round && v.round.lens.length) list.push(["lens", "Lens"]);
+      else if (this.tab === "lens") this.tab = "why";
+      const key = this.tab + list.length;
+      if (key === this.keys.tabs) return;
+      this.keys.tabs = key;
+      this.tabs.replaceChildren(...list.map(([id, t]) => el("button", { role: "tab", "data-tab": id, tabindex: id === this.tab ? 0 : -1, "aria-selected": String(id === this.tab) }, t)));
+    }
+    paintBody(v) {
+      const draw = { why: SV.card.draw, mask: SV.log.mask, log: SV.log.log, lens: SV.log.lens }[this.tab];
+      const card = v.round ? draw(v) : el("div", { class: "card" });
+      this.body.replaceChildren(card);
+    }
+  }
+
+  SV.inspector = { Inspector, sentence, defaultSel };
+})();

@@ -1,0 +1,35 @@
+/* Keyboard: space, arrows, home, end, brackets. Never while someone types. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+
+  function handle(board, e) {
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) return;
+    const t = e.target, tag = t && t.tagName;
+    if (tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || (t && t.isContentEditable)) return;
+    const onButton = tag === "BUTTON" || (t && t.getAttribute && t.getAttribute("role") === "tab");
+    const list = SV.transport.SPEEDS.map(([v]) => v), at = list.indexOf(board.ui.speed);
+    const act = {
+      " ": () => !onButton && (board.toggle(), true),
+      ArrowLeft: () => (e.shiftKey ? board.stepPhase(-1) : board.stepBy(-1), true),
+      ArrowRight: () => (e.shiftKey ? board.stepPhase(1) : board.stepBy(1), true),
+      ArrowUp: () => sibling(board, -1), ArrowDown: () => sibling(board, 1),
+      Home: () => (board.edge(0), true), End: () => (board.edge(1), true),
+      "[": () => (board.setSpeed(list[Math.max(0, at - 1)]), true), "]": () => (board.setSpeed(list[Math.min(list.length - 1, at + 1)]), true),
+      Escape: () => (board.ui.sel = null, board.ui.filter = null, board.later(), true),
+    }[e.key];
+    if (act && act() !== false) e.preventDefault();
+  }
+
+  /* Up and down walk the nodes of the round in the inspector; only where the inspector has the focus, or pages could not scroll. */
+  function sibling(board, d) {
+    const v = board.inspector.v;
+    if (!v || !v.round || !board.inspector.root.contains(document.activeElement)) return false;
+    const ids = [...v.round.nodes.map((n) => n.id), ...(v.round.commit ? ["tail"] : [])];
+    const i = ids.indexOf(v.sel);
+    board.selectNode(v.lane.id, v.round.i, ids[Math.max(0, Math.min(ids.length - 1, i + d))], true);
+    return true;
+  }
+
+  SV.keys = { handle };
+})();

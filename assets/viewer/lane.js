@@ -1,0 +1,167 @@
+/* A lane: name, figures, track, stage and rail. The same nodes serve Watch (stacked) and Race (three columns). */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, setText, rate, span, count, sheet } = SV.dom;
+  const { Stage, tokenNodes, titleOf, knobsOf } = SV.stage;
+  const CELLS = 14;
+
+  class Lane {
+    constructor(id, board) {
+      this.id = id;
+      this.board = board;
+      this.stage = new Stage();
+      this.name = el("h3");
+      this.knobs = el("span", { class: "knobs" });
+      this.rate = el("span", { class: "rate" }, (this.rateN = el("span")), el("small", null, "tok/s"));
+      this.per = el("span", { class: "per" });
+      this.pick = el("button", { class: "pick", title: "Show this method's rounds below" }, this.name, this.knobs);
+      this.status = el("span", { class: "status" });
+      this.a = el("b"); this.b = el("b");
+      this.fin = el("div", { class: "fin" }, this.status, el("span", null, this.a, " tokens"), (this.sep = el("span", { class: "sep" })), el("span", null, this.b, (this.bLabel = el("em"))));
+      this.track = el("canvas", { "aria-hidden": "true" });
+      this.cells = el("div", { class: "cells" });
+      this.lost = el("span");
+      this.rail = el("div", { class: "rail" }, el("div", { class: "cap" }, el("span", null, "Drafted, not kept"), this.lost), this.cells);
+      this.root = el("section", { class: "lane", "data-lane": id },
+        el("div", { class: "id" }, this.pick, this.rate, this.per), this.fin, el("div", { class: "track" }, this.track), this.stage.box, this.rail);
+      this.pick.addEventListener("click", () => board.focusLane(id));
+      this.stage.box.addEventListener("click", (e) => this.clicked(e));
+      this.cells.addEventListener("click", (e) => this.clicked(e));
+      this.keys = {};
+    }
+
+    clicked(e) {
+      const t = e.target.closest("[data-i], [data-node], [data-cell]");
+      if (!t) return;
+      const lane = this.lane, cell = t.closest("[data-cell]");
+      if (t.dataset.i) {
+        const tok = lane.tokens[Number(t.dataset.i)];
+        if (tok) this.board.selectNode(this.id, tok.round, tok.node);
+      } else if (cell) this.board.selectNode(this.id, Number(cell.dataset.cell), t.dataset.node ? Number(t.dataset.node) : null);
+      else if (t.dataset.node) this.board.selectNode(this.id, this.view.k, Number(t.dataset.node), true);
+    }
+
+    /* view: {k, phase, sel, motion, race, base, focus, m (metrics), width} */
+    paint(lane, view) {
+      this.lane = lane;
+      const old = this.view || {};
+      this.view = view;
+      const n = SV.fold.upto(lane, view.k), r = lane.rounds[view.k - 1], next = lane.rounds[view.k];
+      const from = view.phase ? n : r && r.upto ? r.first : n;
+      const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
+      this.stage.paint(lane, n, from, {
+        round: view.phase ? next : null, phase: view.phase, motion: view.motion, land: view.motion,
+        sel: this.selected(lane, view, from, n), ended: Boolean(lane.done && view.k >= lane.committed),
+      });
+      Object.assign(view, { n, lane });
+      this.paintRail(lane, view);
+      this.paintWords(lane, view);
+      if (view.race) this.paintTrack(lane, view);
+      this.filter(view.filter);
+      if (grew || view.shape !== old.shape) this.stage.follow();
+      this.root.classList.toggle("base", Boolean(view.base));
+      this.root.classList.toggle("focus", Boolean(view.race && view.focus));
+    }
+
+    selected(lane, view) {
+      if (!view.sel || view.sel.lane !== this.id) return null;
+      const r = lane.rounds[view.sel.round];
+      if (!r || !r.upto || view.sel.round >= view.k) return null;
+      for (let i = r.first; i < r.upto; i++) if (lane.tokens[i].node === view.sel.node) return i;
+      return null;
+    }
+
+    paintWords(lane, view) {
+      const m = view.m, base = SV.metrics.isBaseline(lane);
+      setText(this.name, titleOf(lane));
+      setText(this.knobs, knobsOf(lane.header) + (view.base ? " at the same moment" : ""));
+      setText(this.rateN, rate(m.tokens_per_second));
+      setText(this.per, m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2) + " tokens a pass");
+      setText(this.status, statusOf(lane, view));
+      setText(this.a, String(m.tokens));
+      setText(this.b, view.race ? String(m.passes) : m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2));
+      setText(this.bLabel, view.race ? (m.passes === 1 ? " target pass" : " target passes") : " per target pass");
+      setText(this.sep, view.race ? "" : ", ");
+      const s = SV.fold.sumAt(lane, view.k);
+      setText(this.lost, base ? "" : s.rejected + " rejected, " + s.skipped + " never examined");
+    }
+
+    /* One cell a round; only the newest few, because older ones scroll out of sight anyway. */
+    paintRail(lane, view) {
+      const judged = view.phase >= 3 ? view.k + 1 : view.k;
+      const sel = view.sel && view.sel.lane === this.id ? view.sel : null;
+      const key = [lane.header && lane.header.run_id, judged, view.phase >= 3, sel && sel.round + ":" + sel.node, view.race].join();
+      if (key === this.keys.rail && this.keys.lane === lane) return;
+      Object.assign(this.keys, { rail: key, lane });
+      const cells = [];
+      for (let i = judged - 1; i >= 0 && cells.length < CELLS && judged - i < 200; i--) {
+        const c = cellOf(lane, lane.rounds[i], i === judged - 1, sel && sel.round === i ? sel.node : null);
+        if (c) cells.unshift(c);
+      }
+      if (!cells.length) cells.push(el("span", { class: "none" }, SV.metrics.isBaseline(lane) ? "Nothing is drafted, so nothing is rejected." : "Rejected tokens land here."));
+      this.cells.replaceChildren(...cells);
+      this.cells.classList.add("few");
+      const over = this.cells.scrollWidth > this.cells.clientWidth + 1;
+      this.cells.classList.toggle("few", !over);
+      this.cells.classList.toggle("over", over);
+    }
+
+    /* A strip of blocks, one a committed token: bursts are visible at a glance. */
+    paintTrack(lane, view) {
+      const w = this.track.parentNode.clientWidth;
+      const key = [view.k, w, view.theme, view.scale].join();
+      if (!w || (key === this.keys.track && this.keys.trackLane === lane)) return;
+      Object.assign(this.keys, { track: key, trackLane: lane });
+      const c = sheet(this.track, w, 11), p = this.board.colors;
+      const unit = Math.min(12, w / Math.max(view.scale, 1)), gap = unit > 5 ? 1 : 0;
+      let x = 0;
+      for (let i = 0; i < view.k; i++) {
+        const r = lane.rounds[i];
+        for (let j = r.first; j < r.upto; j++, x += unit) {
+          const v = lane.tokens[j].v;
+          c.fillStyle = v === "acc" ? p.acc : v === "cor" ? p.cor : v === "bon" ? p.bon : p.ink3;
+          const wide = Math.max(0.6, unit - gap - (j === r.upto - 1 && unit > 5 ? 1 : 0));
+          if (v === "cor" && unit > 4) { c.strokeStyle = p.cor; c.lineWidth = 1.5; c.strokeRect(x + 0.75, 1.75, wide - 1.5, 7.5); }
+          else c.fillRect(x, 1, wide, 9);
+          if (v === "bon" && unit > 5) { c.fillStyle = p.surface; c.fillRect(x + wide / 2 - 1, 4.5, 2, 2); }
+        }
+      }
+    }
+
+    filter(f) {
+      if (f === this.keys.filter && !f) return;
+      this.keys.filter = f;
+      for (const t of this.root.querySelectorAll(".t")) t.classList.toggle("dim", Boolean(f) && t.dataset.v !== f);
+      this.stage.old.classList.toggle("dim", Boolean(f));
+    }
+  }
+
+  function cellOf(lane, r, now, sel) {
+    const gone = r.nodes.filter((n) => !n.probe && SV.fold.verdictOf(r, n.id) !== "acc");
+    if (!gone.length) return null;
+    const tree = r.kind === "tree";
+    const list = (tree ? gone.filter((n) => SV.fold.verdictOf(r, n.id) === "rej") : gone).slice(0, 8);
+    const cell = el("div", { class: "cell" + (now ? " now" : ""), "data-cell": r.i }, el("em", null, String(r.i + 1)));
+    for (const n of list) {
+      const v = SV.fold.verdictOf(r, n.id);
+      cell.append(el("bdi", null, el("span", { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.stage.SAYS[v], "data-node": n.id }, SV.fold.label(lane, n.tok))));
+    }
+    const rest = gone.length - list.length;
+    if (rest) cell.append(el("em", null, "+" + rest + (tree ? " unexamined" : "")));
+    return cell;
+  }
+
+  const FINISH = { stop: "finished", length: "length reached", stop_string: "stop text met", stopped: "stopped", deadline: "time is up", context: "context full", error: "failed" };
+  function statusOf(lane, view) {
+    if (lane.error && view.k >= lane.committed) return "failed";
+    if (lane.done && view.k >= lane.committed) return FINISH[lane.done.finish] || "finished";
+    const r = lane.rounds[view.k];
+    if (view.phase === 1) return "drafted " + r.nodes.length;
+    if (view.phase === 2) return SV.metrics.isBaseline(lane) ? "target pass" : "verifying " + r.nodes.length;
+    if (view.phase === 3) return "judged";
+    return view.k ? (view.live ? "running" : "round " + view.k) : lane.prefill ? "prompt read" : "waiting";
+  }
+
+  SV.lane = { Lane, statusOf };
+})();

@@ -1,0 +1,53 @@
+/* Every figure on the board and its definition, in one place. The Python side computes the same from the same records. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const BASELINE = "autoregressive";
+  const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
+
+  /* Engine seconds after the prefill, at k committed rounds. */
+  function decodeSeconds(lane, k) {
+    const sum = SV.fold.sumAt(lane, k);
+    if (!sum.tokens) return null;
+    const from = lane.prefill ? lane.prefill.t1 : 0;
+    return sum.t > from ? sum.t - from : null;
+  }
+
+  function of(lane, k, baseline) {
+    const s = SV.fold.sumAt(lane, k), seconds = decodeSeconds(lane, k);
+    const m = {
+      tokens: s.tokens, rounds: s.rounds, passes: s.passes, drafted: s.drafted, accepted: s.accepted, tried: s.tried,
+      rejected: s.rejected, skipped: s.skipped, bonus: s.bonus, correction: s.correction, plain: s.plain,
+      seconds, tokens_per_second: ratio(s.tokens, seconds),
+      block_efficiency: ratio(s.tokens, s.passes), mean_accepted_tokens: ratio(s.accepted, s.rounds),
+      acceptance_rate: ratio(s.accepted, s.tried), draft_yield: ratio(s.accepted, s.drafted),
+      per_position: s.pos.map(([tried, ok]) => ({ tried, accepted: ok, rate: ratio(ok, s.rounds), conditional: ratio(ok, tried) })),
+      agree: s.agree, checked: s.checked, walltime_speedup: null, baseline_tokens_per_second: null,
+    };
+    if (baseline && baseline.committed) {
+      const base = ratio(SV.fold.sumAt(baseline, baseline.committed).tokens, decodeSeconds(baseline, baseline.committed));
+      m.baseline_tokens_per_second = base;
+      m.walltime_speedup = ratio(m.tokens_per_second, base);
+    }
+    return m;
+  }
+
+  const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
+  const isBaseline = (lane) => keyOf(lane) === BASELINE;
+  const baselineOf = (state) => { for (const id of state.order) if (isBaseline(state.lanes.get(id))) return state.lanes.get(id); return null; };
+
+  const DEFINITIONS = {
+    tokens_per_second: ["Tokens per second", "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.", "tokens / (t \u2212 t_prefill)"],
+    walltime_speedup: ["Speed-up", "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.", "(s per token, plain) / (s per token)"],
+    block_efficiency: ["Tokens per target pass", "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.", "committed tokens / target passes"],
+    draft_yield: ["Draft kept", "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.", "accepted / drafted,  accepted / tried"],
+    acceptance_rate: ["Acceptance rate", "Accepted over examined draft tokens. Tokens that were never examined do not count.", "accepted / tried"],
+    per_position: ["Kept by position", "Share of the rounds in which the draft token at this position was accepted.", "accepted at i / rounds"],
+    mean_accepted_tokens: ["Accepted per round", "Draft tokens accepted in a round, on average, without the bonus or correction token.", "accepted / rounds"],
+    certificate: ["Same text as plain", "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last bit, so a near-tie is named, not hidden.", "tokens = plain tokens"],
+    verdicts: ["Verdicts recomputed", "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal text is not expected.", "accepted \u21d4 u < a"],
+    rounds: ["Target passes", "How often the large model ran after the prefill.", "passes"],
+  };
+
+  SV.metrics = { of, decodeSeconds, isBaseline, baselineOf, keyOf, DEFINITIONS, BASELINE };
+})();

@@ -1,0 +1,47 @@
+/* The notice line: what is being looked at (live, recorded, simulated), on which machine, when; or what is under way. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, setText, setAttr } = SV.dom;
+  const BADGE = { live: "Live", recorded: "Recorded", simulated: "Simulated" };
+  const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped" };
+
+  const short = (s, n = 60) => { const t = String(s ?? ""); return t.length > n ? t.slice(0, n - 1) + "\u2026" : t; };
+  function when(iso) {
+    const d = new Date(iso);
+    return Number.isNaN(d.getTime()) ? "" : d.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+  }
+  function machine(h) {
+    const e = h.env || {};
+    return [e.machine, e.device && !String(e.machine || "").includes(e.device) ? e.device : "", e.dtype].filter(Boolean).map((x) => short(x, 48)).join(", ");
+  }
+
+  /* What the line says when no status text says something more pressing. */
+  function sentence(h, state, race) {
+    const where = machine(h), fair = race ? " The methods ran one after another on one machine; here they share one clock." : "";
+    if (state === "live") return "Running now" + (where ? " on " + where : "") + "." + (race ? " The methods take turns on one machine, so each figure is its own." : "");
+    if (h.mode === "live") return (state === "stopped" ? "Stopped; what was written is kept." : "Finished") + (state === "stopped" ? "" : where ? " on " + where + "." : ".") + fair;
+    if (h.mode === "recorded") return "Recorded" + (where ? " on " + where : "") + (when(h.created) ? ", " + when(h.created) : "") + ". Nothing is running." + fair;
+    return "Hand-made trace. No model ran; the probabilities and times are invented." + fair;
+  }
+
+  class Notice {
+    constructor() {
+      this.word = el("span");
+      this.badge = el("span", { class: "mode" }, el("i"), this.word);
+      this.say = el("span", { class: "say", role: "status" });
+      this.meta = el("span", { class: "meta mono end" });
+      this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
+    }
+    paint({ header, state, text, race, lost }) {
+      const busy = STATE[state] || (!header && "Ready"), mode = header ? header.mode : "";
+      setText(this.word, busy || BADGE[mode] || "Trace");
+      setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
+      const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
+      setText(this.say, (text || (header ? sentence(header, state, race) : "Press Run, or open a recorded trace.")) + gap);
+      const t = header && header.target ? short(header.target.name, 32) : "", d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
+      setText(this.meta, header ? (t ? "target " + t + d : "") : "");
+    }
+  }
+  SV.notice = { Notice, sentence };
+})();

@@ -1,0 +1,97 @@
+/* One frame: from the folded trace and the cursor to what every panel shows. Panels skip what has not changed. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { setText, setAttr } = SV.dom;
+  const F = SV.fold, M = SV.metrics;
+
+  function all(b) {
+    const lanes = b.list(), race = b.race(), focus = b.focus(), empty = !lanes.length;
+    b.root.classList.toggle("race", race);
+    b.blank.hidden = !empty;
+    const follow = b.cur.mode === "follow", playing = b.cur.mode === "play";
+    const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: M.baselineOf(b.st) };
+    ctx.views = lanes.map((lane) => { const at = F.at(lane, b.cursorOf(lane)); return { lane, ...at, m: M.of(lane, at.k, ctx.base) }; });
+    ctx.at = ctx.views.find((v) => v.lane === focus) || null;
+    notice(b, ctx);
+    b.transport.paint({ race, playing, speed: b.ui.speed, canLive: b.state === "live", following: follow, lane: focus, lanes, empty, now: ctx.now, end: ctx.end, slow: SV.player.slowdown(ctx.end), theme: b.theme,
+      round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round, phase: b.cur.phase });
+    stage(b, ctx);
+    inspector(b, ctx);
+    ribbon(b, ctx);
+    b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, narrow: b.narrow });
+    figures(b, ctx);
+    b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
+    b.root.dataset.phase = String(ctx.phase ?? 0);
+    b.root.dataset.mode = b.cur.mode;
+    b.root.dataset.layout = race ? "race" : "watch";
+  }
+
+  function notice(b, { race, lanes, views }) {
+    b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost });
+    const sum = {};
+    for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
+    [...b.legend.children].forEach((btn, i) => {
+      setText(btn.lastChild, views.length ? String(sum[SV.board.LEGEND[i][2]] || 0) : "");
+      setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
+    });
+  }
+
+  function order(b, { lanes, race, focus }) {
+    if (race) return lanes.slice(0, 4);
+    const rest = lanes.filter((l) => l !== focus && M.isBaseline(l));
+    return focus ? [focus, ...rest] : [];
+  }
+  function stage(b, ctx) {
+    const list = order(b, ctx);
+    for (const [id, part] of b.lanes) if (!list.some((l) => l.id === id)) { part.root.remove(); b.lanes.delete(id); }
+    const scale = Math.max(40, ...list.map((l) => F.sumAt(l, l.committed).tokens));
+    list.forEach((lane, i) => {
+      let part = b.lanes.get(lane.id);
+      if (!part) { part = new SV.lane.Lane(lane.id, b); b.lanes.set(lane.id, part); }
+      if (b.lanesBox.children[i] !== part.root) b.lanesBox.insertBefore(part.root, b.lanesBox.children[i] || null);
+      const v = ctx.views.find((x) => x.lane === lane);
+      part.paint(lane, { k: v.k, phase: v.phase, m: v.m, race: ctx.race, base: !ctx.race && lane !== ctx.focus, focus: lane === ctx.focus, live: b.state === "live" && ctx.follow,
+        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b, ctx), filter: b.ui.filter, theme: b.theme, scale, shape: [b.width, ctx.race].join() });
+    });
+  }
+
+  const pick = (b, ctx) => b.ui.sel;
+
+  function inspector(b, ctx) {
+    const { focus, at, race } = ctx;
+    let round = null, phase = 4;
+    if (focus && focus.rounds.length) {
+      const sel = b.ui.sel && b.ui.sel.lane === focus.id ? b.ui.sel : null;
+      if (sel && focus.rounds[sel.round] && (sel.round < at.k || at.phase)) { round = focus.rounds[sel.round]; phase = sel.round < at.k ? 4 : at.phase; }
+      else if (!race && !ctx.follow) { round = focus.rounds[b.cur.round]; phase = b.cur.phase; }
+      else { round = focus.rounds[Math.max(0, at.k - 1)]; phase = at.k ? 4 : at.phase; }
+      if (round && !round.draft && !round.commit) round = null;
+    }
+    ctx.round = round;
+    ctx.phase = phase;
+    const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
+    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: b.inspector.root.clientWidth, theme: b.theme });
+  }
+
+  /* While a run grows, the time axis grows in steps, so that it does not crawl. */
+  function scaleEnd(b, ctx) {
+    const end = ctx.race || !ctx.focus ? ctx.end : Math.max(1e-6, SV.ribbon.endOfLane(ctx.focus));
+    if (b.state !== "live") return end;
+    const step = SV.dom.niceStep(end / 3);
+    return Math.ceil(end / step) * step;
+  }
+  function shownLanes(ctx) {
+    return ctx.race ? ctx.views.slice(0, 4) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
+  }
+  function ribbon(b, ctx) {
+    b.ribbon.paint({ lanes: order(b, ctx), now: ctx.now, end: scaleEnd(b, ctx), focus: ctx.focus, round: ctx.phase === 4 ? ctx.round : null, theme: b.theme, narrow: b.narrow });
+  }
+  function figures(b, ctx) {
+    if (ctx.race) b.figures.many(ctx.views.slice(0, 4));
+    else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k);
+    b.figures.root.hidden = ctx.empty;
+  }
+
+  SV.paint = { all };
+})();

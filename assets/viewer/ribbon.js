@@ -1,0 +1,99 @@
+/* The time ribbon: prefill, draft, verify and overhead of every round, all lanes on one engine clock, on one canvas. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, sheet, niceStep, span } = SV.dom;
+  const ROW = 44, BAR = 16;
+
+  const endOfLane = (lane) => (lane.committed ? SV.fold.endOf(lane, lane.committed - 1) : lane.prefill ? lane.prefill.t1 : 0) || 0;
+  function axis(end, w) {
+    const step = niceStep(end / (w > 480 ? 6 : 3)), out = [];
+    for (let t = 0; t <= end * 1.0001; t += step) out.push(t);
+    const ms = end < 2;
+    return { ticks: out, text: (t, lastOne) => (t === 0 ? "0" : String(+(ms ? t * 1e3 : t).toPrecision(4)) + (lastOne ? (ms ? " ms" : " s") : "")) };
+  }
+
+  class Ribbon {
+    constructor(board) {
+      this.board = board;
+      this.canvas = el("canvas", { class: "ribbon", role: "img", "aria-label": "Engine time of every round: prefill, draft, verify, overhead" });
+      this.back = document.createElement("canvas");
+      this.body = el("div", { class: "pbody" }, this.canvas);
+      const key = (cls, t) => el("span", null, el("i", { class: cls }), t);
+      this.root = el("section", { class: "panel p-time", "aria-label": "Time" }, el("div", { class: "phead" }, el("h2", null, "Time"), el("div", { class: "keyrow end" }, key("kp", "prefill"), key("kd", "draft"), key("kv", "verify"), key("ko", "overhead"))), this.body);
+      this.canvas.addEventListener("click", (e) => board.seekTime((e.offsetX / this.w) * this.end));
+    }
+
+    /* v: {lanes: [lane], now, end, focus: lane|null, round, theme, width} */
+    paint(v) {
+      const w = Math.max(200, this.body.clientWidth - (v.narrow ? 32 : 40)), h = v.lanes.length * ROW + 24;
+      this.w = w;
+      this.end = Math.max(v.end, 1e-6);
+      const key = [w, h, v.theme, this.end, ...v.lanes.map((l) => l.id + ":" + l.committed + ":" + (l.header && l.header.run_id))].join();
+      const moved = [key, v.now, v.round && v.round.i, v.focus && v.focus.id].join();
+      if (moved === this.moved) return;
+      this.moved = moved;
+      if (key !== this.key) { this.key = key; this.bars(v, w, h); }
+      const c = sheet(this.canvas, w, h), x = (v.now / this.end) * w, p = this.board.colors;
+      this.grid(c, v, w, h, p);
+      c.globalAlpha = 0.25;
+      c.drawImage(this.back, 0, 0, w, h);
+      c.globalAlpha = 1;
+      c.save();
+      c.beginPath();
+      c.rect(0, 0, x, h);
+      c.clip();
+      c.drawImage(this.back, 0, 0, w, h);
+      c.restore();
+      if (v.focus && v.round && v.round.commit) this.mark(c, v, w, p);
+      c.fillStyle = p.ink;
+      c.fillRect(Math.min(w - 1.5, Math.max(0, x - 0.75)), 2, 1.5, h - 20);
+    }
+    grid(c, v, w, h, p) {
+      const { ticks, text } = axis(this.end, w);
+      c.font = "11px " + p.sans;
+      ticks.forEach((t, i) => {
+        const x = (t / this.end) * w, label = text(t, i === ticks.length - 1);
+        c.fillStyle = p.line;
+        c.fillRect(Math.min(w - 1, Math.round(x)), 0, 1, h - 18);
+        c.fillStyle = p.ink3;
+        c.textAlign = i === 0 ? "left" : x > w - 24 ? "right" : "center";
+        c.fillText(label, i === 0 ? 0 : Math.min(x, w), h - 4);
+      });
+      c.textAlign = "left";
+      c.font = "12px " + p.sans;
+      c.fillStyle = p.ink;
+      v.lanes.forEach((lane, i) => c.fillText(SV.stage.titleOf(lane).slice(0, 40), 0, i * ROW + 12));
+    }
+    bars(v, w, h) {
+      const c = sheet(this.back, w, h), p = this.board.colors, X = (t) => (t / this.end) * w;
+      v.lanes.forEach((lane, li) => {
+        const y = li * ROW + 18;
+        const bar = (color, a, b) => { if (b > a && X(a) < w) { c.fillStyle = color; c.fillRect(X(a), y, Math.max(0.4, Math.min(X(b), w) - X(a)), BAR); } };
+        if (lane.prefill) { c.strokeStyle = p.ink3; c.setLineDash([2, 2]); c.strokeRect(X(lane.prefill.t0) + 0.5, y + 0.5, Math.max(1, X(lane.prefill.t1) - X(lane.prefill.t0) - 1), BAR - 1); c.setLineDash([]); }
+        for (let i = 0; i < lane.committed; i++) {
+          const r = lane.rounds[i], t0 = SV.fold.startOf(lane, i), t3 = SV.fold.endOf(lane, i), ve = r.verify;
+          const d1 = r.draft && r.draft.t1 != null ? r.draft.t1 : t0, v0 = ve ? ve.t0 : d1, v1 = ve ? ve.t1 : d1;
+          bar(p.over, d1, t3);
+          bar(p.draft, t0, d1);
+          bar(p.verify, v0, v1);
+          const x0 = X(v0), x1 = X(v1);
+          if (X(t3) - X(t0) > 3) { c.fillStyle = p.surface; c.fillRect(X(t3) - 1, y, 1, BAR); }
+          if (x1 - x0 > 14 && x1 <= w) { c.fillStyle = p.surface; c.font = "600 10px " + p.sans; c.textAlign = "center"; c.fillText(String(r.commit.n_new ?? ""), (x0 + x1) / 2, y + 12); }
+        }
+      });
+    }
+    mark(c, v, w, p) {
+      const i = v.lanes.indexOf(v.focus);
+      if (i < 0) return;
+      const a = (SV.fold.startOf(v.focus, v.round.i) / this.end) * w, b = (SV.fold.endOf(v.focus, v.round.i) / this.end) * w;
+      if (a > w) return;
+      c.strokeStyle = p.ink;
+      c.lineWidth = 1.5;
+      c.strokeRect(Math.max(0.75, a - 0.75), i * ROW + 15.25, Math.max(3, Math.min(b, w) - a), BAR + 5.5);
+      c.lineWidth = 1;
+    }
+  }
+
+  SV.ribbon = { Ribbon, endOfLane, axis };
+})();

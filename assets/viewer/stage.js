@@ -1,0 +1,162 @@
+/* One lane of the stage: coloured tokens, kept between paints. Committed tokens are appended once and then left alone;
+   text older than KEEP tokens folds into one plain run, so a lane of any length holds a bounded number of nodes. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, setText, setAttr, parts } = SV.dom;
+  const KEEP = 320, CHUNK = 64;
+  const SAYS = { acc: "accepted", cor: "correction", bon: "bonus", pla: "plain", dra: "drafted", rej: "rejected", ski: "never examined" };
+
+  function knobsOf(header) {
+    const k = (header && header.knobs) || {};
+    return Object.entries(k).slice(0, 4).map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : v)).join(", ").slice(0, 80);
+  }
+  const titleOf = (lane) => String((lane.header && lane.header.method && (lane.header.method.title || lane.header.method.key)) || "Lane " + (lane.id + 1));
+
+  /* The token's text outside the underline is its leading space: a text node before the span. */
+  function tokenNodes(t, cls) {
+    const list = t.parts.slice();
+    let lead = "";
+    if (typeof list[0] === "string") {
+      lead = /^ *(?=[^ \n\r\t])/.exec(list[0])?.[0] ?? "";
+      if (lead) list[0] = list[0].slice(lead.length);
+    }
+    const body = list.map((p) => (typeof p === "string" ? p : p.c)).join("");
+    const extra = (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : "") + (!body && t.carry ? " part" : "");
+    const span = el("span", { class: "t " + cls + extra, "data-v": SAYS[cls], "data-i": t.i }, parts(list));
+    if (t.special && !body) span.append("\u25a0 end");
+    return lead ? [document.createTextNode(lead), span] : [span];
+  }
+
+  class Stage {
+    constructor() {
+      this.turns = el("span", { class: "turns" });
+      this.ask = el("span", { class: "ask" });
+      this.old = el("span", { class: "old", title: "Older text, uncoloured here. Scrub back to see its verdicts." });
+      this.now = el("span", { class: "live" });
+      this.next = el("span", { class: "next" });
+      this.caret = el("span", { class: "caret" });
+      this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret);
+      this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.turns, this.ask, this.text);
+      this.clear();
+    }
+
+    clear() {
+      this.now.replaceChildren();
+      this.old.replaceChildren();
+      this.nodes = [];
+      this.lo = 0;
+      this.hi = 0;
+      this.epoch = null;
+      this.nextKey = "";
+    }
+
+    header(lane) {
+      if (this.epoch === lane) return;
+      this.clear();
+      this.epoch = lane;
+      const p = (lane.header && lane.header.prompt) || {};
+      const turns = Array.isArray(p.turns) ? p.turns.slice(-20) : [];
+      this.turns.replaceChildren(...turns.map((t) => el("span", { class: "turn", dir: "auto" }, el("b", null, String(t.role || "")), ...parts(SV.text.visible(String(t.text ?? t.content ?? ""))))));
+      this.ask.replaceChildren(...parts(SV.text.visible(String(p.text || ""))));
+      setAttr(this.box, "aria-label", "Text of " + titleOf(lane));
+    }
+
+    /* Shows tokens [.., upto), the round [from, upto) lit, and the drafted ones not judged yet. */
+    paint(lane, upto, from, opts) {
+      this.header(lane);
+      const want = Math.max(0, Math.ceil((upto - KEEP) / CHUNK) * CHUNK);
+      if (want < this.lo || upto < this.lo) this.rewind(want);
+      while (this.hi > upto) this.pop();
+      this.fold(lane, Math.min(want, this.hi));
+      if (this.hi < this.lo) this.hi = this.lo;
+      while (this.hi < upto) this.push(lane.tokens[this.hi], opts.land && this.hi >= from ? (this.hi - from) * 60 : null);
+      this.light(from, upto);
+      this.select(opts.sel);
+      this.pending(lane, upto, opts);
+      this.caret.hidden = opts.ended;
+    }
+
+    rewind(want) {
+      this.now.replaceChildren();
+      this.nodes = [];
+      this.lo = 0;
+      this.hi = 0;
+      this.old.replaceChildren();
+    }
+    fold(lane, want) {
+      if (want > this.lo || (want > this.hi)) {
+        const add = [];
+        for (let i = this.lo; i < want; i++) {
+          add.push(SV.text.joined(lane.tokens[i].parts));
+          const set = this.nodes[i];
+          if (set) for (const n of set) n.remove();
+          this.nodes[i] = null;
+        }
+        this.old.append(add.join(""));
+        if (this.old.childNodes.length > 16) this.old.normalize();
+        this.lo = want;
+      }
+    }
+    push(t, delay) {
+      const set = tokenNodes(t, t.v);
+      if (delay !== null) {
+        const s = set[set.length - 1];
+        s.classList.add("land");
+        s.style.animationDelay = "calc(" + delay + "ms * var(--sv-k))";
+      }
+      this.now.append(...set);
+      this.nodes[this.hi] = set;
+      this.hi++;
+    }
+    pop() {
+      this.hi--;
+      const set = this.nodes[this.hi];
+      if (set) for (const n of set) n.remove();
+      this.nodes.length = this.hi;
+      if (this.lit) this.lit = this.lit.filter((i) => i < this.hi);
+    }
+    span(i) { const set = this.nodes[i]; return set ? set[set.length - 1] : null; }
+    light(from, upto) {
+      for (const i of this.lit || []) if (i < from || i >= upto) this.span(i)?.classList.remove("now");
+      this.lit = [];
+      for (let i = Math.max(from, this.lo); i < upto; i++) { this.span(i)?.classList.add("now"); this.lit.push(i); }
+    }
+    select(i) {
+      const s = i === null || i === undefined ? null : this.span(i);
+      if (this.chosen !== s) { this.chosen?.classList.remove("sel"); s?.classList.add("sel"); this.chosen = s; }
+    }
+
+    /* Drafted tokens wait behind the text, grey and dotted; open bytes at the very end are chips. */
+    pending(lane, upto, { round, phase, motion }) {
+      const last = lane.tokens[upto - 1], open = last && last.carry ? last.carry : [];
+      const path = round && phase ? firstPath(round) : [];
+      const key = open.join() + "|" + (round ? round.i : "") + "|" + phase + "|" + path.length;
+      if (key === this.nextKey) return;
+      this.nextKey = key;
+      const kids = open.length ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))] : [];
+      path.forEach((n, i) => {
+        const raw = SV.text.alone(SV.text.bytesOf(lane.vocab.get(n.tok)));
+        const v = SV.fold.verdictOf(round, n.id, phase);
+        const set = tokenNodes({ parts: raw, i: "", special: lane.special.has(n.tok) }, v);
+        const s = set[set.length - 1];
+        s.dataset.node = n.id;
+        if (motion) { s.classList.add(phase === 1 ? "drafted" : "scan"); s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))"; }
+        kids.push(...set);
+      });
+      this.next.replaceChildren(...kids);
+    }
+
+    follow() { this.box.scrollTop = this.box.scrollHeight; }
+  }
+
+  /* The draft's own first guess: the first child all the way down; what a reader would have seen next. */
+  function firstPath(r) {
+    const out = [];
+    let at = r.nodes.find((n) => n.parent === -1);
+    while (at && out.length < 64) { out.push(at); at = r.nodes[at.kids[0]]; }
+    return out;
+  }
+
+  SV.stage = { Stage, tokenNodes, titleOf, knobsOf, firstPath, SAYS };
+})();
