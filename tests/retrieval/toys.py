@@ -1,0 +1,122 @@
+"""A tiny target in double precision and the walks over it: greedy text, every run under scripted dice, the exact law."""
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import torch
+
+from specviz.core import Dice, Sampling, State, open_run, play
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+
+PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
+FREE = Sampling(temperature=1.0)
+
+
+class Script:
+    """Dice that replay a plan and note how likely it was."""
+
+    def __init__(self, plan):
+        self.plan, self.used, self.chance, self.sizes = plan, 0, 1.0, []
+
+    def _next(self, options):
+        if len(options) == 1:
+            return options[0][0]
+        if self.used == len(self.plan):
+            self.plan.append(0)
+        value, chance = options[self.plan[self.used]]
+        self.sizes.append(len(options))
+        self.used += 1
+        self.chance *= chance
+        return value
+
+    def pick(self, stream, probs):
+        return self._next([(i, x) for i, x in enumerate(probs.tolist()) if x > 1e-13])
+
+    def flip(self, stream, accept):
+        if accept >= 1 - 1e-13:
+            return True, None
+        if accept <= 1e-13:
+            return False, None
+        return self._next([(True, accept), (False, 1 - accept)]), None
+
+
+def law_of(run):
+    """The law of run(dice), every way the dice can fall walked once."""
+    plan, out = [], {}
+    while True:
+        dice = Script(plan)
+        result = run(dice)
+        out[result] = out.get(result, 0.0) + dice.chance
+        plan = dice.plan[:dice.used]
+        while plan and plan[-1] + 1 >= dice.sizes[len(plan) - 1]:
+            plan.pop()
+        if not plan:
+            return out
+        plan[-1] += 1
+
+
+def distance(a, b):
+    """Total variation of two laws given as dicts."""
+    return 0.5 * sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b})
+
+
+def kit(vocab=4, seed=0, share=0.85, **more):
+    """A target, and a draft of it that is right now and then."""
+    net = ScriptedNet(vocab, seed)
+    small = ScriptedNet(vocab, seed + 7).blend(net, share)
+    return SimpleNamespace(vocab=vocab, net=net, target=ScriptedTarget(net, 128), open=lambda role: ScriptedTarget(small, 128), **more)
+
+
+def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), parts=None, **knobs):
+    """(tokens written, outcomes, state); the cache must hold the committed tokens after each round."""
+    parts = parts or method.build(kit, **method.read_knobs(knobs))
+    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    target, outcomes = kit.target, []
+    open_run(parts, target, state)
+    while not state.done:
+        outcomes.append(play(parts, target, state))
+        assert target.seen == state.tokens[:-1]
+    return state.tokens[len(prompt):], outcomes, state
+
+
+def greedy(net, prompt, count, stop=frozenset()):
+    """Plain decoding, without a cache."""
+    tokens = list(prompt)
+    while len(tokens) < len(prompt) + count and not (len(tokens) > len(prompt) and tokens[-1] in stop):
+        tokens.append(int(net.logits(tokens)[-1].argmax()))
+    return tokens[len(prompt):]
+
+
+def joint(net, prompt, count, sampling=FREE):
+    """The target's law of the next ``count`` tokens."""
+    out = {}
+    for tail in itertools.product(range(net.vocab), repeat=count):
+        rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
+        out[tail] = float(torch.stack([rows[i, x] for i, x in enumerate(tail)]).prod())
+    return out
+
+
+def check_greedy(method, kits, prompts=PROMPTS, count=40, **knobs):
+    """Greedy equality over targets and prompts; returns tokens a round over all runs."""
+    tokens = rounds = 0
+    for one in kits:
+        for prompt in prompts:
+            plain = greedy(one.net, prompt, count)
+            written, outcomes, _ = play_all(method, one, prompt, count, **knobs)
+            assert written == plain, (method.key, prompt, knobs)
+            tokens, rounds = tokens + count, rounds + len(outcomes)
+            end = frozenset({plain[5]})
+            assert play_all(method, one, prompt, count, stop=end, **knobs)[0] == greedy(one.net, prompt, count, end)
+    return tokens / rounds
+
+
+def check_law(method, one, prompt=(1, 2, 0, 1, 2), count=3, make=None, **knobs):
+    """The law of the next ``count`` tokens is the target's, every run of the engine walked."""
+    def once(dice):
+        parts = make() if make else None
+        return tuple(play_all(method, one, prompt, count, FREE, dice, parts=parts, **knobs)[0])
+
+    found = law_of(once)
+    assert distance(found, joint(one.net, prompt, count)) < 1e-12
+    return found
