@@ -1,0 +1,193 @@
+"""The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward over rows and slots.
+
+RMSNorm, rotary positions, grouped queries, SwiGLU. There is no module tree and no mask per head: a block takes rows
+[n, hidden], writes their keys and values into slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each row
+see the slots its mask allows. Queries of one group are folded into the row axis, so keys and values are never repeated.
+Pairs that rotate together are stored side by side, so a rotation is one complex product.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .linear import PlainLinear, fastest
+from .weights import ModelError, Weights, read_json
+
+FAMILY = ("llama", "qwen2", "qwen3", "mistral")
+
+
+def why_not(config: dict[str, Any]) -> str | None:
+    """A sentence when this forward cannot run a checkpoint with that config.json, None when it can."""
+    rope = rope_of(config)
+    if config.get("model_type") not in FAMILY:
+        return f"the fast forward runs {', '.join(FAMILY)}, not {config.get('model_type')}"
+    if config.get("hidden_act", "silu") not in ("silu", "swish"):
+        return f"the fast forward has no activation {config['hidden_act']!r}"
+    if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return f"the fast forward has no rotary scaling {rope['rope_type']!r}"
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    if window and window < config.get("max_position_embeddings", 2048):
+        return "the fast forward has no sliding window"
+    return None
+
+
+def rope_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Rotary parameters, from either spelling of config.json."""
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    return rope
+
+
+def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
+    """Angle per position of each rotating pair, [head_dim / 2], float32 as the checkpoints were trained."""
+    inverse = 1.0 / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    if rope["rope_type"] == "linear":
+        inverse = inverse / rope["factor"]
+    if rope["rope_type"] == "llama3":
+        low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+        turns = old * inverse / (2 * math.pi)
+        blend = ((turns - low) / (high - low)).clamp(0, 1)
+        inverse = (1 - blend) * inverse / rope["factor"] + blend * inverse
+    return inverse
+
+
+@dataclass
+class Block:
+    norm_in: Tensor
+    qkv: Any
+    norm_q: Tensor | None
+    norm_k: Tensor | None
+    out: Any
+    norm_mlp: Tensor
+    gate_up: Any
+    down: Any
+
+
+class Llama:
+    """Weights and the forward. Raises ModelError with a sentence for a checkpoint that cannot be used."""
+
+    def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
+        folder = Path(folder)
+        config = read_json(folder, "config.json")
+        reason = why_not(config)
+        if reason:
+            raise ModelError(f"{folder.name}: {reason}")
+        device = torch.device(device)
+        dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
+        self.name, self.config, self.device, self.dtype = folder.name, config, device, dtype
+        try:
+            self._measure(config)
+        except KeyError as missing:
+            raise ModelError(f"config.json of {folder.name} does not say {missing}") from None
+        with torch.inference_mode():
+            self._load(Weights(folder, device, dtype))
+            self._tables(rope_of(config))
+
+    def _measure(self, config: dict[str, Any]) -> None:
+        self.hidden, self.layers, self.vocab = config["hidden_size"], config["num_hidden_layers"], config["vocab_size"]
+        self.heads, self.inner = config["num_attention_heads"], config["intermediate_size"]
+        self.kv_heads = config.get("num_key_value_heads") or self.heads
+        self.head_dim = config.get("head_dim") or self.hidden // self.heads
+        self.group = self.heads // self.kv_heads
+        self.eps, self.context = config.get("rms_norm_eps", 1e-6), config.get("max_position_embeddings", 2048)
+
+    def _load(self, weights: Weights) -> None:
+        d, inner, hd = self.hidden, self.inner, self.head_dim
+        self.embedding = weights.get("model.embed_tokens.weight", self.vocab, d)
+        tied = self.config.get("tie_word_embeddings", False) or "lm_head.weight" not in weights
+        if tied and not self.config.get("tie_word_embeddings", False):
+            raise ModelError(f"{self.name} lacks the weight lm_head.weight")
+        head = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
+        self.norm_final = weights.get("model.norm.weight", d)
+        raw = [self._read(weights, f"model.layers.{i}.") for i in range(self.layers)]
+        kind = fastest([raw[0][name][0] for name in ("qkv", "out", "gate_up", "down")] + [head]) if raw else PlainLinear
+        self.kernel = kind.kernel
+        self.head = kind(head)
+        self.blocks = []
+        pairs = torch.arange(hd).view(2, -1).t().reshape(-1).to(self.device)
+        for parts in raw:
+            linear = {name: kind(*parts.pop(name)) for name in ("qkv", "out", "gate_up", "down")}
+            norms = {name: None if parts[name] is None else parts[name][pairs] for name in ("norm_q", "norm_k")}
+            self.blocks.append(Block(norm_in=parts["norm_in"], norm_mlp=parts["norm_mlp"], **norms, **linear))
+        self.parameters = sum(w.numel() for w in (self.embedding, self.norm_final)) + (0 if tied else head.numel()) + self._count
+
+    def _read(self, weights: Weights, at: str) -> dict[str, Any]:
+        """The tensors of one block: fused, and queries and keys with rotating pairs side by side."""
+        d, inner, hd, q, kv = self.hidden, self.inner, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
+
+        def fused(*parts: tuple[str, int, int], pair: int = 0) -> tuple[Tensor, Tensor | None]:
+            matrix, bias = [], []
+            for name, out, width in parts:
+                w, b = weights.get(f"{at}{name}.weight", out, width), weights.maybe(f"{at}{name}.bias", out)
+                if len(matrix) < pair:
+                    w = w.view(-1, 2, hd // 2, width).transpose(1, 2).reshape(out, width)
+                    b = b if b is None else b.view(-1, 2, hd // 2).transpose(1, 2).reshape(out)
+                matrix.append(w)
+                bias.append(b)
+            whole = torch.cat([torch.zeros_like(w[:, 0]) if b is None else b for w, b in zip(matrix, bias)])
+            return torch.cat(matrix), whole if any(b is not None for b in bias) else None
+
+        found = dict(
+            norm_in=weights.get(f"{at}input_layernorm.weight", d),
+            norm_mlp=weights.get(f"{at}post_attention_layernorm.weight", d),
+            norm_q=weights.maybe(f"{at}self_attn.q_norm.weight", hd), norm_k=weights.maybe(f"{at}self_attn.k_norm.weight", hd),
+            qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pair=2),
+            out=fused(("self_attn.o_proj", d, q)), gate_up=fused(("mlp.gate_proj", inner, d), ("mlp.up_proj", inner, d)),
+            down=fused(("mlp.down_proj", d, inner)),
+        )
+        self._count = getattr(self, "_count", 0) + sum(
+            t.numel() for part in found.values() if part is not None for t in (part if isinstance(part, tuple) else (part,)) if t is not None)
+        return found
+
+    def _tables(self, rope: dict[str, Any]) -> None:
+        angles = torch.arange(self.context, dtype=torch.float32)[:, None] * inverse_frequencies(rope, self.head_dim)
+        wide = torch.float64 if self.dtype == torch.float64 else torch.float32
+        self.turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex128 if wide == torch.float64 else torch.complex64)
+        self.turn = self.turn[:, None].to(self.device)  # [context, 1, head_dim / 2]
+
+    # --- the forward -----------------------------------------------------------------------------------------------
+    def new_slots(self, slots: int) -> Tensor:
+        """Room for keys and values, [layers, 2, kv_heads, slots, head_dim]."""
+        return torch.empty(self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.embedding)
+
+    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+
+    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        """x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
+        written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot."""
+        n, heads, kv = len(x), self.heads, self.kv_heads
+        qkv = block.qkv(self.norm(x, block.norm_in)).view(n, heads + 2 * kv, self.head_dim)
+        if block.norm_q is not None:
+            qkv[:, :heads] = self.norm(qkv[:, :heads], block.norm_q)
+            qkv[:, heads:heads + kv] = self.norm(qkv[:, heads:heads + kv], block.norm_k)
+        self._rotate(qkv[:, :heads + kv], turn)
+        slots[:, :, at:at + n] = qkv[:, heads:].view(n, 2, kv, self.head_dim).permute(1, 2, 0, 3)
+        q = qkv[:, :heads].view(n, kv, self.group, self.head_dim).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, self.head_dim)
+        seen = slots[:, None, :, :at + n]
+        y = F.scaled_dot_product_attention(q, seen[0], seen[1], mask)
+        y = y.view(kv, self.group, n, self.head_dim).permute(2, 0, 1, 3).reshape(n, heads * self.head_dim)
+        return block.out.add(y, x)
+
+    def transform(self, block: Block, x: Tensor) -> Tensor:
+        """x plus its feed-forward."""
+        both = block.gate_up(self.norm(x, block.norm_mlp))
+        return block.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
+
+    def _rotate(self, x: Tensor, turn: Tensor) -> None:
+        """Rotate x [n, heads, head_dim] in place by turn [n, 1, head_dim / 2]."""
+        pairs = x.view(*x.shape[:-1], -1, 2)
+        if x.dtype in (torch.float32, torch.float64):
+            torch.view_as_complex(pairs).mul_(turn)
+        else:
+            pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(turn)))

@@ -1,0 +1,84 @@
+"""Reading a Hugging Face folder without transformers: config.json and safetensors, whole or in shards.
+
+What is wrong with a checkpoint is said in one sentence (ModelError), before anything is run on it.
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+
+class ModelError(ValueError):
+    """A checkpoint cannot be used; the message is a sentence for people."""
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON file of the folder. Raises ModelError when it is missing or is not a JSON object."""
+    try:
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{folder.name} has no {name}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{name} of {folder.name} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise ModelError(f"{name} of {folder.name} is not a JSON object")
+    return found
+
+
+class Weights:
+    """The tensors of a folder, read when asked for."""
+
+    def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype):
+        self._folder, self._device, self._dtype = folder, device, dtype
+        self._where = self._index()
+        self._open: dict[str, Any] = {}
+
+    def _index(self) -> dict[str, str]:
+        if (self._folder / "model.safetensors.index.json").exists():
+            where = read_json(self._folder, "model.safetensors.index.json").get("weight_map")
+            if not isinstance(where, dict):
+                raise ModelError(f"model.safetensors.index.json of {self._folder.name} has no weight_map")
+            missing = sorted({shard for shard in where.values() if not (self._folder / str(shard)).is_file()})
+            if missing:
+                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(map(str, missing))}")
+            if any(Path(str(shard)).name != shard for shard in where.values()):
+                raise ModelError(f"the index of {self._folder.name} points outside its folder")
+            return where
+        if not (self._folder / "model.safetensors").is_file():
+            raise ModelError(f"{self._folder.name} has no model.safetensors")
+        return dict.fromkeys(self._file("model.safetensors").keys(), "model.safetensors")
+
+    def _file(self, shard: str):
+        try:
+            return safe_open(self._folder / shard, framework="pt")
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})") from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._where
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """The tensor, on the device and in the working type. Raises ModelError: missing, another shape, or not numbers."""
+        if name not in self._where:
+            raise ModelError(f"{self._folder.name} lacks the weight {name}")
+        shard = self._where[name]
+        if shard not in self._open:
+            self._open[shard] = self._file(shard)
+        try:
+            tensor = self._open[shard].get_tensor(name)
+        except SafetensorError:
+            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names") from None
+        if tuple(tensor.shape) != shape:
+            raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
+        tensor = tensor.to(self._device, self._dtype)
+        if not bool(torch.isfinite(tensor).all()):
+            raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
+        return tensor
+
+    def maybe(self, name: str, *shape: int) -> Tensor | None:
+        return self.get(name, *shape) if name in self else None
