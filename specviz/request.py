@@ -18,7 +18,7 @@ def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed
     """Sampling from numbers or text. Raises SessionError with one sentence."""
     try:
         return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
-                        read_whole("seed", seed, low=-math.inf))
+                        read_whole("seed", seed, -(2**53), 2**53))
     except ValueError as error:
         raise SessionError(sentence(error)) from None
 

@@ -68,8 +68,9 @@ class Session:
              deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
         """Check everything and make the run ready; nothing is allocated yet. Raises SessionError."""
         messages = read_messages(prompt)
-        return Run(self, self.encode(prompt, raw), messages, read_whole("max_new_tokens", max_new_tokens, 1), read_stops(stop), read_seconds(deadline),
-                   cancel or threading.Event(), read_whole("top_k_saved", top_k_saved, 0, MOST_TOP))
+        wanted, saved = read_whole("max_new_tokens", max_new_tokens, 1), read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
+        stops, seconds = read_stops(stop), read_seconds(deadline)
+        return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, cancel or threading.Event(), saved)
 
     def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
             deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Iterator[Event]:
@@ -200,7 +201,8 @@ class Run:
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")},
             "knobs": session.knobs,
-            "prompt": {"text": last["content"], "ids": self.ids, "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
+            "prompt": {"text": last["content"], "ids": self.ids,
+                       "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
             "sampling": asdict(sampling), "max_new_tokens": self.wanted, **self.loaded.facts,
             "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id,
         }
@@ -249,7 +251,8 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
         if isinstance(event, Judged):
             event = replace(event, trials=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.trials))
         out.append(event)
-    return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None, kv=kv)]
+    return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
+                          kv=kv)]
 
 
 def find_method(key: str) -> Method:

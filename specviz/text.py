@@ -54,7 +54,8 @@ class TokenBytes:
         return self._known[token]
 
     def spoken(self, token: int, first: bool = False) -> bytes:
-        """What this token adds to the text. ``first``: nothing was said before it (most tokenizers but byte-level ones drop a leading space)."""
+        """What this token adds to the text. ``first``: nothing was said before it, and most tokenizers but byte-level ones then
+        drop a leading space."""
         if token in self.special:
             return b""
         data = self(token)

@@ -1,0 +1,176 @@
+"""The fields of every record of ``specviz-trace/1`` (docs/TRACE.md), as data.
+
+A check is called with a value and with words for where it stands, and raises TraceError with one sentence.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from typing import Any, Callable
+
+Check = Callable[[Any, str], None]
+BIG = 2**53  # what a JavaScript number holds exactly
+LONGEST_TEXT, LONGEST_LIST, DEEPEST = 1_000_000, 200_000, 12
+
+
+class TraceError(ValueError):
+    """This is no trace we can show; the message is one sentence."""
+
+
+def whole(low: int = 0, high: int = BIG) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise TraceError(f"{where} must be a whole number from {low} to {high}.")
+    return check
+
+
+def number(low: float = -1e15, high: float = 1e15) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) not in (int, float) or not low <= value <= high:  # NaN fails too
+            raise TraceError(f"{where} must be a finite number from {low:g} to {high:g}.")
+    return check
+
+
+def text(most: int = LONGEST_TEXT) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or len(value) > most:
+            raise TraceError(f"{where} must be text of at most {most} characters.")
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or value not in choices:
+            raise TraceError(f"{where} must be one of {', '.join(choices)}.")
+    return check
+
+
+def maybe(inner: Check) -> Check:
+    def check(value: Any, where: str) -> None:
+        if value is not None:
+            inner(value, where)
+    return check
+
+
+def many(inner: Check, most: int = LONGEST_LIST) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or len(value) > most:
+            raise TraceError(f"{where} must be a list of at most {most} entries.")
+        for i, one in enumerate(value):
+            inner(one, f"{where}[{i}]")
+    return check
+
+
+def row(*inner: Check) -> Check:
+    """A list of fixed length."""
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or len(value) != len(inner):
+            raise TraceError(f"{where} must be a list of {len(inner)} entries.")
+        for one, each in zip(value, inner):
+            each(one, where)
+    return check
+
+
+def fields(**inner: Check) -> Check:
+    """An object. A name that ends in ``_`` may be absent; fields of later versions are allowed when they are plain data."""
+    needed = {name: check for name, check in inner.items() if not name.endswith("_")}
+    known = {name.rstrip("_"): check for name, check in inner.items()}
+
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise TraceError(f"{where} must be an object.")
+        for name in needed:
+            if name not in value:
+                raise TraceError(f"{where} lacks {name}.")
+        for name, one in value.items():
+            known.get(name, plain)(one, f"{where}: {name[:40]}")
+    return check
+
+
+def plain(value: Any, where: str, depth: int = 0) -> None:
+    """Any JSON data that is neither endless nor infinite."""
+    if depth > DEEPEST:
+        raise TraceError(f"{where} is nested too deeply.")
+    if isinstance(value, dict):
+        for one in value.values():
+            plain(one, where, depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            plain(one, where, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise TraceError(f"{where} must be finite.")
+    elif isinstance(value, int) and abs(value) > 2**64:
+        raise TraceError(f"{where} is too large a number.")
+
+
+def anything(value: Any, where: str) -> None:
+    """An object of plain data."""
+    if not isinstance(value, dict):
+        raise TraceError(f"{where} must be an object.")
+    plain(value, where)
+
+
+def encoded(value: Any, where: str) -> None:
+    """Bytes in base64."""
+    if not isinstance(value, str) or len(value) > 65_536:
+        raise TraceError(f"{where} must be bytes in base64.")
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise TraceError(f"{where} must be bytes in base64.") from None
+
+
+def vocabulary(value: Any, where: str) -> None:
+    """{"id": bytes}."""
+    if not isinstance(value, dict) or len(value) > LONGEST_LIST:
+        raise TraceError(f"{where} must be an object of token bytes.")
+    for name, one in value.items():
+        if not (name.isascii() and name.isdigit() and len(name) <= 9):
+            raise TraceError(f"{where} must be keyed by token ids.")
+        encoded(one, where)
+
+
+COUNT, SECONDS, TOKEN = whole(), number(0, 1e9), whole(-1, 2**31)
+PROBABILITY = number(-1e-6, 1e6)  # a ratio too, and rounding
+LABEL = text(2000)
+LAW = many(row(TOKEN, PROBABILITY), 1000)
+NODES = 4096
+
+NODE = fields(id=whole(0, NODES), parent=whole(-1, NODES), depth=whole(1, NODES), tok=TOKEN, q=maybe(PROBABILITY), how=LABEL,
+              top_=LAW, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain)
+HEADER = fields(
+    schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),
+    method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000)),
+    knobs=anything, prompt=fields(text=text(), ids=many(TOKEN), turns=many(fields(role=LABEL, text=text()), 1000)),
+    sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
+    target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine"),
+    top_k_saved=COUNT, baseline_run_id=maybe(LABEL),
+)
+TOTALS = fields(
+    **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes")},
+    **{f"{name}_": number() for name in ("seconds", "prefill_seconds", "draft_seconds", "verify_seconds", "judge_seconds",
+                                         "cache_seconds", "other_seconds", "forward_seconds")},
+    by_position_=many(row(COUNT, COUNT), NODES),
+)
+SCHEMA: dict[str, Check] = {
+    "header": HEADER,
+    "vocab": fields(tokens=vocabulary, special=many(TOKEN)),
+    "prefill": fields(t0=SECONDS, t1=SECONDS, n=COUNT),
+    "draft": fields(round=COUNT, t0=SECONDS, t1=SECONDS, kind=LABEL, nodes=many(NODE, NODES)),
+    "verify": fields(round=COUNT, t0=SECONDS, t1=SECONDS, n_in=COUNT),
+    "judge": fields(round=COUNT, node=whole(0, NODES), rule=LABEL, p=maybe(PROBABILITY), q=maybe(PROBABILITY),
+                    a_=maybe(PROBABILITY), u=maybe(PROBABILITY), verdict=one_of("accepted", "rejected", "skipped"),
+                    top_p_=LAW, resid_=LAW),
+    "commit": fields(round=COUNT, t=SECONDS, path=many(whole(0, NODES), NODES), n_new=whole(0, NODES + 1),
+                     tail=fields(tok=TOKEN, why=LABEL, p_=maybe(PROBABILITY), top_=LAW),
+                     kv=fields(before=COUNT, after=COUNT, dropped=COUNT)),
+    "text": fields(round=COUNT, pieces=many(fields(tok=TOKEN, b=encoded, span=row(COUNT, COUNT)), NODES + 1)),
+    "timing": fields(round=COUNT, **{f"{name}_ns": COUNT for name in ("draft", "verify", "judge", "cache", "other")}),
+    "lens": fields(round=COUNT, kind=LABEL, data=anything),
+    "check": fields(kind=LABEL, detail_=anything),
+    "stop": fields(why=LABEL),
+    "error": fields(why=LABEL),
+    "done": fields(finish=one_of("stop", "length", "stop_string", "stopped", "deadline", "context", "error"), totals=TOTALS,
+                   peak_mem=maybe(COUNT)),
+}

@@ -1,0 +1,198 @@
+"""A recorded run: the records of one or several lanes, read back with the suspicion an imported file deserves."""
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import os
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .schema import NODES, SCHEMA, TraceError
+
+BIGGEST, LANES, RECORDS = 20 * 2**20, 64, 100_000
+Record = dict[str, Any]
+
+
+class Trace:
+    """``records``: JSON-ready dicts as docs/TRACE.md has them, in order; several lanes may be mixed."""
+
+    def __init__(self, records: list[Record]):
+        self.records = list(records)
+
+    @property
+    def lanes(self) -> list[int]:
+        return sorted({record["lane"] for record in self.records})
+
+    def of(self, kind: str, lane: int = 0) -> list[Record]:
+        """The records of one type in one lane."""
+        return [r for r in self.records if r["type"] == kind and r["lane"] == lane]
+
+    def header(self, lane: int = 0) -> Record:
+        """Raises TraceError where there is no such lane."""
+        found = self.of("header", lane)
+        if not found:
+            raise TraceError(f"The trace has no lane {lane}.")
+        return found[0]
+
+    def text(self, lane: int = 0) -> str:
+        """What the run wrote, without the stop string that ended it."""
+        pieces = (piece for record in self.of("text", lane) for piece in record["pieces"])
+        data = b"".join(base64.b64decode(piece["b"]) for piece in pieces)
+        return data[:self.totals(lane).get("text_bytes", len(data))].decode("utf-8", "replace")
+
+    def totals(self, lane: int = 0) -> dict[str, Any]:
+        """The raw counts of the last record; empty where the run has not ended."""
+        return next((record["totals"] for record in self.of("done", lane)), {})
+
+    def lines(self) -> str:
+        """JSON Lines."""
+        return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
+
+    def save(self, path: str | Path) -> None:
+        """Write ``.jsonl`` (or ``.jsonl.gz``): a whole file or, with TraceError, none."""
+        path = Path(path)
+        data = self.lines().encode("utf-8", "replace")
+        if path.suffix == ".gz":
+            data = gzip.compress(data, mtime=0)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(data)
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise TraceError(f"The trace cannot be written to {path}: {error.strerror or error}.") from None
+
+    @classmethod
+    def load(cls, source: str | bytes | Path) -> Trace:
+        """From a file, or from its lines (text or bytes, maybe gzipped). Raises TraceError with one sentence."""
+        data = _bytes(source)
+        records = []
+        for count, line in enumerate(data.splitlines(), 1):
+            if line.strip():
+                records.append(_parse(line, count))
+        check(records)
+        return cls(records)
+
+
+def _bytes(source: str | bytes | Path) -> bytes:
+    if isinstance(source, str) and (source.lstrip()[:1] == "{" or "\n" in source):
+        source = source.encode("utf-8", "replace")
+    if isinstance(source, bytes):
+        return _unpacked(io.BytesIO(source), "The trace")
+    try:
+        with open(source, "rb") as file:
+            return _unpacked(file, str(source))
+    except (OSError, ValueError) as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _unpacked(file: Any, name: str) -> bytes:
+    """At most BIGGEST bytes, through gzip where it is gzipped; never more is unpacked than may be."""
+    head = file.read(2)
+    file.seek(0)
+    try:
+        data = (gzip.GzipFile(fileobj=file) if head == b"\x1f\x8b" else file).read(BIGGEST + 1)
+    except (OSError, EOFError, zlib.error):
+        raise TraceError(f"{name} is damaged or cut short.") from None
+    if len(data) > BIGGEST:
+        raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.")
+    return data
+
+
+def _refuse(word: str) -> None:
+    raise TraceError(f"{word} is not a finite number.")
+
+
+def _parse(line: bytes, count: int) -> Record:
+    try:
+        return json.loads(line, parse_constant=_refuse)
+    except TraceError as error:
+        raise TraceError(f"Line {count}: {error}") from None
+    except (ValueError, RecursionError):
+        raise TraceError(f"Line {count} is not JSON.") from None
+
+
+def check(records: list[Any]) -> None:
+    """Types, finiteness, caps and order of every record. Raises TraceError with one sentence."""
+    if not records:
+        raise TraceError("The trace holds no records.")
+    lanes: dict[int, _Lane] = {}
+    for count, record in enumerate(records, 1):
+        if not isinstance(record, dict) or not isinstance(record.get("type"), str) or record["type"] not in SCHEMA:
+            raise TraceError(f"Record {count} is of no known type.")
+        kind, lane = record["type"], record.get("lane")
+        if type(lane) is not int or not 0 <= lane < LANES:
+            raise TraceError(f"Record {count}: lane must be a whole number below {LANES}.")
+        where = f"Record {count} ({kind})"
+        SCHEMA[kind](record, where)
+        lanes.setdefault(lane, _Lane()).take(kind, record, where)
+
+
+@dataclass
+class _Lane:
+    """What a lane's earlier records allow the next one to say."""
+
+    seq: int = -1
+    count: int = 0
+    started: bool = False
+    ended: bool = False
+    rounds: int = 0  # rounds begun
+    nodes: dict[int, list[Record]] = field(default_factory=dict)  # of the last two rounds
+    said: int = 0  # bytes
+    committed: int = -1
+
+    def take(self, kind: str, record: Record, where: str) -> None:
+        seq = record.get("seq")
+        _hold(type(seq) is int and 0 <= seq < 2**53, f"{where}: seq must be a whole number.")
+        _hold(seq > self.seq, f"{where}: seq must rise within a lane.")
+        self.seq, self.count = seq, self.count + 1
+        _hold(self.count <= RECORDS, f"{where}: a lane has more than {RECORDS} records.")
+        _hold(self.started != (kind == "header"), f"{where}: a lane begins with its header and has one.")
+        _hold(not self.ended or kind == "check", f"{where}: the lane has ended.")
+        self.started, self.ended = True, self.ended or kind == "done"
+        if "round" in record:
+            _hold(record["round"] <= self.rounds, f"{where}: rounds must follow each other.")
+            self.rounds = max(self.rounds, record["round"] + 1)
+        refer = {"draft": self._draft, "judge": self._judge, "commit": self._commit, "text": self._text}.get(kind)
+        if refer:
+            refer(record, where)
+
+    def _draft(self, record: Record, where: str) -> None:
+        depth: list[int] = []
+        for i, node in enumerate(record["nodes"]):
+            _hold(node["id"] == i and node["parent"] < i, f"{where}: nodes must be numbered, and refer to earlier ones.")
+            depth.append(1 if node["parent"] < 0 else depth[node["parent"]] + 1)
+            _hold(node["depth"] == depth[i], f"{where}: depth of node {i} must be {depth[i]}.")
+        _hold(record["round"] not in self.nodes, f"{where}: round {record['round']} is drafted twice.")
+        self.nodes[record["round"]] = record["nodes"]
+        self.nodes.pop(record["round"] - 8, None)
+        _hold(len(record["nodes"]) <= NODES, f"{where}: more than {NODES} nodes.")
+
+    def _judge(self, record: Record, where: str) -> None:
+        _hold(record["node"] < len(self.nodes.get(record["round"], ())), f"{where}: there is no node {record['node']}.")
+
+    def _commit(self, record: Record, where: str) -> None:
+        _hold(record["round"] > self.committed, f"{where}: rounds must be committed in order and once.")
+        self.committed = record["round"]
+        nodes, above = self.nodes.get(record["round"], []), -1
+        for node in record["path"]:
+            _hold(node < len(nodes) and nodes[node]["parent"] == above, f"{where}: the path must go down the tree.")
+            above = node
+
+    def _text(self, record: Record, where: str) -> None:
+        for piece in record["pieces"]:
+            start, end = piece["span"]
+            follows = start == self.said and end - start == len(base64.b64decode(piece["b"]))
+            _hold(follows, f"{where}: spans must follow each other.")
+            self.said = end
+
+
+def _hold(true: bool, otherwise: str) -> None:
+    if not true:
+        raise TraceError(otherwise)
