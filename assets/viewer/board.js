@@ -39,7 +39,7 @@
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
-        el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))));
+        el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })));
       this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
       this.lanesBox = el("div", { class: "lanes" });
       this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.legend, this.blank, this.lanesBox);
@@ -99,7 +99,8 @@
     }
     isLive() { const h = this.header(); return Boolean(h && h.mode === "live"); }
     header() { for (const l of this.list()) if (l.header) return l.header; return null; }
-    list() { return this.st.order.map((id) => this.st.lanes.get(id)); }
+    /* In the order shown: the methods as they came, plain decoding last. */
+    list() { const all = this.st.order.map((id) => this.st.lanes.get(id)); return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))]; }
     setStatus(s) {
       if (!s || typeof s !== "object") return;
       this.statusState = typeof s.state === "string" ? s.state : null;

@@ -98,7 +98,7 @@
     const side = (x, lo, hi) => (x < lo ? " l" : x > hi ? " r" : "");
     const out = el("div", { class: "ruler", role: "img", "aria-label": "Accepted if the draw is below " + f3(j.a) + "; the draw is " + f3(j.u) },
       el("div", { class: "bar ba", css: { width: a + "%" } }, a > (v.narrow ? 24 : 14) ? "accept" : ""),
-      el("div", { class: "bar br" + (u > 84 ? " left" : ""), css: { width: 100 - a + "%" } }, a < (v.narrow ? 76 : 86) ? el("span", null, "reject") : ""));
+      a < 99.9 ? el("div", { class: "bar br" + (u > 84 ? " left" : "") + (a > 94 ? " thin" : ""), css: { width: 100 - a + "%" } }, a < (v.narrow ? 76 : 86) ? el("span", null, "reject") : "") : "");
     for (const x of [0, 25, 50, 75, 100]) {
       out.append(el("span", { class: "tick", css: { left: x + "%" } }));
       if (Math.abs(x - a) > near) out.append(el("span", { class: "lab" + side(x, 1, 99), css: { left: x + "%" } }, x === 0 ? "0" : x === 100 ? "1" : "." + String(x).replace(/0$/, "")));

@@ -43,7 +43,7 @@
     }
 
     svg(series, v, w, top) {
-      const right = Math.min(150, w * 0.3), L = 30, B = H - 20, step = niceStep((top * 1.08) / 4), max = step * Math.ceil((top * 1.04) / step);
+      const right = margin(series, w), L = 30, B = H - 20, step = niceStep((top * 1.08) / 4), max = step * Math.ceil((top * 1.04) / step);
       const X = (t) => L + (t / v.end) * (w - L - right), Y = (y) => B - (y / max) * (B - 8);
       const S = svg("svg", { width: w, height: H, viewBox: `0 0 ${w} ${H}` }), add = (...kids) => S.append(...kids);
       for (let y = 0; y <= max * 1.001; y += step) add(svg("line", { class: y ? "grid1" : "axis", x1: L, x2: w - right, y1: Y(y), y2: Y(y) }), svg("text", { class: "ax", x: L - 6, y: Y(y) + 4, "text-anchor": "end" }, String(+y.toPrecision(3))));
@@ -55,7 +55,7 @@
         add(svg("path", { class: "ln " + (s.base ? "base" : "l" + (s.dash % 4)), d: s.pts.map(([t, y], i) => (i ? "L" : "M") + X(t).toFixed(1) + " " + Y(y).toFixed(1)).join("") }));
         const [t, y] = s.pts[s.pts.length - 1];
         add(svg("circle", { class: "dot", cx: X(t), cy: Y(y), r: 2.5 }));
-        ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 14) / 6.6) - 4) + " " + y.toFixed(0) });
+        ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) });
       }
       spread(ends, B).forEach((l) => add(svg("text", { class: "nm", x: w - right + 10, y: l.y + 4 }, l.text)));
       if (!ends.length) add(svg("text", { class: "ax", x: (w - right) / 2, y: B / 2, "text-anchor": "middle" }, "two rounds are needed for a rate"));
@@ -66,8 +66,8 @@
       const p = this.board.colors, ms = v.end < 2 ? 1e3 : 1;
       const color = (s) => (s.base ? p.ink3 : s.dash < 2 ? p.ink : p.ink2);
       const data = series.map((s) => ({ type: "scatter", mode: "lines", name: s.name, x: s.pts.map((q) => q[0] * ms), y: s.pts.map((q) => q[1]), line: { color: color(s), width: s.base ? 1.5 : 2, dash: s.base ? "solid" : DASH[s.dash % 4] }, hovertemplate: "%{y:.1f} tok/s at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>" }));
-      const right = Math.min(150, w * 0.32), max = top * 1.12, ends = [];
-      for (const s of series) if (s.pts.length) { const y = s.pts[s.pts.length - 1][1]; ends.push({ y: (1 - y / max) * (H - 32), text: shorten(s.name, Math.floor((right - 14) / 6.6) - 4) + " " + y.toFixed(0) }); }
+      const right = margin(series, w), max = top * 1.12, ends = [];
+      for (const s of series) if (s.pts.length) { const y = s.pts[s.pts.length - 1][1]; ends.push({ y: (1 - y / max) * (H - 32), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) }); }
       const notes = spread(ends, H - 32).map((l) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 8, yref: "paper", y: 1 - l.y / (H - 32), yanchor: "middle", showarrow: false, text: plain(l.text), font: { size: 12, color: p.ink } }));
       const ax = { gridcolor: p.line, linecolor: p.line2, zeroline: false, tickfont: { size: 11, color: p.ink3 }, fixedrange: false };
       const layout = { height: H, width: w, margin: { l: 34, r: right, t: 8, b: 24 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: p.sans }, showlegend: false, uirevision: "throughput", hovermode: "closest", annotations: notes,
@@ -82,6 +82,7 @@
 
   /* Plotly reads a little markup in labels; a method's title is text. */
   const plain = (s) => s.replace(/[<>&]/g, (c) => ({ "<": "\u2039", ">": "\u203a", "&": "+" })[c]);
+  const margin = (series, w) => Math.min(w * 0.4, 40 + 6.9 * Math.max(8, ...series.map((s) => s.name.length)));
   const shorten = (s, n) => (s.length > n ? s.slice(0, Math.max(3, n - 1)) + "\u2026" : s);
   function spread(ends, bottom) {
     ends.sort((a, b) => a.y - b.y);

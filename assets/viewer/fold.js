@@ -16,10 +16,10 @@
     committed: 0, lastSeq: -1, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
-    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], commit: null, pieces: null,
+    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], trials: [], commit: null, pieces: null,
     first: 0, upto: 0, timing: null, lens: [], sum: null,
   });
-  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0 });
+  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0, seconds: 0 });
 
   function step(state, rec) {
     if (!rec || typeof rec !== "object" || !Number.isInteger(rec.lane) || rec.lane < 0) { state.bad++; return state; }
@@ -73,8 +73,9 @@
     verify(lane, rec) { round(lane, rec).verify = rec; },
     judge(lane, rec) {
       const r = round(lane, rec);
+      if (!r.nodes[rec.node]) throw new Error("node");
       r.judges.set(rec.node, rec);
-      if (rec.verdict !== "skipped") r.tests.push(rec.node);
+      if (rec.verdict !== "skipped") { r.tests.push(rec.node); r.trials.push(rec); }
     },
     commit(lane, rec) {
       const r = round(lane, rec);
@@ -82,7 +83,8 @@
       r.path = arr(rec.path).filter((id) => r.nodes[id]);
       r.why = (rec.tail && rec.tail.why) || "plain";
       lane.committed = Math.max(lane.committed, r.i + 1);
-      r.sum = totals(r, r.i ? lane.rounds[r.i - 1].sum || zero() : zero());
+      const before = r.i ? lane.rounds[r.i - 1] : null;
+      r.sum = totals(r, (before && before.sum) || zero(), !before || Boolean(before.timing));
       if (r.pieces) write(lane, r);
     },
     text(lane, rec) {
@@ -90,7 +92,12 @@
       r.pieces = arr(rec.pieces);
       if (r.commit) write(lane, r);
     },
-    timing(lane, rec) { round(lane, rec).timing = rec; },
+    timing(lane, rec) {
+      const r = round(lane, rec);
+      r.timing = rec;
+      const ns = ["draft_ns", "verify_ns", "judge_ns", "cache_ns", "other_ns"].reduce((s, k) => s + (num(rec[k]) ?? 0), 0);
+      if (r.sum && r.sum.seconds !== null) r.sum.seconds += ns / 1e9;
+    },
     lens(lane, rec) { if (Number.isInteger(rec.round)) round(lane, rec).lens.push(rec); },
     check(lane, rec) { lane.checks.push(rec); },
     stop(lane, rec) { lane.stop = rec; },
@@ -107,7 +114,7 @@
       const onPath = j < r.path.length;
       lane.carry = carry;
       lane.tokens.push({
-        i: lane.tokens.length, tok: piece.tok, round: r.i, node: onPath ? r.path[j] : "tail",
+        i: lane.tokens.length, tok: piece.tok, round: r.i, node: onPath ? r.path[j] : r.why === "accepted" ? childOf(r, piece.tok) : "tail",
         v: onPath ? "acc" : TAIL[r.why] || "pla",
         parts, carry: carry.length ? carry : null, special: lane.special.has(piece.tok),
       });
@@ -116,23 +123,34 @@
     r.pieces = null;
   }
 
-  function totals(r, before) {
+  /* A run cut short inside the draft: its last token is a drafted one, below the end of the path. */
+  function childOf(r, tok) {
+    const end = r.path.length ? r.path[r.path.length - 1] : -1, n = r.nodes.find((x) => x.parent === end && x.tok === tok);
+    return n ? n.id : "tail";
+  }
+
+  /* Running totals, as core/metrics.py counts them: every test is a try, depth by depth. */
+  function totals(r, before, timed) {
     const s = { ...before, pos: before.pos.map((p) => p.slice()) };
     s.rounds++;
     s.tokens += num(r.commit.n_new) ?? 0;
     if (r.verify) s.passes++;
     s.t = num(r.commit.t) ?? before.t;
-    const seen = new Map();
+    if (!timed) s.seconds = null; /* a round without its timing: fall back on the clock */
+    s.accepted += r.path.length + (r.why === "accepted" ? 1 : 0);
     for (const n of r.nodes) {
       if (n.probe) continue;
       s.drafted++;
       const j = r.judges.get(n.id);
-      if (!j || j.verdict === "skipped") { s.skipped++; continue; }
-      const yes = j.verdict === "accepted";
+      if (!j || j.verdict === "skipped") s.skipped++;
+      else if (j.verdict === "rejected") s.rejected++;
+    }
+    const seen = new Map();
+    for (const j of r.trials) {
+      const yes = j.verdict === "accepted", d = r.nodes[j.node].depth;
       s.tried++;
-      s[yes ? "accepted" : "rejected"]++;
       if (num(j.u) !== null && num(j.a) !== null) { s.checked++; if (j.u < j.a === yes) s.agree++; }
-      seen.set(n.depth, (seen.get(n.depth) || false) || yes);
+      seen.set(d, (seen.get(d) || false) || yes);
     }
     for (const [d, yes] of seen) {
       while (s.pos.length < d) s.pos.push([0, 0]);
@@ -171,7 +189,7 @@
     const r = lane.rounds[lo];
     if (!r || !r.draft) return { k: lo, phase: 0 };
     const v = r.verify;
-    return { k: lo, phase: t < (r.draft.t1 ?? 0) ? 0 : v && t >= v.t1 ? 3 : v && t >= v.t0 ? 2 : 1 };
+    return { k: lo, phase: v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1 };
   }
   const endOf = (lane, i) => { const r = lane.rounds[i]; return r && r.commit ? num(r.commit.t) : null; };
   const startOf = (lane, i) => {

@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
-  const intake = () => ({ last: -1, lost: 0, gaps: 0, run: "", seen: 0 });
+  const intake = () => ({ last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0 });
 
   /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} | {kind: "status", status}]. */
   function take(box, text) {
@@ -22,16 +22,18 @@
     if (f.new) {
       const run = SV.text.hash(line);
       if (run === box.run) return; /* the first frame of this run, still in the window */
-      Object.assign(box, { run, last: f.s, lost: 0 });
+      Object.assign(box, { run, last: f.s, lost: 0, jump: 0 });
       acts.push({ kind: "new" });
     } else {
       if (f.s <= box.last) return;
-      const gap = box.last >= 0 ? f.s - box.last - 1 : 0;
+      /* A frame without records may stand before a new run, whose numbers begin higher: count its gap only when records follow. */
+      box.jump += box.last >= 0 ? f.s - box.last - 1 : 0;
       box.last = f.s;
-      if (gap > 0) { box.lost += gap; box.gaps++; }
+      if (box.jump > 0 && Array.isArray(f.e) && f.e.length) { if (box.run || box.records) { box.lost += box.jump; box.gaps++; } box.jump = 0; }
     }
     box.seen++;
     const e = Array.isArray(f.e) ? f.e : [];
+    if (e.length) box.records = true;
     if (f.snap) {
       acts.push({ kind: "snap", e, mend: box.lost > 0, fresh: Boolean(f.new) });
       box.lost = 0;

@@ -84,7 +84,7 @@
       const r = v.round;
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
       if (!r || !r.nodes.length) {
-        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : "Nothing to guess from this time, so nothing was drafted: one target pass, one token.";
+        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
         return;
       }

@@ -49,6 +49,7 @@
       this.view = view;
       const n = SV.fold.upto(lane, view.k), r = lane.rounds[view.k - 1], next = lane.rounds[view.k];
       const from = view.phase ? n : r && r.upto ? r.first : n;
+      const falling = view.motion && view.phase === 3 && old.phase === 2 ? this.positions() : null;
       const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
       this.stage.paint(lane, n, from, {
         round: view.phase ? next : null, phase: view.phase, motion: view.motion, land: view.motion,
@@ -59,6 +60,7 @@
       this.paintWords(lane, view);
       if (view.race) this.paintTrack(lane, view);
       this.filter(view.filter);
+      if (falling) this.drop(falling);
       if (grew || view.shape !== old.shape) this.stage.follow();
       this.root.classList.toggle("base", Boolean(view.base));
       this.root.classList.toggle("focus", Boolean(view.race && view.focus));
@@ -105,6 +107,33 @@
       const over = this.cells.scrollWidth > this.cells.clientWidth + 1;
       this.cells.classList.toggle("few", !over);
       this.cells.classList.toggle("over", over);
+    }
+
+    /* The fall: a copy of each refused token travels from its place in the text down to the rail. */
+    positions() {
+      const at = new Map();
+      for (const s of this.stage.next.querySelectorAll("[data-node]")) at.set(s.dataset.node, s.getBoundingClientRect());
+      return at;
+    }
+    drop(from) {
+      const home = this.board.root.getBoundingClientRect(), k = this.board.ui.speed ? 1 / this.board.ui.speed : 0.05;
+      let i = 0;
+      for (const to of this.cells.querySelectorAll(".cell.now [data-node]")) {
+        const a = from.get(to.dataset.node), b = to.getBoundingClientRect(), ghost = to.cloneNode(true);
+        const delay = (80 + 110 * i++) * k;
+        if (!a) { to.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 260 * k, delay, fill: "backwards" }); continue; }
+        ghost.removeAttribute("data-node");
+        ghost.classList.add("ghost");
+        ghost.style.left = a.left - home.left + "px";
+        ghost.style.top = a.top - home.top + "px";
+        this.board.root.append(ghost);
+        to.style.visibility = "hidden";
+        const dx = b.left - a.left, dy = b.top - a.top;
+        const fall = ghost.animate([{ transform: "none" }, { transform: `translate(${dx * 0.35}px, ${dy * 0.65}px)`, offset: 0.5 }, { transform: `translate(${dx}px, ${dy}px)` }], { duration: 520 * k, delay, fill: "both", easing: "cubic-bezier(.4,0,.2,1)" });
+        const end = () => { ghost.remove(); to.style.visibility = ""; };
+        fall.onfinish = end;
+        fall.oncancel = end;
+      }
     }
 
     /* A strip of blocks, one a committed token: bursts are visible at a glance. */
@@ -158,8 +187,8 @@
     if (lane.done && view.k >= lane.committed) return FINISH[lane.done.finish] || "finished";
     const r = lane.rounds[view.k];
     if (view.phase === 1) return "drafted " + r.nodes.length;
-    if (view.phase === 2) return SV.metrics.isBaseline(lane) ? "target pass" : "verifying " + r.nodes.length;
-    if (view.phase === 3) return "judged";
+    if (view.phase === 2) return r.nodes.length ? "verifying " + r.nodes.length : "target pass";
+    if (view.phase === 3 && r.nodes.length) return "judging";
     return view.k ? (view.live ? "running" : "round " + view.k) : lane.prefill ? "prompt read" : "waiting";
   }
 

@@ -5,10 +5,16 @@
   const BASELINE = "autoregressive";
   const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
 
-  /* Engine seconds after the prefill, at k committed rounds. */
+  const finite = (x) => typeof x === "number" && Number.isFinite(x);
+
+  /* Engine seconds after the prefill, at k committed rounds: the rounds' own timings, as the engine adds them up; at the
+     end of a run its own total; without timings the clock. */
   function decodeSeconds(lane, k) {
     const sum = SV.fold.sumAt(lane, k);
     if (!sum.tokens) return null;
+    const whole = lane.done && k >= lane.committed && lane.done.totals ? lane.done.totals.seconds : null;
+    if (finite(whole) && whole > 0) return whole;
+    if (lane.rounds[k - 1].timing && sum.seconds > 0) return sum.seconds;
     const from = lane.prefill ? lane.prefill.t1 : 0;
     return sum.t > from ? sum.t - from : null;
   }
@@ -19,7 +25,7 @@
       tokens: s.tokens, rounds: s.rounds, passes: s.passes, drafted: s.drafted, accepted: s.accepted, tried: s.tried,
       rejected: s.rejected, skipped: s.skipped, bonus: s.bonus, correction: s.correction, plain: s.plain,
       seconds, tokens_per_second: ratio(s.tokens, seconds),
-      block_efficiency: ratio(s.tokens, s.passes), mean_accepted_tokens: ratio(s.accepted, s.rounds),
+      block_efficiency: ratio(s.tokens, s.passes), mean_accepted_tokens: ratio(s.accepted, s.passes),
       acceptance_rate: ratio(s.accepted, s.tried), draft_yield: ratio(s.accepted, s.drafted),
       per_position: s.pos.map(([tried, ok]) => ({ tried, accepted: ok, rate: ratio(ok, s.rounds), conditional: ratio(ok, tried) })),
       agree: s.agree, checked: s.checked, walltime_speedup: null, baseline_tokens_per_second: null,
@@ -43,7 +49,7 @@
     draft_yield: ["Draft kept", "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.", "accepted / drafted,  accepted / tried"],
     acceptance_rate: ["Acceptance rate", "Accepted over examined draft tokens. Tokens that were never examined do not count.", "accepted / tried"],
     per_position: ["Kept by position", "Share of the rounds in which the draft token at this position was accepted.", "accepted at i / rounds"],
-    mean_accepted_tokens: ["Accepted per round", "Draft tokens accepted in a round, on average, without the bonus or correction token.", "accepted / rounds"],
+    mean_accepted_tokens: ["Accepted per round", "Draft tokens accepted in a round, on average, without the bonus or correction token.", "accepted / target passes"],
     certificate: ["Same text as plain", "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last bit, so a near-tie is named, not hidden.", "tokens = plain tokens"],
     verdicts: ["Verdicts recomputed", "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal text is not expected.", "accepted \u21d4 u < a"],
     rounds: ["Target passes", "How often the large model ran after the prefill.", "passes"],

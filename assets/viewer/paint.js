@@ -31,7 +31,9 @@
     b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost });
     const sum = {};
     for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
-    [...b.legend.children].forEach((btn, i) => {
+    const ask = b.header() && b.header().prompt ? SV.text.label(SV.text.visible(String(b.header().prompt.text || "")), 400) : "";
+    setText(b.asked, ask);
+    [...b.legend.querySelectorAll("button")].forEach((btn, i) => {
       setText(btn.lastChild, views.length ? String(sum[SV.board.LEGEND[i][2]] || 0) : "");
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });

@@ -130,7 +130,7 @@
     /* Drafted tokens wait behind the text, grey and dotted; open bytes at the very end are chips. */
     pending(lane, upto, { round, phase, motion }) {
       const last = lane.tokens[upto - 1], open = last && last.carry ? last.carry : [];
-      const path = round && phase ? firstPath(round) : [];
+      const path = !round || !phase ? [] : phase < 3 ? firstPath(round) : kept(round);
       const key = open.join() + "|" + (round ? round.i : "") + "|" + phase + "|" + path.length;
       if (key === this.nextKey) return;
       this.nextKey = key;
@@ -140,8 +140,9 @@
         const v = SV.fold.verdictOf(round, n.id, phase);
         const set = tokenNodes({ parts: raw, i: "", special: lane.special.has(n.tok) }, v);
         const s = set[set.length - 1];
+        if (v === "acc") s.classList.add("now");
         s.dataset.node = n.id;
-        if (motion) { s.classList.add(phase === 1 ? "drafted" : "scan"); s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))"; }
+        if (motion && phase < 3) { s.classList.add(phase === 1 ? "drafted" : "scan"); s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))"; }
         kids.push(...set);
       });
       this.next.replaceChildren(...kids);
@@ -157,6 +158,8 @@
     while (at && out.length < 64) { out.push(at); at = r.nodes[at.kids[0]]; }
     return out;
   }
+
+  const kept = (r) => (r.path ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc"));
 
   SV.stage = { Stage, tokenNodes, titleOf, knobsOf, firstPath, SAYS };
 })();

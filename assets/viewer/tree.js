@@ -20,17 +20,18 @@
     if (opt.q !== null) g.append(text(x + w - 7, y + h / 2 + 3.5, f2(opt.q), "q", "end"));
     return g;
   }
+  const LONG = 14;
   const nodeBox = (v, n, x, y, w, h, q) => {
     const cls = SV.fold.verdictOf(v.round, n.id, v.phase);
-    return box(x, y, w, h, { cls, id: n.id, say: WORD[cls], label: SV.fold.label(v.lane, n.tok, 14), q, sel: v.sel === n.id });
+    return box(x, y, w, h, { cls, id: n.id, say: WORD[cls], label: SV.fold.label(v.lane, n.tok, v.long || LONG), q, sel: v.sel === n.id });
   };
   function tailBox(v, x, y, h) {
-    const t = v.round.commit.tail, label = SV.fold.label(v.lane, t.tok, 14), w = wide(label) + 18, cls = tailClass(v.round.why);
+    const t = v.round.commit.tail, label = SV.fold.label(v.lane, t.tok, v.long || LONG), w = wide(label) + 18, cls = tailClass(v.round.why);
     return { w, cls, g: box(x, y, w, h, { cls, id: "tail", say: TAILS[v.round.why] || v.round.why, label, q: null, sel: v.sel === "tail" }) };
   }
   function root(v, x, y) {
     const prev = v.round.i ? v.lane.tokens[v.round.first - 1] ?? v.lane.tokens[SV.fold.upto(v.lane, v.round.i) - 1] : null;
-    const name = prev ? SV.text.label(prev.parts, 8) : "prompt";
+    const name = prev ? SV.text.label(prev.parts, 6) : "prompt";
     return [svg("circle", { class: "rootdot", cx: x, cy: y, r: 4 }), text(x + 4, y - 10, "after", "hd", "end"), text(x + 4, y + 20, name, "alt", "end")];
   }
 
@@ -51,23 +52,24 @@
   function drawChain(v, W) {
     const nodes = v.round.nodes.slice(0, 24), after = v.phase >= 3, done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft of round " + (v.round.i + 1) });
-    const tail = done ? tailBox(v, 0, 0, 32) : null, rootW = 58;
-    const widest = Math.max(64, ...nodes.map((n) => wide(SV.fold.label(v.lane, n.tok, 14)) + 18));
+    const tail = done ? tailBox(v, 0, 0, 32) : null, rootW = 68;
+    v.long = nodes.length > 5 ? 9 : LONG;
+    const widest = Math.max(64, ...nodes.map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 18));
     const fit = (W - rootW - 24 - (tail && v.round.why === "bonus" ? tail.w + 28 : 0)) / nodes.length;
     const w = Math.max(widest, Math.min(132, fit - 22)), gap = Math.max(14, Math.min(36, fit - w)), y = 34;
     const edges = svg("g"), boxes = svg("g");
-    boxes.append(...root(v, rootW - 14, y + 16));
+    boxes.append(...root(v, rootW - 22, y + 16));
     nodes.forEach((n, i) => {
       const x = rootW + i * (w + gap), cls = SV.fold.verdictOf(v.round, n.id, v.phase);
-      edges.append(svg("path", { class: "edge " + cls, d: `M${i ? x - gap : rootW - 10} ${y + 16}H${x}`, "stroke-width": cls === "acc" ? 3.5 : 1.5 }));
+      edges.append(svg("path", { class: "edge " + cls, d: `M${i ? x - gap : rootW - 18} ${y + 16}H${x}`, "stroke-width": cls === "acc" ? 3.5 : 1.5 }));
       boxes.append(text(x, y - 10, "position " + (i + 1), "hd"), n.q === null ? "" : text(x + w, y - 10, "q " + f2(n.q), "hd", "end"), nodeBox(v, n, x, y, w, 32, null), test(v, n, x, y + 44, w, after));
     });
     let right = rootW + nodes.length * (w + gap);
     if (tail) {
       const path = v.round.path.length;
       if (v.round.why === "correction") {
-        const bx = rootW + Math.max(0, path) * (w + gap), ty = y + 160;
-        edges.append(svg("path", { class: "edge cor", d: `M${bx - gap / 2} ${y + 16}V${ty + 12}H${bx}`, "stroke-width": 1.5 }));
+        const bx = rootW + Math.max(0, path) * (w + gap), ty = y + 162;
+        edges.append(svg("path", { class: "edge cor", d: `M${bx - Math.min(9, gap / 2)} ${y + 16}V${ty + 12}H${bx}`, "stroke-width": 1.5 }));
         const t = tailBox(v, bx, ty, 24);
         boxes.append(t.g, text(bx + t.w + 8, ty + 16, "correction", "hd"));
         right = Math.max(right, bx + t.w + 80);
@@ -89,8 +91,8 @@
     const cls = SV.fold.verdictOf(v.round, n.id, 4);
     if (!j || cls === "ski") { g.append(text(x, y + 22, "not examined", "hd")); return g; }
     const a = Math.min(1, Math.max(0, j.a ?? 0));
-    if (j.a !== null) g.append(svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }), svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }));
-    if (j.u !== null) g.append(svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }), text(x, y + 22, f3(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f3(j.a), "hd"));
+    if (j.a != null) g.append(svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }), svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }));
+    if (j.u != null) g.append(svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }), text(x, y + 22, f3(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f3(j.a), "hd"));
     g.append(text(x, y + 36, WORD[cls], "hd on"));
     const top = (Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
     if (top.length) g.append(text(x, y + 58, "target p", "hd"));
@@ -124,7 +126,10 @@
     const nodes = chosen(v), L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
     const D = Math.max(...nodes.map((n) => n.depth)), widths = [];
-    for (let d = 1; d <= D; d++) widths[d] = Math.max(44, ...nodes.filter((n) => n.depth === d).map((n) => wide(SV.fold.label(v.lane, n.tok, 14)) + 42));
+    for (v.long of [14, 11, 8, 6]) { /* shorter labels before a sideways scroll */
+      for (let d = 1; d <= D; d++) widths[d] = Math.max(44, ...nodes.filter((n) => n.depth === d).map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 42));
+      if (widths.slice(1).reduce((a, b) => a + b, 0) + 190 + 14 * D <= W) break;
+    }
     const tail = done ? tailBox(v, 0, 0, L.h) : null, rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0;
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
     const gap = Math.max(14, Math.min(46, (W - need) / (D + 1))), X = [rootW - 10];

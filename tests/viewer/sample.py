@@ -191,12 +191,12 @@ def trace(
             out.append({"tok": tok, "b": base64.b64encode(b).decode(), "span": [byte, byte + len(b)]})
             byte += len(b)
         toy.put("text", round=r, pieces=out)
-        toy.put("timing", round=r, draft_ns=int(dt * 1e9), verify_ns=int(vt * 1e9), judge_ns=500_000, cache_ns=500_000, other_ns=500_000)
+        toy.put("timing", round=r, draft_ns=round(dt * 1e9), verify_ns=round(vt * 1e9), judge_ns=500_000, cache_ns=500_000, other_ns=500_000)
         sums["drafted"] += len(nodes)
         sums["accepted"] += len(path)
         sums["tried"] += sum(j["verdict"] != "skipped" for j in judges)
         at, r = at + len(path) + 1, r + 1
-    toy.put("done", finish="stop", totals={"tokens": len(y), "rounds": r, **{k: sums[k] for k in ("drafted", "accepted", "tried")}, "seconds": clock, "prefill_seconds": 0.038}, peak_mem=None)
+    toy.put("done", finish="stop", totals={"tokens": len(y), "rounds": r, **{k: sums[k] for k in ("drafted", "accepted", "tried")}, "seconds": clock - 0.038, "prefill_seconds": 0.038}, peak_mem=None)
     return toy.records
 
 
