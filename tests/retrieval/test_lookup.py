@@ -10,7 +10,8 @@ from specviz.methods import anpd, copyspec, sam_decoding
 from .toys import check_greedy, check_law, kit, play_all
 
 METHODS = [
-    (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}), (copyspec.METHOD, {"gram": 1, "occurrence": "latest"}),
+    (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}),
+    (copyspec.METHOD, {"gram": 1, "occurrence": "latest"}),
     (sam_decoding.METHOD, {}), (sam_decoding.METHOD, {"least": 1, "gamma": 5}), (sam_decoding.METHOD, {"otherwise": "token recycling"}),
 ]
 NAMES = [f"{m.key} {k}" for m, k in METHODS]

@@ -13,7 +13,7 @@ from specviz.drafters.ngram_counts import NgramCounts
 from specviz.drafters.suffix import GramIndex, SuffixAutomaton, common
 from specviz.drafters.suffix_array import PART, SuffixArray
 
-MANY = settings(max_examples=600, deadline=None, derandomize=True)
+MANY = settings(max_examples=300, deadline=None, derandomize=True)
 strings = st.integers(1, 4).flatmap(lambda v: st.lists(st.integers(0, v), max_size=24))
 
 

@@ -61,9 +61,9 @@ def distance(a, b):
     return 0.5 * sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b})
 
 
-def kit(vocab=4, seed=0, share=0.85, **more):
+def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     """A target, and a draft of it that is right now and then."""
-    net = ScriptedNet(vocab, seed)
+    net = ScriptedNet(vocab, seed, sharp=sharp)
     small = ScriptedNet(vocab, seed + 7).blend(net, share)
     return SimpleNamespace(vocab=vocab, net=net, target=ScriptedTarget(net, 128), open=lambda role: ScriptedTarget(small, 128), **more)
 

@@ -1,0 +1,36 @@
+"""SuffixDecoding: every piece of the text so far and of past answers is counted; the continuation of the longest match that is
+expected to bring most tokens becomes the draft, and a longer match may draft more (Oliaro et al. 2411.04975).
+"""
+from __future__ import annotations
+
+from ..core import Knob, Method, Parts
+from ..drafters.answers import CountedSuffixes
+from ..policies import Fixed
+from ..verifiers import TokenRejection
+
+
+def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int) -> Parts:
+    # past answers live as long as the kit's memory does; without one they are this run's own
+    drafter = CountedSuffixes(getattr(kit, "memory", None), depth=depth, room=room, factor=factor, least=least)
+    return Parts(drafter, Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="suffix_decoding",
+    title="SuffixDecoding",
+    paper="Oliaro et al. 2024, arXiv 2411.04975",
+    family="Lookup",
+    summary="Counts every phrase of this text and of earlier answers, and drafts what most often followed, further after long matches.",
+    knobs=(
+        Knob("nodes", 16, 1, 64, "most tokens drafted a round"),
+        Knob("factor", 1.0, 0.25, 8.0, "tokens drafted for each token of the match"),
+        Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
+        Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
+        Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
+        Knob("room", 50000, 1000, 200000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+    ),
+    look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
+    wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",
+    loses="The first answer to a new question: nothing has been counted yet, so there is little to draft.",
+    build=build,
+)
