@@ -56,8 +56,8 @@ class ScriptedNet:
         """One layer over rows x [rows, width]. Their keys and values go to slots first, first + 1, ... of kv
         [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
-        pairs = torch.view_as_complex(qkv[:2].unflatten(-1, (-1, 2)).contiguous())
-        q, k = torch.view_as_real(pairs * turn).flatten(-2)
+        pairs = torch.complex(*qkv[:2].chunk(2, -1)) * turn
+        q, k = torch.cat([pairs.real, pairs.imag], -1)
         kv[0, :, first:first + len(x)], kv[1, :, first:first + len(x)] = k, qkv[2]
         weights = (q @ kv[0].mT / q.shape[-1] ** 0.5 + mask).softmax(-1)
         x = x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
