@@ -1,0 +1,38 @@
+"""Drafts from a datastore: REST (He et al. 2311.08252). The end of the text is looked up in a suffix array; the most frequent
+continuations of all its places become a tree of chosen nodes, each with one of the places it was copied from.
+
+Published REST cuts its tree path by path and redraws after a mismatch, which is not lossless under sampling; here the tree
+holds the most frequent prefixes, and one draw a node decides.
+"""
+from __future__ import annotations
+
+from ..core import Budget, Drafter, DraftTree, Origin, State, TreeBuilder
+from .store import Store
+
+
+class StoreTree(Drafter):
+    """longest, least: tokens of a match; hits: most places looked at. Depth, width and nodes are the budget's."""
+
+    def __init__(self, store: Store, longest: int = 16, least: int = 2, hits: int = 5000):
+        self.store, self.longest, self.least, self.hits = store, longest, least, hits
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma > 0:
+            n, places = self.draft(build, state, budget)
+            if n:
+                state.note("retrieved", source=self.store.name, n=n, places=places, nodes=len(build))
+        return build.tree()
+
+    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> tuple[int, int]:
+        """Fill the tree; returns the length of the match and how many places it has."""
+        array = self.store.array
+        n, low, high = array.longest(state.tokens, self.longest, self.least)
+        found = array.frequent(n, low, high, deep=budget.gamma, nodes=budget.nodes, hits=self.hits, wide=budget.width) if n else []
+        at = {-1: -1}
+        for place, (token, parent, _, where) in enumerate(found):
+            if parent in at:
+                node = build.add(token, at[parent], origin=Origin(self.store.name, where, where + 1))
+                if token not in state.stop:  # nothing is written after an end token
+                    at[place] = node
+        return n, high - low
