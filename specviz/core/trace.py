@@ -157,7 +157,8 @@ class _Lane:
         _hold(not self.ended or kind == "check", f"{where}: the lane has ended.")
         self.started, self.ended = True, self.ended or kind == "done"
         if "round" in record:
-            _hold(record["round"] <= self.rounds, f"{where}: rounds must follow each other.")
+            known = type(record["round"]) is int and 0 <= record["round"] <= self.rounds
+            _hold(known, f"{where}: rounds must follow each other.")
             self.rounds = max(self.rounds, record["round"] + 1)
         refer = {"draft": self._draft, "judge": self._judge, "commit": self._commit, "text": self._text}.get(kind)
         if refer:

@@ -1,0 +1,268 @@
+"""From names to loaded models: weights once per folder and device, shared by every run; caches one per run.
+
+What cannot be loaded is refused with one sentence (ZooError). Whether a method can run on what is loaded is a sentence too.
+"""
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from .core import DraftTree, Method, Scores, Target
+from .forwards import Forward, choose
+from .names import Entry, Register, ZooError, register
+from .text import TokenBytes
+from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
+
+NEEDS = {  # what a method may ask for, and what would make it work
+    "draft": "needs a draft model: choose one with --draft, or a target that is paired with one",
+    "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
+    "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
+}
+_loaded: dict[tuple[Path, str, str], Any] = {}
+_lock = threading.Lock()
+
+
+@dataclass
+class Kit:
+    """What Method.build is given for one run: a target, and other models by role, each with its own cache.
+
+    ``opened``: every model of the run, the target first.
+    """
+
+    loaded: Loaded
+    opened: list[Target] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.target = self.loaded.open_target()
+        self.vocab = self.loaded.vocab
+        self.opened.append(self.target)
+
+    def open(self, role: str) -> Target:
+        """Another model by role. Raises ZooError with a sentence when there is none."""
+        if role != "draft" or self.loaded.draft is None:
+            raise ZooError(_needs(role, self.loaded.name, self.loaded.draft_problem))
+        model = self.loaded.draft.open()
+        self.opened.append(model)
+        return model if model.vocab == self.vocab else Fitted(model, self.vocab)
+
+
+class Fitted:
+    """A draft model with the same tokenizer whose output is padded to another width: its logits in the target's width."""
+
+    def __init__(self, model: Target, vocab: int):
+        self._model, self.vocab = model, vocab
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def sync(self, tokens) -> Scores:
+        return self._fit(self._model.sync(tokens))
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        return self._fit(self._model.score(tree, start))
+
+    def _fit(self, scores: Scores) -> Scores:
+        more = self.vocab - scores.logits.shape[-1]
+        return replace(scores, logits=F.pad(scores.logits, (0, more), value=-torch.inf) if more > 0 else scores.logits[..., :more])
+
+
+@dataclass
+class Loaded:
+    """A target with its tokenizer, maybe paired with a draft model. ``folder``: where its files lie."""
+
+    name: str
+    folder: Path
+    model: Any
+    backend: Forward
+    device: torch.device
+    draft_name: str | None = None
+    draft_folder: Path | None = None
+    draft: Any = None
+    draft_problem: str = ""
+
+    @property
+    def vocab(self) -> int:
+        return self.model.vocab
+
+    @property
+    def context(self) -> int:
+        return self.model.context
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return open_tokenizer(self.folder)
+
+    @cached_property
+    def token_bytes(self) -> TokenBytes:
+        return TokenBytes(self.tokenizer)
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        return end_tokens(self.folder, self.tokenizer)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """For the trace's header: target, draft, tokenizer, env."""
+        model = self.model
+        target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
+                  "parameters": model.parameters, "backend": self.backend.name}
+        draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
+        return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
+
+    def open_target(self) -> Target:
+        """The target with a cache of its own."""
+        return self.model.open()
+
+    def kit(self) -> Kit:
+        return Kit(self)
+
+    @cached_property
+    def provides(self) -> frozenset[str]:
+        return self.open_target().provides
+
+    def why_not(self, method: Method) -> str | None:
+        """One sentence that says what would make the method work here, or None when it does."""
+        return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem)
+
+
+def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False) -> Loaded:
+    """Load a pair. target, draft: a name of models.yaml, a folder in Hugging Face format, or org/name@commit; None: the
+    default, and the draft it is paired with; draft "none": none. named_only: names of models.yaml and nothing else (for what
+    comes from a page). Raises ZooError with one sentence."""
+    book, on = register(), read_device(device)
+    use_cores()
+    entry = book.find(target, named_only)
+    folder = entry.folder()
+    backend = choose(book.backends, folder, entry.backend)
+    loaded = Loaded(entry.name, folder, _weights(backend, folder, on), backend, on)
+    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    try:
+        if chosen:
+            _pair(loaded, book, book.find(chosen, named_only))
+    except ZooError as error:
+        if draft is not None:
+            raise
+        loaded.draft_problem = str(error)  # the target runs without the draft it is usually paired with
+    return loaded
+
+
+def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
+    folder = entry.folder()
+    backend = choose(book.backends, folder, entry.backend)
+    model = _weights(backend, folder, loaded.device)
+    if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
+        raise ZooError(f"{entry.name} cannot draft for {loaded.name}: their vocabularies differ "
+                       f"({model.vocab} and {loaded.vocab} tokens).")
+    loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
+
+
+def _weights(backend: Forward, folder: Path, device: torch.device) -> Any:
+    """The folder's weights on a device, loaded once. Raises ZooError."""
+    key = (folder.resolve(), str(device), backend.name)
+    with _lock:
+        if key not in _loaded:
+            try:
+                _loaded[key] = backend.load(folder, device)
+            except (MemoryError, torch.OutOfMemoryError):
+                raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
+            except (ValueError, RuntimeError, OSError, KeyError, TypeError, ImportError) as error:
+                words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+                raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
+        return _loaded[key]
+
+
+def forget() -> None:
+    """Give back every weight that no run holds."""
+    with _lock:
+        _loaded.clear()
+
+
+def survey(target: str | None = None, draft: str | None = None):
+    """``why_not`` of a pair that is not loaded: method -> sentence or None, from the configurations alone. Raises ZooError."""
+    book = register()
+    entry = book.find(target)
+    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    folder = entry.folder()
+    provides = choose(book.backends, folder, entry.backend).provides(read(folder, "config.json"))
+    problem = ""
+    try:
+        if chosen:
+            book.find(chosen).folder()
+    except ZooError as error:
+        problem = str(error)
+    return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem)
+
+
+def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "") -> str | None:
+    have = provides | {"draft"} if has_draft else provides
+    missing = sorted(need for need in method.needs if need not in have)
+    return f"{method.title} {_needs(missing[0], name, draft_problem)}." if missing else None
+
+
+def _needs(need: str, name: str, draft_problem: str) -> str:
+    if need == "draft" and draft_problem:
+        return f"needs a draft model; {draft_problem.rstrip('.')}"
+    return NEEDS.get(need, "needs {need!r}, which {name} does not provide").format(need=need, name=name)
+
+
+def read_device(device: str) -> torch.device:
+    """The device of a name; "auto" is the accelerator when there is one. Raises ZooError."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ZooError("There is no accelerator here; use --device cpu.")
+    return found
+
+
+def use_cores() -> None:
+    """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise."""
+    if not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(physical_cores())
+
+
+def physical_cores() -> int:
+    """Cores this process may use; two hardware threads of one core count once."""
+    ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = set()
+    for cpu in ours:
+        try:
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            cores.add(str(cpu))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(len(cores), round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        return max(1, len(cores))
+
+
+def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """What a measurement must be read with."""
+    cuda = device.type == "cuda"
+    return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+            "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
+            "transformers": version("transformers"), "python": platform.python_version()}
+
+
+def processor() -> str:
+    """The processor's name and how many of its cores are ours."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return f"{name}, {physical_cores()} cores"
