@@ -1,0 +1,58 @@
+"""The same run for programs: a streaming endpoint with the page's limits, told in the same frames."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any, AsyncIterator
+
+import gradio as gr
+
+from .limits import Refused, Turnstile, read
+from .stream import Backend, Live
+
+
+class Api:
+    def __init__(self, backend: Backend, turnstile: Turnstile):
+        self._backend, self._turnstile = backend, turnstile
+
+    def offer(self) -> None:
+        """Add the endpoints to the Blocks under construction."""
+        gr.api(self.run, api_name="run", concurrency_limit=None)
+        gr.api(self.methods, api_name="methods", concurrency_limit=None)
+
+    async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
+                  top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
+                  target: str = "") -> AsyncIterator[dict]:
+        """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
+
+        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most. max_new_tokens: 1 to 512.
+        temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
+        [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
+        Yields frames {"s": number, "e": [records of the trace]}; the last one has "snap": true and carries every record.
+        """
+        try:
+            ask = await asyncio.to_thread(
+                read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
+                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target)
+        except Refused as why:
+            raise gr.Error(str(why)) from None
+        live = Live(self._backend, self._turnstile, ask)
+        frames = live.stream()
+        try:
+            async for frame in frames:
+                status = frame.get("status", {})
+                if status.get("state") == "error" and not live.frames.records:
+                    raise gr.Error(status["text"])
+                yield frame
+        finally:
+            await frames.aclose()
+
+    def methods(self) -> list[dict]:
+        """Every method: key, title, family, summary, exactness and its knobs."""
+        return [_described(card) for card in self._backend.cards.values()]
+
+
+def _described(card: Any) -> dict[str, Any]:
+    knobs = [{"name": k.name, "default": k.default, "low": k.low, "high": k.high, "choices": list(k.choices), "help": k.help}
+             for k in card.knobs]
+    return {"key": card.key, "title": card.title, "family": card.family, "summary": card.summary, "exactness": card.exactness,
+            "paper": card.paper, "knobs": knobs}

@@ -1,0 +1,61 @@
+"""The page's own components: each a ``gr.HTML`` with a constant template whose value is one short string of JSON.
+
+Text of a model or a person never enters a template, where it would be executed: scripts write it with textContent.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from ..viz import gradio_parts
+from .limits import BASELINE, LANES
+from .stream import pack
+from .theme import STATIC
+
+HONEST = ("Pick up to three methods. Lanes take turns on one processor and each lane's clock runs only while it decodes, "
+          "so the numbers are honest.")
+
+
+def _script(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def board(value: str) -> gr.HTML:
+    """All lanes, the inspector, the ribbon and the figures. The value is a window of live frames (docs/TRACE.md)."""
+    parts = gradio_parts()
+    return gr.HTML(value, html_template=parts["html_template"], js_on_load=parts["js_on_load"], apply_default_css=False,
+                   elem_id="board")
+
+
+def picker(cards: dict[str, Any], chosen: list[str]) -> gr.HTML:
+    """The method chips. The value is a JSON list of keys; ``off`` a JSON object key -> why it cannot run."""
+    shown = [{"key": c.key, "title": c.title, "summary": c.summary, "baseline": c.key == BASELINE} for c in cards.values()]
+    shown.sort(key=lambda card: card["baseline"])
+    return gr.HTML(pack(chosen), html_template='<div class="pg-pick"></div>', js_on_load=_script("picker.js"),
+                   apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, hint=HONEST, off="{}")
+
+
+def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
+    """One line of text that the server may change: a status, or what is wrong with a request."""
+    return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
+                   js_on_load=_script("line.js"), apply_default_css=False, elem_id=elem_id)
+
+
+def conversation() -> gr.HTML:
+    """Earlier turns above the board. The value is JSON ``{turns, shown}``; ``select`` tells which turn to open."""
+    return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=_script("chat.js"),
+                   apply_default_css=False, elem_id="conversation")
+
+
+def plotly_file() -> Path:
+    """The plotly.js that the plotly package carries: the chart's library without a request to anybody else."""
+    import plotly
+
+    return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+
+def head() -> str:
+    """Fetches plotly.js at the first touch or once the page has been quiet for a while, never before the first picture."""
+    return f"<script>{_script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"

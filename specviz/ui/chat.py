@@ -1,0 +1,118 @@
+"""The conversation: earlier turns with the colours they were written in, and the lane that each continues from.
+
+A view of the records, like every other: text comes from token ids and byte spans, a colour from the round's commit.
+"""
+from __future__ import annotations
+
+import codecs
+from base64 import b64decode
+from dataclasses import dataclass, field
+from typing import Any
+
+from .limits import BASELINE
+from .stream import Record
+
+KEPT_RUNS = 8  # turns whose whole record is kept, to be opened again; older ones keep their coloured text
+VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted", "plain": "plain"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one lane answered: ``pieces`` [[text, verdict], ...], neighbours of one verdict joined."""
+
+    lane: int
+    key: str
+    title: str
+    text: str
+    pieces: tuple[tuple[str, str], ...]
+    complete: bool
+
+
+@dataclass
+class Turn:
+    """One question and its answers. ``chosen``: index in ``answers`` of the lane that the conversation continues from."""
+
+    question: str
+    answers: list[Said]
+    records: list[Record] | None
+    chosen: int = 0
+
+    @property
+    def answer(self) -> Said:
+        return self.answers[self.chosen]
+
+    @property
+    def agree(self) -> bool:
+        """Whether every lane wrote the same text, as exact greedy methods do."""
+        return len({said.text for said in self.answers}) == 1
+
+
+@dataclass
+class Chat:
+    """A conversation of one visitor. ``frame``: number of the next frame that this visitor's board is given."""
+
+    turns: list[Turn] = field(default_factory=list)
+    frame: int = 1
+
+    def messages(self) -> list[dict[str, str]]:
+        """Earlier turns as a chat template wants them."""
+        pairs = [({"role": "user", "content": t.question}, {"role": "assistant", "content": t.answer.text}) for t in self.turns]
+        return [message for pair in pairs for message in pair]
+
+    def add(self, question: str, records: list[Record]) -> Turn | None:
+        """A finished run becomes a turn; None when nothing was said."""
+        answers = lanes(records)
+        if not any(said.text for said in answers):
+            return None
+        self.turns.append(Turn(question, answers, records))
+        for turn in self.turns[:-KEPT_RUNS]:
+            turn.records = None
+        return self.turns[-1]
+
+    def number(self) -> int:
+        """Takes the next frame's number."""
+        self.frame += 1
+        return self.frame - 1
+
+    def view(self, count: int) -> list[dict[str, Any]]:
+        """The first ``count`` turns as plain data for the page."""
+        return [{"question": t.question, "lane": t.answer.title, "pieces": t.answer.pieces, "open": t.records is not None}
+                for t in self.turns[:count]]
+
+
+def lanes(records: list[Record]) -> list[Said]:
+    """What each lane said, methods first and plain decoding last, as on the board."""
+    by_lane: dict[int, list[Record]] = {}
+    for record in records:
+        by_lane.setdefault(record["lane"], []).append(record)
+    said = [_said(lane, rows) for lane, rows in sorted(by_lane.items())]
+    return sorted((s for s in said if s is not None), key=lambda s: s.key == BASELINE)
+
+
+def _said(lane: int, rows: list[Record]) -> Said | None:
+    header = next((r for r in rows if r["type"] == "header"), None)
+    if header is None:
+        return None
+    special = {i for r in rows if r["type"] == "vocab" for i in r.get("special", ())}
+    verdicts = {r["round"]: ["accepted"] * len(r["path"]) + [VERDICTS.get(r["tail"]["why"], "plain")]
+                for r in rows if r["type"] == "commit"}
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    pieces: list[tuple[str, str]] = []
+    for row in rows:
+        if row["type"] == "text":
+            kinds = verdicts.get(row["round"], [])
+            for i, piece in enumerate(row["pieces"]):
+                raw = b"" if piece["tok"] in special else b64decode(piece["b"])
+                _append(pieces, decode(raw), kinds[i] if i < len(kinds) else "plain")
+    if pieces:
+        _append(pieces, decode(b"", True), pieces[-1][1])
+    done = next((r for r in rows if r["type"] == "done"), None)
+    return Said(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
+                tuple(pieces), done is not None and done["finish"] != "error")
+
+
+def _append(pieces: list[tuple[str, str]], text: str, verdict: str) -> None:
+    if pieces and pieces[-1][1] == verdict:
+        pieces[-1] = (pieces[-1][0] + text, verdict)
+    elif text:
+        pieces.append((text, verdict))

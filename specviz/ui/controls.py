@@ -1,0 +1,61 @@
+"""A method's knobs as widgets, made from its card: a new method's settings appear by themselves."""
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from .limits import NEW_TOKENS, PROMPT_CHARACTERS, SEED_BELOW
+
+
+def widget(knob: Any, value: Any, elem_id: str) -> gr.components.Component:
+    """The widget of one knob: a dropdown for choices, a checkbox for a switch, else a slider."""
+    label = knob.name.replace("_", " ")
+    label = label[:1].upper() + label[1:]
+    common = {"label": label, "info": knob.help or None, "value": value, "elem_id": elem_id, "key": elem_id, "interactive": True}
+    if knob.choices:
+        return gr.Dropdown(choices=list(knob.choices), **common)
+    if isinstance(knob.default, bool):
+        return gr.Checkbox(**common)
+    step = 1 if isinstance(knob.default, int) else _step(knob.high - knob.low)
+    return gr.Slider(knob.low, knob.high, step=step, **common)
+
+
+def _step(reach: float) -> float:
+    """About a hundred steps, on a round number."""
+    step = 1.0
+    while step * 50 > reach:
+        step /= 10
+    return step
+
+
+def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names: list[tuple[str, str]],
+          values: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+    """Knob settings so far with what the widgets hold now; a knob at its default is not kept."""
+    out = {key: dict(knobs) for key, knobs in (given or {}).items()}
+    for (key, name), value in zip(names, values):
+        default = next(k.default for k in cards[key].knobs if k.name == name)
+        out.setdefault(key, {}).pop(name, None)
+        if value != default:
+            out[key][name] = value
+    return {key: knobs for key, knobs in out.items() if knobs}
+
+
+def sampling() -> tuple[gr.Number, gr.Number, gr.Number, gr.Number]:
+    """Temperature, top-p, length, seed."""
+    return (
+        gr.Number(0, label="Temperature", minimum=0, maximum=2, step=0.1, elem_id="temperature", min_width=104),
+        gr.Number(1, label="Top-p", minimum=0.01, maximum=1, step=0.05, elem_id="top-p", min_width=104),
+        gr.Number(96, label="Max tokens", minimum=1, maximum=NEW_TOKENS, step=1, precision=0, elem_id="length", min_width=104),
+        gr.Number(0, label="Seed", minimum=0, maximum=SEED_BELOW - 1, step=1, precision=0, elem_id="seed", min_width=104),
+    )
+
+
+def prompt() -> gr.Textbox:
+    return gr.Textbox(label="Prompt", placeholder="Ask for a story, some code, a sum\u2026", lines=1, max_lines=6,
+                      max_length=PROMPT_CHARACTERS, elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
+
+
+def system() -> gr.Textbox:
+    return gr.Textbox(label="System prompt", info="Read before the conversation.", lines=3, max_lines=8,
+                      max_length=PROMPT_CHARACTERS, elem_id="system")

@@ -1,0 +1,111 @@
+"""The real engine behind the page. torch is imported here, inside functions, when somebody first wants a run."""
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Callable, Iterator
+
+from .cards import cards
+from .limits import Ask, Refused
+from .stream import Record
+
+TOP = 5  # best tokens of each law that are kept for the inspector
+
+
+class Engine:
+    """``target``, ``draft``: names of models.yaml or local folders, for whoever starts the server; visitors give names only."""
+
+    def __init__(self, target: str | None = None, draft: str | None = None):
+        self.cards = cards()
+        self._asked = (target, draft)
+        self._loaded: dict[str | None, Any] = {}
+        self._lock = threading.Lock()
+
+    def ready(self, target: str | None) -> bool:
+        return target in self._loaded
+
+    def load(self, target: str | None) -> str:
+        with self._lock, _sentences():
+            if target not in self._loaded:
+                self._loaded[target] = self._open(target)
+        return _described(self._loaded[target])
+
+    def _open(self, target: str | None) -> Any:
+        from ..zoo import load
+
+        return load(*self._asked) if target is None else load(target, named_only=True)
+
+    def loaded(self, target: str | None) -> Any:
+        return self._loaded[target]
+
+    def why_not(self) -> dict[str, str]:
+        from specviz import catalogue
+
+        loaded = self._loaded[None]
+        reasons = {key: loaded.why_not(method) for key, method in catalogue().items()}
+        return {key: why for key, why in reasons.items() if why}
+
+    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
+        with _sentences():
+            if not lent():
+                yield from play(self._loaded[ask.target], ask, seconds, cancel)
+                return
+            rounds = leased(self._loaded)(ask, seconds)
+            for batch in rounds:
+                yield batch
+                if cancel.is_set():
+                    rounds.close()
+                    return
+
+
+def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None = None, mode: str = "live") -> Iterator[list[Record]]:
+    """All lanes of one run, an event's records at a time."""
+    from ..core import Sampling
+    from ..core.record import Recorder
+    from ..session import Session, race
+
+    sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
+    sessions = [Session(loaded, key, knobs, sampling) for key, knobs in ask.lanes]
+    recorders = [Recorder(i, loaded.token_bytes, loaded.token_bytes.special) for i in range(len(sessions))]
+    for lane, event in race(sessions, ask.messages(), ask.max_new_tokens, deadline=seconds, cancel=cancel, top_k_saved=TOP):
+        records = recorders[lane].take(event)
+        for record in records:
+            if record["type"] == "header":
+                record["mode"] = mode
+        yield records
+
+
+def lent() -> bool:
+    """Whether this machine lends its accelerator by the call (a ZeroGPU Space)."""
+    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
+
+
+def leased(loaded: dict[str | None, Any]) -> Callable[[Ask, float], Iterator[list[Record]]]:
+    """The whole run as one call on a lent accelerator. It is played in a forked process, which finds the models that were
+    loaded before it and is given nothing but plain data; it is ended by closing the generator."""
+    import spaces
+
+    @spaces.GPU(duration=lambda ask, seconds: int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes))))
+    def on_lease(ask: Ask, seconds: float) -> Iterator[list[Record]]:
+        yield from play(loaded[ask.target], ask, seconds)
+
+    return on_lease
+
+
+@contextmanager
+def _sentences():
+    """What the engine refuses in its own words becomes the page's sentence."""
+    from ..names import ZooError
+    from ..request import SessionError
+
+    try:
+        yield
+    except (ZooError, SessionError) as why:
+        raise Refused(str(why)) from None
+
+
+def _described(loaded: Any) -> str:
+    draft = f" with draft {loaded.draft_name}" if loaded.draft_name else ""
+    return f"{loaded.name}{draft} on {loaded.facts['env']['device']}"

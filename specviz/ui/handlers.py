@@ -1,0 +1,189 @@
+"""What happens when somebody presses something. One generator serves all lanes; text from people and models goes out as data.
+
+A handler yields {component: value} for what changes. The engine is never touched here: see stream.Live.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any, AsyncIterator, Callable
+
+import gradio as gr
+
+from . import stream
+from .chat import Chat
+from .controls import merge
+from .limits import Ask, Refused, Turnstile, read
+from .stream import Backend, Live, pack
+
+log = logging.getLogger(__name__)
+
+FIRST = "Ask for a story, some code, a sum\u2026"
+NEXT = "Ask a follow-up, or leave this empty to run the last message again"
+
+
+class Handlers:
+    """The page's events, for one backend. ``ui`` maps names to components once the page is laid out."""
+
+    def __init__(self, backend: Backend, warm: bool = True):
+        self.backend, self.warm = backend, warm
+        self.turnstile = Turnstile()
+        self.live: dict[str, Live] = {}
+        self.ui: dict[str, Any] = {}
+
+    # Run and Stop
+
+    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, system, lane, chat: Chat, request: gr.Request):
+        """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
+        ui, session = self.ui, request.session_hash
+        if session in self.live:
+            yield {ui["notice"]: _line("error", "A run is under way: stop it first.")}
+            return
+        self._choose(chat, lane)
+        again = not str(prompt or "").strip() and chat.turns
+        earlier = chat.turns[:-1] if again else chat.turns
+        text = chat.turns[-1].question if again else prompt
+        try:
+            ask = await asyncio.to_thread(
+                read, self.backend.cards, prompt=text, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
+                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=Chat(earlier).messages())
+        except Refused as why:
+            yield {ui["notice"]: _line("error", str(why))}
+            return
+        live = self.live[session] = Live(self.backend, self.turnstile, ask, chat.frame)
+        try:
+            async for update in self._play(live, ask, chat, earlier):
+                yield update
+        finally:
+            self.live.pop(session, None)
+
+    async def _play(self, live: Live, ask: Ask, chat: Chat, earlier: list) -> AsyncIterator[dict]:
+        ui = self.ui
+        yield {
+            ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
+            ui["prompt"]: gr.Textbox(value="", placeholder=ask.prompt), ui["lane"]: gr.Radio(visible=False),
+            ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
+        }
+        async with _closing(live.stream()) as frames:
+            async for _ in frames:
+                yield {ui["board"]: live.frames.window()}
+        chat.frame = live.frames.first
+        yield self._settle(live, ask, chat, earlier)
+
+    def _settle(self, live: Live, ask: Ask, chat: Chat, earlier: list) -> dict:
+        """After a run: keep what was said as a turn, offer the choice of a lane where they differ."""
+        ui = self.ui
+        fresh = Chat(list(earlier))
+        turn = fresh.add(ask.prompt, live.frames.records)
+        if turn:
+            chat.turns = fresh.turns
+        out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat,
+               ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=ask.prompt, placeholder=FIRST),
+               ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told()}
+        if turn and not turn.agree:
+            titles = [said.title for said in turn.answers]
+            out[ui["lane"]] = gr.Radio(choices=titles, value=titles[0], visible=True)
+        return out
+
+    def stop(self, request: gr.Request) -> dict:
+        """Ends this visitor's run within one round; what was decoded stays."""
+        live = self.live.get(request.session_hash)
+        if live:
+            live.stop.set()
+        return {self.ui["stop"]: gr.Button(interactive=False)}
+
+    def leave(self, request: gr.Request) -> None:
+        """The tab was closed."""
+        live = self.live.pop(request.session_hash, None)
+        if live:
+            live.stop.set()
+
+    # The conversation
+
+    @staticmethod
+    def _choose(chat: Chat, title: str | None) -> None:
+        if chat.turns and title:
+            last = chat.turns[-1]
+            last.chosen = next((i for i, said in enumerate(last.answers) if said.title == title), 0)
+
+    def new_chat(self, chat: Chat, request: gr.Request) -> dict:
+        """Start over: nothing of the old conversation reaches the next run. A run under way is stopped."""
+        self.stop(request)
+        chat.turns = []
+        ui = self.ui
+        return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), ui["lane"]: gr.Radio(visible=False),
+                ui["bar"]: gr.Row(visible=False), ui["prompt"]: gr.Textbox(value="", placeholder=FIRST), ui["notice"]: _line(),
+                ui["board"]: stream.empty(chat.number(), "A new conversation. The next prompt begins it.")}
+
+    def edit(self, chat: Chat, lane: str | None, request: gr.Request) -> dict:
+        """The last message back into the box; its answer is taken out of the conversation."""
+        if not chat.turns or request.session_hash in self.live:
+            return {self.ui["notice"]: _line("error", "There is no finished message to edit.")}
+        last = chat.turns.pop()
+        ui = self.ui
+        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST), ui["lane"]: gr.Radio(visible=False),
+                ui["bar"]: gr.Row(visible=bool(chat.turns)),
+                ui["conversation"]: pack({"turns": chat.view(len(chat.turns)), "shown": None})}
+
+    def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
+        """An earlier turn onto the board, to be looked into; the latest one is listed too while another is shown."""
+        index = (event._data or {}).get("turn")
+        if request.session_hash in self.live or not isinstance(index, int) or not 0 <= index < len(chat.turns):
+            return {self.ui["notice"]: _line("error", "That turn can be opened once this run is over.")}
+        turn = chat.turns[index]
+        if turn.records is None:
+            return {self.ui["notice"]: _line("error", "The record of that turn is no longer kept.")}
+        latest = index == len(chat.turns) - 1
+        view = chat.view(len(chat.turns) - latest)
+        return {self.ui["board"]: stream.shown(chat.number(), turn.records),
+                self.ui["conversation"]: pack({"turns": view, "shown": None if latest else index}), self.ui["notice"]: _line()}
+
+    # Models and knobs
+
+    async def touch(self) -> dict:
+        """Somebody is about to ask something: load the models while they write."""
+        if not self.warm or self.backend.ready(None):
+            return self._told()
+        try:
+            await asyncio.to_thread(self.backend.load, None)
+        except Refused as why:
+            return {self.ui["models"]: _line("error", str(why))}
+        except Exception as error:
+            log.exception("loading failed")
+            return {self.ui["models"]: _line("error", f"The models could not be loaded ({type(error).__name__}).")}
+        return self._told()
+
+    def _told(self) -> dict:
+        if not self.backend.ready(None):
+            return {self.ui["models"]: gr.skip()}
+        return {self.ui["models"]: _line("ready", self.backend.load(None)), self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not()))}
+
+    def keeper(self, names: list[tuple[str, str]]) -> Callable[..., dict]:
+        """A listener that keeps what these knobs' widgets hold."""
+        return lambda given, *values: merge(given, self.backend.cards, names, values)
+
+
+def _line(state: str = "", text: str = "") -> str:
+    return pack({"state": state, "text": text})
+
+
+def _keys(picked: Any) -> Any:
+    """The picker's value: a JSON list of keys."""
+    try:
+        return json.loads(picked) if isinstance(picked, str) else picked
+    except ValueError:
+        return picked
+
+
+class _closing:
+    """``async with`` that closes an async generator at once, so that leaving the page ends the run at once."""
+
+    def __init__(self, frames: AsyncIterator):
+        self._frames = frames
+
+    async def __aenter__(self) -> AsyncIterator:
+        return self._frames
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._frames.aclose()

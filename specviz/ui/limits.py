@@ -1,0 +1,169 @@
+"""What a run may ask for, enforced on the server: the interface for programs never sees the page's sliders.
+
+Everything arrives as whatever JSON can hold. ``read`` returns an Ask with every value in range, or raises Refused with one
+sentence for people. Numbers are refused, not clamped: a run that was silently changed is not the run that was asked for.
+"""
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+PROMPT_CHARACTERS = 4000
+NEW_TOKENS = 512
+LANES = 4
+TURNS = 40
+CONVERSATION_CHARACTERS = 40_000
+RUN_SECONDS = 60.0
+WAITING = 20
+BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
+SEED_BELOW = 2**31
+
+
+class Refused(ValueError):
+    """One sentence for people."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A run that may be run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages."""
+
+    prompt: str
+    lanes: tuple[tuple[str, dict[str, Any]], ...]
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    system: str = ""
+    turns: tuple[dict[str, str], ...] = ()
+    target: str | None = None
+
+    def messages(self) -> list[dict[str, str]]:
+        """The conversation as the chat template wants it; the prompt is its last message."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, *self.turns, {"role": "user", "content": self.prompt}]
+
+
+def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
+         temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, system: Any = "", turns: Any = None,
+         target: Any = None) -> Ask:
+    """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
+    return Ask(
+        prompt=_text(prompt, "The prompt", needed=True),
+        lanes=_lanes(cards, methods, knobs),
+        max_new_tokens=_number(max_new_tokens, "The length", 1, NEW_TOKENS, whole=True, unit=" tokens"),
+        temperature=_number(temperature, "The temperature", 0, 2),
+        top_p=_number(top_p, "Top-p", 0.01, 1),
+        seed=_number(seed, "The seed", 0, SEED_BELOW - 1, whole=True),
+        system=_text(system, "The system prompt"),
+        turns=_turns(turns),
+        target=_name(target),
+    )
+
+
+def _text(value: Any, what: str, needed: bool = False) -> str:
+    if value is None:
+        value = ""
+    if not isinstance(value, str):
+        raise Refused(f"{what} must be text.")
+    if needed and not value.strip():
+        raise Refused(f"{what} is empty: write something for the model to answer.")
+    if len(value) > PROMPT_CHARACTERS:
+        raise Refused(f"{what} has {len(value):,} characters; the limit is {PROMPT_CHARACTERS:,}.")
+    return value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be tokenised nor sent
+
+
+def _number(value: Any, what: str, low: float, high: float, whole: bool = False, unit: str = "") -> Any:
+    kind = "a whole number" if whole else "a number"
+    try:
+        if value is None or isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+        if not math.isfinite(number) or (whole and number != int(number)):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise Refused(f"{what} must be {kind} from {low:,} to {high:,}{unit}, not {_shown(value)}.") from None
+    if not low <= number <= high:
+        raise Refused(f"{what} must lie between {low:,} and {high:,}{unit}, not {_shown(value)}.")
+    return int(number) if whole else number
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, (str, int, float, bool)) else f"a {type(value).__name__}"
+    return text if len(text) <= 40 else text[:40] + "\u2026"
+
+
+def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
+    methods = [methods] if isinstance(methods, str) else methods or []
+    if not isinstance(methods, (list, tuple)) or not all(isinstance(key, str) for key in methods):
+        raise Refused("The methods must be a list of method names.")
+    if knobs is None:
+        knobs = {}
+    if not isinstance(knobs, dict) or not all(isinstance(given, dict) for given in knobs.values()):
+        raise Refused("The knobs must be given as {method: {knob: value}}.")
+    alien = next((key for key in (*methods, *knobs) if key not in cards), None)
+    if alien is not None:
+        raise Refused(f"There is no method {_shown(alien)}; there are {', '.join(cards)}.")
+    chosen = [key for key in dict.fromkeys(methods) if key != BASELINE]
+    if len(chosen) > LANES - 1:
+        raise Refused(f"At most {LANES} lanes run at once, plain decoding among them; {len(chosen) + 1} were asked for.")
+    return tuple((key, _knobs(cards[key], knobs.get(key, {}))) for key in (*chosen, BASELINE))
+
+
+def _knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return card.read_knobs(given)
+    except ValueError as why:
+        raise Refused(f"{card.title}: {why}.") from None
+
+
+def _turns(turns: Any) -> tuple[dict[str, str], ...]:
+    turns = turns or []
+    good = isinstance(turns, (list, tuple)) and all(
+        isinstance(t, dict) and t.get("role") in ("user", "assistant") and isinstance(t.get("content"), str) for t in turns)
+    if not good:
+        raise Refused('Earlier messages must be a list of {"role": "user" or "assistant", "content": text}.')
+    if len(turns) > TURNS or sum(len(t["content"]) for t in turns) > CONVERSATION_CHARACTERS:
+        raise Refused(f"This conversation is too long to continue (at most {TURNS} messages and "
+                      f"{CONVERSATION_CHARACTERS:,} characters): start a new chat.")
+    return tuple({"role": t["role"], "content": t["content"].encode("utf-8", "replace").decode("utf-8")} for t in turns)
+
+
+def _name(target: Any) -> str | None:
+    if target in (None, ""):
+        return None
+    if not isinstance(target, str) or len(target) > 200:
+        raise Refused("The model must be given by its name.")
+    return target
+
+
+@dataclass
+class Turnstile:
+    """One run at a time on one accelerator, first come first served; ``waiting`` places behind the one that runs."""
+
+    waiting: int = WAITING
+    _line: list[object] = field(default_factory=list)
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def enter(self) -> object:
+        """A place in the line. Raises Refused when the line is full."""
+        ticket = object()
+        with self._lock:
+            if len(self._line) > self.waiting:
+                raise Refused(f"{self.waiting} runs are waiting already: try again in a minute; the recorded run stays playable.")
+            self._line.append(ticket)
+        return ticket
+
+    def ahead(self, ticket: object) -> int:
+        """Runs before this one; 0 = its turn."""
+        with self._lock:
+            return self._line.index(ticket)
+
+    def leave(self, ticket: object) -> None:
+        """Give the place back; twice does nothing."""
+        with self._lock:
+            if ticket in self._line:
+                self._line.remove(ticket)

@@ -1,0 +1,238 @@
+"""A backend for the page's tests: scripted lanes on a virtual clock, no model, no torch.
+
+The answer repeats the prompt, so whatever a test puts into the prompt comes back as model text. ``hold(n)`` makes the engine
+wait after n rounds until it is released or stopped; ``fault`` makes it fail in a chosen way.
+"""
+from __future__ import annotations
+
+import random
+import re
+import threading
+from base64 import b64encode
+
+from specviz.ui.cards import Card, KnobCard
+from specviz.ui.limits import BASELINE, Refused
+
+WORDS = ("the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "
+         "and the stars lit the path home while the owl counted one two three four five and fell asleep at last").split()
+GAMMA = KnobCard("gamma", 4, 1, 8, "draft tokens a round")
+CARDS = [
+    Card(BASELINE, "Plain decoding", "", "baseline", "One token a pass: what every method is measured against."),
+    Card("chain", "Draft chain", "2211.17192", "draft model", "A small model guesses a few tokens; the target checks them in one pass.",
+         knobs=(GAMMA, KnobCard("shape", "even", help="how depth is spent", choices=("even", "front")),
+                KnobCard("warm", True, help="keep the draft's cache"))),
+    Card("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.",
+         knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"))),
+    Card("lookup", "Prompt lookup", "", "retrieval", "Copies what followed the same words earlier."),
+    Card("heads", "Extra heads", "2401.10774", "heads", "Heads on the target guess ahead.", needs=frozenset({"heads"})),
+]
+SKILL = {"chain": 0.75, "tree": 0.85, "lookup": 0.4, BASELINE: 0.0}
+TOP = 4
+
+
+class FakeBackend:
+    def __init__(self, fault: str = ""):
+        self.cards = {card.key: card for card in CARDS}
+        self.fault, self.loaded, self.loads, self.runs = fault, False, 0, []
+        self.active, self.most_active, self.rounds = 0, 0, 0
+        self._limit, self._gate = None, threading.Condition()
+
+    # what a test steers
+    def hold(self, rounds: int | None) -> None:
+        """Wait after this many rounds of a run; None releases."""
+        with self._gate:
+            self._limit = rounds
+            self._gate.notify_all()
+
+    def _wait(self, played: int, cancel: threading.Event) -> None:
+        with self._gate:
+            while self._limit is not None and played >= self._limit and not cancel.is_set():
+                self._gate.wait(0.01)
+
+    # what the page calls
+    def ready(self, target):
+        return self.loaded
+
+    def load(self, target):
+        if target is not None:
+            raise Refused(f"There is no model {target!r}; there is fake.")
+        self.loads += 1
+        self.loaded = True
+        return "Fake target, fake draft, on nothing"
+
+    def why_not(self):
+        return {"heads": "Extra heads need heads trained for this target; there are none."}
+
+    def run(self, ask, cancel, seconds):
+        self.runs.append(ask)
+        self.active += 1
+        self.most_active = max(self.active, self.most_active)
+        try:
+            if self.fault == "crash":
+                raise RuntimeError("a secret path /home/someone/token")
+            yield from self._race(ask, cancel)
+        finally:
+            self.active -= 1
+
+    def _race(self, ask, cancel):
+        lanes = [Lane(i, self.cards[key], knobs, ask) for i, (key, knobs) in enumerate(ask.lanes)]
+        self.rounds = 0
+        self._wait(0, cancel)
+        for lane in lanes:
+            if cancel.is_set():
+                return
+            yield lane.open()
+        while any(not lane.over for lane in lanes):
+            lane = min((x for x in lanes if not x.over), key=lambda x: x.clock)
+            self._wait(self.rounds, cancel)
+            if cancel.is_set():
+                for lane in lanes:
+                    yield lane.close("stopped")
+                return
+            yield lane.fail() if self.fault == "lane" and lane.number == 0 and lane.round == 2 else lane.play()
+            self.rounds += 1
+
+
+class Lane:
+    """One scripted lane: the same text for every lane at temperature 0, cut into rounds by luck and skill."""
+
+    def __init__(self, number, card, knobs, ask):
+        self.number, self.card, self.ask = number, card, ask
+        self.knobs = {k.name: knobs.get(k.name, k.default) for k in card.knobs}
+        self.dice = random.Random(f"{ask.seed}/{card.key}")
+        self.words, self.ids = [], {}
+        pool = random.Random(0 if ask.temperature == 0 else f"{ask.seed}/{card.key}/text")
+        text = re.findall(r"\s*\S+", "You said: " + ask.prompt + "\nAnd then")
+        self.text = [self._id(w) for w in text] + [self._id(" " + pool.choice(WORDS)) for _ in range(ask.max_new_tokens)]
+        self.text = self.text[:ask.max_new_tokens]
+        self.told, self.seq, self.clock, self.round, self.at, self.bytes, self.over = set(), 0, 0.0, 0, 0, 0, False
+        self.count = dict(drafted=0, accepted=0, tried=0)
+        self.by_position = []
+
+    def _id(self, word):
+        if word not in self.ids:
+            self.ids[word] = len(self.words)
+            self.words.append(word)
+        return self.ids[word]
+
+    def _record(self, name, /, **fields):
+        self.seq += 1
+        return {"type": name, "seq": self.seq - 1, "lane": self.number, **fields}
+
+    def _vocab(self, ids):
+        new = [i for i in dict.fromkeys(ids) if i not in self.told]
+        self.told.update(new)
+        tokens = {str(i): b64encode(self.words[i].encode()).decode() for i in new}
+        return [self._record("vocab", tokens=tokens, special=[])] if new else []
+
+    def open(self):
+        prompt = [self._id(w) for w in re.findall(r"\s*\S+", self.ask.prompt)]
+        c = self.card
+        header = self._record(
+            "header", schema="specviz-trace/1", run_id=f"fake-{self.number}", created="2026-11-20T12:00:00Z", mode="simulated",
+            method=dict(key=c.key, title=c.title, family=c.family, exactness=c.exactness, paper=c.paper, summary=c.summary),
+            knobs=self.knobs,
+            prompt=dict(text=self.ask.prompt, ids=prompt,
+                        turns=[{"role": t["role"], "text": t["content"]} for t in self.ask.turns]),
+            sampling=dict(temperature=self.ask.temperature, top_k=0, top_p=self.ask.top_p, seed=self.ask.seed),
+            max_new_tokens=self.ask.max_new_tokens,
+            target=dict(name="fake-target", layers=4, hidden=64, vocab=512, parameters=1_000_000, backend="scripted"),
+            draft=dict(name="fake-draft", parameters=100_000), tokenizer="words",
+            env=dict(machine="no machine", device="none", dtype="none", threads=1, torch="none", transformers="none"),
+            clock="engine", top_k_saved=TOP, baseline_run_id=f"fake-{len(self.ask.lanes) - 1}")
+        self.clock = 0.02
+        return [header, *self._vocab(prompt), self._record("prefill", t0=0.0, t1=0.02, n=len(prompt))]
+
+    def _law(self, token, prob):
+        others = [self._id(" " + w) for w in self.dice.sample(WORDS, TOP + 1)]
+        others = [i for i in dict.fromkeys(others) if i != token][:TOP - 1]
+        share = (1 - prob) / (len(others) + 1)
+        return [[token, prob]] + [[i, share] for i in others]
+
+    def play(self):
+        depth = min(self.knobs.get("gamma", 3) if SKILL[self.card.key] else 0, len(self.text) - self.at - 1)
+        width = 2 if self.card.key == "tree" else 1
+        nodes, judges, path, parent, alive = [], [], [], -1, True
+        for d in range(depth):
+            true = self.text[self.at + d]
+            guesses = [true if self.dice.random() < SKILL[self.card.key] else self._id(" " + self.dice.choice(WORDS))]
+            while len(guesses) < width:
+                other = self._id(" " + self.dice.choice(WORDS))
+                guesses += [other] if other not in guesses else []
+            best = None
+            for token in guesses:
+                i, q = len(nodes), round(self.dice.uniform(0.2, 0.9), 6)
+                nodes.append(dict(id=i, parent=parent, depth=d + 1, tok=token, q=q, how="iid", top=self._law(token, q)))
+                if not alive or best is not None:
+                    judges.append(dict(node=i, rule="", p=None, q=None, a=None, u=None, verdict="skipped"))
+                    continue
+                judges.append(self._judge(i, token == true, q, token))
+                self._count(d, token == true)
+                if token == true:
+                    best = i
+                    path.append(i)
+            alive = alive and best is not None
+            parent = best if best is not None else len(nodes) - len(guesses)
+        return self._tell(nodes, judges, path)
+
+    def _judge(self, node, good, q, token):
+        p = q * self.dice.uniform(1, 1.1) if good else q * self.dice.uniform(0.05, 0.6)
+        a = min(1.0, p / q)
+        u = self.dice.uniform(0, 0.9 * a) if good else self.dice.uniform(a, 1)
+        return dict(node=node, rule="token", p=min(p, 1.0), q=q, a=a, u=u, verdict="accepted" if good else "rejected",
+                    top_p=self._law(token, min(p, 0.99)), **({} if good else {"resid": self._law(token, 0.0)}))
+
+    def _count(self, d, good):
+        self.count["tried"] += 1
+        while len(self.by_position) <= d:
+            self.by_position.append([0, 0])
+        self.by_position[d][0] += 1
+        self.by_position[d][1] += good
+
+    def _tell(self, nodes, judges, path):
+        r, t, ms = self.round, self.clock, 0.001
+        t1 = t + 0.6 * ms * max((n["depth"] for n in nodes), default=0)
+        t2 = t1 + (12 + 0.15 * len(nodes)) * ms
+        t3 = t2 + 0.8 * ms
+        tail = self.text[self.at + len(path)]
+        why = "plain" if not nodes else "correction" if any(j["verdict"] == "rejected" for j in judges) and len(path) < \
+            max(n["depth"] for n in nodes) else "bonus"
+        new = [nodes[i]["tok"] for i in path] + [tail]
+        top = self._law(tail, 0.7)
+        ids = [x for n in nodes for x, _ in n["top"]] + [x for j in judges for x, _ in j.get("top_p", ()) ] + [x for x, _ in top] + new
+        out = self._vocab(ids)
+        kind = "none" if not nodes else "chain" if all(n["parent"] == n["id"] - 1 for n in nodes) else "tree"
+        out.append(self._record("draft", round=r, t0=t, t1=t1, kind=kind, nodes=nodes))
+        out.append(self._record("verify", round=r, t0=t1, t1=t2, n_in=len(nodes) + 1))
+        out += [self._record("judge", round=r, **j) for j in judges]
+        before = 8 + self.at
+        out.append(self._record("commit", round=r, t=t3, path=path, tail=dict(tok=tail, why=why, p=0.7, top=top), n_new=len(new),
+                                kv=dict(before=before, after=before + len(new), dropped=len(nodes) + 1 - len(new))))
+        ns = lambda s: round(s * 1e9)  # noqa: E731
+        out.append(self._record("timing", round=r, draft_ns=ns(t1 - t), verify_ns=ns(t2 - t1), judge_ns=ns(0.4 * ms),
+                                cache_ns=ns(0.4 * ms), other_ns=0))
+        pieces = []
+        for token in new:
+            raw = self.words[token].encode()
+            pieces.append(dict(tok=token, b=b64encode(raw).decode(), span=[self.bytes, self.bytes + len(raw)]))
+            self.bytes += len(raw)
+        out.append(self._record("text", round=r, pieces=pieces))
+        self.count["drafted"] += len(nodes)
+        self.count["accepted"] += len(path)
+        self.at, self.round, self.clock = self.at + len(new), r + 1, t3
+        return out + (self.close("length") if self.at >= len(self.text) else [])
+
+    def close(self, finish):
+        if self.over:
+            return []
+        self.over = True
+        seconds = self.clock - 0.02
+        totals = dict(tokens=self.at, rounds=self.round, **self.count, seconds=seconds, prefill_seconds=0.02, draft_seconds=0.0,
+                      verify_seconds=seconds, judge_seconds=0.0, cache_seconds=0.0, other_seconds=0.0, by_position=self.by_position)
+        stop = [self._record("stop", why=finish)] if finish in ("stopped", "deadline") else []
+        return [*stop, self._record("done", finish=finish, totals=totals, peak_mem=None)]
+
+    def fail(self):
+        self.over = True
+        return [self._record("error", why="This lane failed on purpose."),
+                self._record("done", finish="error", totals={}, peak_mem=None)]
