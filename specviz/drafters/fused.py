@@ -9,7 +9,12 @@ from ..core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, T
 
 
 def fuse(trees: Sequence[DraftTree]) -> DraftTree:
-    """The union of trees under one root, lawful for every verifier that judges each of them.
+    """The union of trees under one root; see ``join``."""
+    return join(trees)[0]
+
+
+def join(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
+    """The union of trees under one root, lawful for every verifier that judges each; and which trees each node stands for.
 
     A drawn node stays a node of its own, with its law, before all chosen siblings: two drawn twins are two proposals. A chosen
     node joins an equal sibling, drawn or chosen, of an earlier tree; its children go on below it. Trees with probes or entries
@@ -23,7 +28,7 @@ def fuse(trees: Sequence[DraftTree]) -> DraftTree:
         for k, label in enumerate(tree.drawn):
             build.begin(tree.probs[k], label)
         offset.append(len(build.drawn))
-    groups = [(-1, [(i, -1) for i in range(len(trees))])]  # node of the union, the nodes that are joined in it
+    groups: list[tuple[int, list]] = [(-1, [(i, -1) for i in range(len(trees))])]  # node of the union, the nodes that are joined in it
     for node, members in groups:
         children = [(i, child) for i, member in members for child in trees[i].children(member)]
         joined: dict[int, list] = {}
@@ -40,7 +45,8 @@ def fuse(trees: Sequence[DraftTree]) -> DraftTree:
             elif trees[i].draw[child] < 0:
                 joined[token] = [(i, child)]
                 groups.append((build.add(token, node, origin=_origin(trees[i], child)), joined[token]))
-    return build.tree()
+    owners = dict(groups)
+    return build.tree(), [tuple(sorted({i for i, _ in owners[node]})) for node in range(len(build))]
 
 
 def _origin(tree: DraftTree, node: int):

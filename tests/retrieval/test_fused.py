@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
 from specviz.drafters import DraftChain
-from specviz.drafters.fused import Fused, Preferred, fuse
+from specviz.drafters.fused import Fused, Preferred, fuse, join
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 
@@ -46,7 +46,9 @@ def draws(tree):
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
 def test_union(seeds):
     trees = [some_tree(seed) for seed in seeds]
-    union = fuse(trees)
+    union, owners = join(trees)
+    for path, who in zip(paths(union), owners):
+        assert who and all(path in paths(trees[k]) for k in who)
     for i in [-1, *range(len(union))]:
         kinds = [union.label(c) == CHOSEN for c in union.children(i)]
         assert kinds == sorted(kinds)  # drawn before chosen
