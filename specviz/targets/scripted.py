@@ -86,8 +86,7 @@ class ScriptedTarget(CachedTarget):
     def __init__(self, net: ScriptedNet, context: int = 64):
         self.net, self.vocab, self.context = net, net.vocab, context
         self.hidden, self.layers = net.width, len(net.layers)
-        # two contexts long: a tree lies behind a full cache
-        self._slots = net.output.new_zeros(self.layers, 2, net.heads, 2 * context, net.width // net.heads)
+        self._slots = net.output.new_zeros(self.layers, 2, net.heads, context, net.width // net.heads)
         super().__init__()
 
     def embed(self, ids: Sequence[int]) -> Tensor:
@@ -104,6 +103,8 @@ class ScriptedTarget(CachedTarget):
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         at, taps = rows.past + rows.lo, {}
         end = at + len(rows.ids)
+        if end > self._slots.shape[3]:  # a wide tree behind a long text
+            self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
         mask = self._slots.new_zeros(len(rows.ids), end)
         mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
         turn = self.net.turns((rows.shape.depth + rows.past).tolist())
@@ -118,4 +119,5 @@ class ScriptedTarget(CachedTarget):
         return self.net.head(taps["final"]), {name: taps[name] for name in self._want}
 
     def _gather(self, past: int, rows: list[int]) -> None:
-        self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
+        with torch.inference_mode():
+            self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]

@@ -24,7 +24,8 @@ def test_values_that_fit(knob, value, want):
 @pytest.mark.parametrize("knob, value, sentence", [
     (DEPTH, 0, "between 1 and 16"), (DEPTH, 17, "between 1 and 16"), (DEPTH, -1, "between"), (DEPTH, 1e9, "between"),
     (DEPTH, 2.5, "whole number"), (DEPTH, "abc", "whole number"), (DEPTH, float("nan"), "whole number"),
-    (DEPTH, float("inf"), "whole number"), (DEPTH, True, "whole number"), (DEPTH, [1], "whole number"), (DEPTH, {}, "whole number"),
+    (DEPTH, float("inf"), "whole number"), (DEPTH, True, "whole number"), (DEPTH, [1], "whole number"),
+    (DEPTH, {}, "whole number"),
     pytest.param(DEPTH, 10**400, "whole number", id="huge"), (SHARE, "1e400", "a number"), (SHAPE, "wild", "one of fixed, best"),
     (SHAPE, 3, "one of"), (SWITCH, "maybe", "true or false"), (SWITCH, [], "true or false"),
 ])

@@ -1,0 +1,120 @@
+"""Every way a run of the real engine can go, with its probability: the law of the output, exactly.
+
+The dice are scripted: each decision takes the outcome the plan names, and asks for a new one where the plan ends. Between
+rounds the whole run (parts, target, cache, state) is copied, so that rounds two runs share are played once.
+"""
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Callable, Hashable, Iterator
+
+from specviz.core import Parts, Sampling, State, play
+
+Law = dict[Hashable, float]
+NOTHING = 1e-14  # outcomes less likely than this are left out
+
+
+class Script:
+    """Dice that replay a plan of outcomes; ``chance`` is the probability of what was replayed."""
+
+    def __init__(self, plan: list[int]):
+        self.plan, self.sizes, self.chance = plan, [], 1.0
+
+    def pick(self, stream: str, probs) -> int:
+        assert abs(float(probs.sum()) - 1) < 1e-5, "a law must sum to one"
+        return self._take([(i, p) for i, p in enumerate(probs.tolist()) if p > NOTHING])
+
+    def flip(self, stream: str, accept: float) -> tuple[bool, None]:
+        assert 0 <= accept <= 1 + 1e-9
+        return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
+
+    def _take(self, options: list[tuple]):
+        at = len(self.sizes)
+        if len(options) == 1:
+            self.chance *= options[0][1]
+            return options[0][0]
+        if at == len(self.plan):
+            self.plan.append(0)
+        self.sizes.append(len(options))
+        outcome, chance = options[self.plan[at]]
+        self.chance *= chance
+        return outcome
+
+
+def every(run: Callable[[Script], object]) -> Iterator[tuple[object, float]]:
+    """(result, probability) of each way run(dice) can go."""
+    plan: list[int] = []
+    while True:
+        dice = Script(plan)
+        result = run(dice)
+        yield result, dice.chance
+        plan = dice.plan[:len(dice.sizes)]
+        while plan and plan[-1] + 1 == dice.sizes[len(plan) - 1]:
+            plan.pop()
+        if not plan:
+            return
+        plan[-1] += 1
+
+
+def law_of(run: Callable[[Script], Hashable]) -> Law:
+    out: Law = {}
+    for result, chance in every(run):
+        out[result] = out.get(result, 0.0) + chance
+    return out
+
+
+def law_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, chance: None,
+                  shared=()) -> tuple[Law, int]:
+    """The law of the next ``count`` tokens of a run, and how many endings it has.
+
+    The run is opened already. after_round is called once for each way a round can end; ``shared``: objects (weights) that the
+    copies have in common.
+    """
+    first, law, endings = len(state.tokens), {}, 0
+    keep = {id(x): x for x in shared}
+
+    def go(run, chance):
+        nonlocal endings
+        written = len(run[2].tokens) - first
+        if written >= count or run[2].done:
+            tail = tuple(run[2].tokens[first:first + count])
+            law[tail], endings = law.get(tail, 0.0) + chance, endings + 1
+            return
+
+        def once(dice):
+            parts, target, state = again = copy.deepcopy(run, dict(keep))
+            state.dice = dice
+            outcome = play(parts, target, state)
+            after_round(target, state, outcome, chance * dice.chance)
+            state.dice = None
+            return again
+
+        for again, odds in every(once):
+            go(again, chance * odds)
+
+    state.dice = None
+    go((parts, target, state), 1.0)
+    return law, endings
+
+
+def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()) -> Law:
+    """What plain decoding writes: the law of ``count`` tokens, shorter where an end token comes. logits(tokens) -> all rows."""
+    out: Law = {}
+    for tail in itertools.product(range(vocab), repeat=count):
+        laws = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1:]
+        chance, end = 1.0, count
+        for i, token in enumerate(tail):
+            chance *= float(laws[i, token])
+            if token in stop:
+                end = i + 1
+                break
+        if any(tail[end:]):  # one of the continuations after the end stands for all
+            continue
+        out[tail[:end]] = out.get(tail[:end], 0.0) + chance
+    return out
+
+
+def distance(a: Law, b: Law) -> float:
+    """Total variation."""
+    return 0.5 * sum(abs(a.get(k, 0.0) - b.get(k, 0.0)) for k in {*a, *b})

@@ -1,0 +1,131 @@
+"""Toys on which every method of the catalogue runs: tiny nets, a kit, small knobs derived from the knobs' own ranges."""
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+
+from specviz.core import Knob, Method, Parts, Sampling, State, open_run, play
+from specviz.drafters.store import Store
+from specviz.drafters.suffix_array import PART, SuffixArray
+from specviz.methods import catalogue
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+
+PROMPT = [1, 2, 0, 2, 1, 2]
+# by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
+SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
+
+
+@dataclass
+class Kit:
+    """What Method.build() is given, on scripted nets. Every role is served by the same small net."""
+
+    net: ScriptedNet
+    small: ScriptedNet
+    context: int = 96
+    opened: list[ScriptedTarget] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.vocab, self.target = self.net.vocab, self.open_net(self.net)
+
+    def open_net(self, net: ScriptedNet) -> ScriptedTarget:
+        self.opened.append(ScriptedTarget(net, self.context))
+        return self.opened[-1]
+
+    def open(self, role: str) -> ScriptedTarget:
+        assert role == "draft", f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        return self.open_net(self.small)
+
+    def open_store(self, role: str) -> Store:
+        """What the target would write after each of its tokens."""
+        texts = [greedy(self.net.logits, [first], 6) for first in range(self.vocab)]
+        tokens = np.concatenate([np.array([*text, PART], np.uint32) for text in texts])
+        return Store(role, SuffixArray.build(tokens, 8))
+
+
+def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96) -> Kit:
+    """A target and a draft that is ``share`` of the way from another net to it."""
+    net = ScriptedNet(vocab, seed, sharp=sharp)
+    return Kit(net, ScriptedNet(vocab, seed + 7, sharp=sharp).blend(net, share), context)
+
+
+def methods(*exactness: str) -> list[Method]:
+    return [method for method in catalogue().values() if method.exactness in exactness]
+
+
+def small_knobs(method: Method) -> list[dict]:
+    """Every combination of choices and switches, with each number small."""
+    options = []
+    for knob in method.knobs:
+        values = knob.choices or ((False, True) if isinstance(knob.default, bool) else (small(knob),))
+        options.append([(knob.name, value) for value in values])
+    return [method.read_knobs(dict(one)) for one in itertools.product(*options)]
+
+
+def small(knob: Knob):
+    value = min(max(SMALL.get(knob.name, 2), knob.low), knob.high)
+    return value if isinstance(knob.default, int) else (knob.low + knob.high) / 2
+
+
+def any_knobs(method: Method, seed: int) -> dict:
+    """Knobs anywhere in their ranges."""
+    rng, out = random.Random(f"{method.key}/{seed}"), {}
+    for knob in method.knobs:
+        if knob.choices or isinstance(knob.default, bool):
+            out[knob.name] = rng.choice(knob.choices or (False, True))
+        elif isinstance(knob.default, int):
+            out[knob.name] = rng.randint(int(knob.low), int(knob.high))
+        else:
+            out[knob.name] = rng.uniform(knob.low, knob.high)
+    return method.read_knobs(out)
+
+
+def named(method: Method, knobs: dict):
+    """A test's name that says the choices."""
+    words = [str(knobs[k.name]) for k in method.knobs if k.choices or isinstance(k.default, bool)]
+    return pytest.param(method, knobs, id="-".join([method.key, *words]))
+
+
+def provided(method: Method, kit: Kit) -> None:
+    missing = {need for need in method.needs if need not in {"draft", "store:text"} | kit.target.provides}
+    assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
+
+
+def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0, prompt=PROMPT, **state) -> State:
+    """A run opened and, if asked, ``warm`` rounds old, so that pools and tables are filled; then ``limit`` more tokens."""
+    state = State(list(prompt), sampling, limit=10**6, **state)
+    open_run(parts, kit.target, state)
+    for _ in range(warm):
+        play(parts, kit.target, state)
+    state.limit = len(state.tokens) - state.start + limit
+    return state
+
+
+def greedy(logits, prompt: list[int], count: int, stop=frozenset()) -> list[int]:
+    """What plain decoding writes at temperature 0, from uncached logits(tokens) -> [tokens, vocab]."""
+    tokens = list(prompt)
+    while len(tokens) - len(prompt) < count and (len(tokens) == len(prompt) or tokens[-1] not in stop):
+        tokens.append(int(logits(tokens)[-1].argmax()))
+    return tokens
+
+
+def cache_error(target, fresh, tokens: list[int]) -> float:
+    """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another target on its weights."""
+    assert target.seen == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
+    fresh.sync(tokens)
+    if len(tokens) < 2:
+        return 0.0
+    pairs = [(a, b) for layer in range(target.layers) for a, b in zip(target.kv(layer), fresh.kv(layer))]
+    assert all(a.shape == b.shape for a, b in pairs)
+    return max(float((a - b).abs().max()) for a, b in pairs)
+
+
+def random_law(rng: random.Random, vocab: int, zeros: int = 0) -> torch.Tensor:
+    """A law [vocab] in double precision; ``zeros`` of its tokens are impossible."""
+    law = torch.tensor([rng.random() ** 2 + 0.02 for _ in range(vocab)], dtype=torch.float64)
+    law[rng.sample(range(vocab), zeros)] = 0
+    return law / law.sum()
