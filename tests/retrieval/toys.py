@@ -70,6 +70,7 @@ def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
 
 def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), parts=None, **knobs):
     """(tokens written, outcomes, state); the cache must hold the committed tokens after each round."""
+    kit.target = ScriptedTarget(kit.net, 128)  # a cache that knows of no earlier run
     parts = parts or method.build(kit, **method.read_knobs(knobs))
     state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
     target, outcomes = kit.target, []
