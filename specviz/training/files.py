@@ -4,6 +4,7 @@ Everything is written beside its place, flushed to the disk, then renamed over i
 sees the old file or the new one, never half of one.
 """
 
+import copy
 import json
 import os
 import tempfile
@@ -13,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save
 
-from .job import TrainingError
+from .job import Job, TrainingError
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -48,3 +49,25 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
     except SafetensorError as error:
         raise TrainingError(f"Could not write {path}: {error}.") from error
     write_bytes(path, content)
+
+
+def export(job: Job, name: str, model, tokenizer) -> Path:
+    """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`."""
+    places = [job.work / "models" / name] + ([job.shipped / name] if job.ship else [])
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}.") as temporary:
+            try:
+                copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(temporary, max_shard_size="8MB")
+                tokenizer.save_pretrained(temporary)
+            except (OSError, SafetensorError) as error:
+                raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.") from error
+            place.mkdir(exist_ok=True)
+            new = {path.name for path in Path(temporary).iterdir()}
+            for path in Path(temporary).iterdir():
+                os.chmod(path, 0o644)
+                os.replace(path, place / path.name)
+            for old in place.glob("*.safetensors"):  # shards of another count
+                if old.name not in new:
+                    old.unlink()
+    return places[0]

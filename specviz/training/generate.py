@@ -3,11 +3,13 @@
 A draft model is judged by how often it agrees with the target on text the target writes, so that
 text is what it must see (sequence-level distillation: Kim and Rush, 1606.07947; DistillSpec,
 2310.08461). Half of the answers are greedy and half are drawn at temperature 1, the two ways they
-are asked for later. The top log-probabilities are kept at generation time, because a second pass
+are asked for later. A second pile, `read`, holds the target's law along answers from the data: no
+decoding, so ten times cheaper a token, good for breadth and not enough alone. The top log-probabilities are kept at generation time, because a second pass
 of the target would cost more than all of the draft's training.
 """
 
 import itertools
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from . import data
-from .files import write_tensors
+from .files import write_json, write_tensors
 from .job import TARGET, Job, TrainingError, fingerprint
 
 
@@ -37,14 +40,13 @@ class Answer:
 
 def run(job: Job) -> Path:
     numbers = job.numbers("generate")
-    device = job.torch_device()
-    path = job.model(TARGET)
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).to(device).eval()
-    root = folder(job)
     heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
     train = data.load(job.data, "train", numbers["own_rows"])
-    began, deadline = time.monotonic(), time.monotonic() + 60 * (job.minutes or numbers["minutes"])
+    path, root = job.model(TARGET), folder(job)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).to(job.torch_device()).eval()
+    began, spent = time.monotonic(), spent_seconds(root)
+    budget = 60 * (job.minutes or numbers["minutes"])
     make = Maker(model, tokenizer, numbers, job)
     # Every held-out prompt is answered both ways: the report needs greedy and temperature 1.
     per_task = numbers["heldout_rows"] // len(data.TASKS)
@@ -53,9 +55,20 @@ def run(job: Job) -> Path:
     stream = itertools.islice(data.balanced(train, job.seed), numbers["rows"])
     dice = torch.Generator().manual_seed(job.seed)
     pairs = [(row, bool(torch.rand((), generator=dice) < numbers["greedy_share"])) for row in stream]
-    make.shards(root / "train", pairs, deadline)
-    job.log("generate", target=fingerprint(path), answer_tokens=make.tokens, seconds=round(time.monotonic() - began, 1))
+    make.shards(root / "train", pairs, began + 0.75 * budget - spent)
+    others = itertools.islice(data.balanced(train, job.seed + 1), numbers["read_rows"])
+    make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
+    if make.tokens:
+        seconds = round(spent + time.monotonic() - began, 1)
+        write_json(root / "progress.json", {"seconds": seconds})
+        job.log("generate", target=fingerprint(path), new_answer_tokens=make.tokens, seconds=seconds)
     return root
+
+
+def spent_seconds(root: Path) -> float:
+    """Time already spent on these generations: the budget counts over all resumptions."""
+    path = root / "progress.json"
+    return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else 0.0
 
 
 def folder(job: Job) -> Path:
@@ -78,7 +91,7 @@ class Maker:
             path = place / f"shard-{first // size:05d}.safetensors"
             if path.is_file():
                 continue
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and first > 0 and time.monotonic() > deadline:
                 break
             began, before = time.monotonic(), self.tokens
             torch.manual_seed(self.job.seed * 1_000_003 + first)
@@ -86,14 +99,33 @@ class Maker:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Rows of like length decode together, so that few wait for the longest of their batch."""
+        """Rows of like length go together, so that few wait for the longest of their batch."""
         pairs = sorted(pairs, key=lambda pair: (len(pair[0].response), len(pair[0].prompt)))
-        prompts = [data.chat_prompt(self.tokenizer, row.prompt) for row, _ in pairs]
-        ready = [(p, row.task, greedy) for p, (row, greedy) in zip(prompts, pairs) if len(p) <= self.numbers["prompt_tokens"]]
+        rows = [(*data.chat_row(self.tokenizer, row), row.task, greedy) for row, greedy in pairs]
+        rows = [row for row in rows if row[1] <= self.numbers["prompt_tokens"]]
         made = []
-        for first in range(0, len(ready), self.numbers["batch"]):
-            made += self.decode(ready[first : first + self.numbers["batch"]])
+        for first in range(0, len(rows), self.numbers["batch"]):
+            batch = rows[first : first + self.numbers["batch"]]
+            if batch[0][3] is None:
+                made += self.read(batch)
+            else:
+                made += self.decode([(ids[:start], task, greedy) for ids, start, task, greedy in batch])
         self.tokens += sum(len(a.top_ids) for a in made)
+        return made
+
+    @torch.inference_mode()
+    def read(self, batch: list) -> list[Answer]:
+        """The target's law along answers that others wrote: one pass, no decoding."""
+        device, kept = self.model.device, self.numbers["new_tokens"]
+        rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
+        width = max(len(ids) for ids, _, _ in rows)
+        padded = torch.tensor([ids + [0] * (width - len(ids)) for ids, _, _ in rows], device=device)
+        hidden = self.model.model(padded).last_hidden_state  # causal: what is padded on the right is not seen
+        made = []
+        for states, (ids, start, task) in zip(hidden, rows):
+            logp = self.model.lm_head(states[start - 1 : len(ids) - 1]).float().log_softmax(-1)
+            best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
+            made.append(Answer(torch.tensor(ids), start, task, False, best.indices.short().cpu(), best.values.half().cpu()))
         return made
 
     @torch.inference_mode()
@@ -105,32 +137,66 @@ class Maker:
         fed = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)  # [rows, width]
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
         at, alive = (mask.cumsum(1) - 1).clamp(min=0), torch.arange(len(prompts), device=device)
-        cache, found = DynamicCache(config=self.model.config), [([], [], []) for _ in prompts]
+        cache, found = roomy_cache(self.model.config), []
         arg = torch.tensor(greedy, device=device)
-        done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
         for _ in range(self.numbers["new_tokens"]):
             out = self.model(fed, attention_mask=mask, position_ids=at, past_key_values=cache, logits_to_keep=1)
             logp = out.logits[:, -1].float().log_softmax(-1)  # [alive, vocab]
-            token = torch.where(arg, logp.argmax(-1), torch.multinomial(logp.exp(), 1)[:, 0])
+            token = torch.where(arg, logp.argmax(-1), sample(logp))
             best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
-            rows = zip(alive.tolist(), done.tolist(), token.tolist(), best.indices.short().cpu(), best.values.half().cpu())
-            for row, over, *kept in rows:
-                if not over:
-                    for column, value in zip(found[row], kept):
-                        column.append(value)
-            done = done | (token == end)
-            if done.all():
+            live = (alive >= 0).nonzero()[:, 0]
+            found.append((alive[live], token[live], best.indices[live].short(), best.values[live].half()))
+            alive = alive.masked_fill(token == end, -1)  # -1: over, still taking up a row
+            keep = (alive >= 0).nonzero()[:, 0]
+            if not len(keep):
                 break
             fed, at = token[:, None], at[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            if 2 * int(done.sum()) >= len(done):
-                keep = (~done).nonzero()[:, 0]
+            if 2 * len(keep) <= len(alive):
                 cache.batch_select_indices(keep)
-                fed, at, mask, alive, arg, done = fed[keep], at[keep], mask[keep], alive[keep], arg[keep], done[keep]
-        return [
-            Answer(torch.tensor(p + f[0]), len(p), t, g, torch.stack(f[1]), torch.stack(f[2]))
-            for p, t, g, f in zip(prompts, tasks, greedy, found)
-        ]
+                fed, at, mask, alive, arg = fed[keep], at[keep], mask[keep], alive[keep], arg[keep]
+        rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
+        order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
+        spans = rows.bincount(minlength=len(prompts)).tolist()
+        split = zip(prompts, tasks, greedy, *(column[order].split(spans) for column in columns))
+        return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
+
+
+class RoomyLayer(DynamicLayer):
+    """A cache layer that grows 64 places at a time: copying all keys every step was 40 % of a step."""
+
+    def update(self, keys, values, *args, **kwargs):
+        used = self.keys.shape[-2] if self.is_initialized else 0
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+            self.store = None
+        need = used + keys.shape[-2]
+        if self.store is None or need > self.store.shape[-2]:
+            rows, heads, _, width = keys.shape
+            store = keys.new_empty(2, rows, heads, need + 64, width)
+            if used:
+                store[0, :, :, :used], store[1, :, :, :used] = self.keys, self.values
+            self.store = store
+        self.store[0, :, :, used:need], self.store[1, :, :, used:need] = keys, values
+        self.keys, self.values = self.store[0, :, :, :need], self.store[1, :, :, :need]
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices):
+        used, self.store = self.keys.shape[-2], self.store[:, indices]
+        self.keys, self.values = self.store[0, :, :, :used], self.store[1, :, :, :used]
+
+
+def roomy_cache(config) -> DynamicCache:
+    cache = DynamicCache(config=config)
+    cache.layers = [RoomyLayer() for _ in cache.layers]
+    return cache
+
+
+def sample(logp: torch.Tensor) -> torch.Tensor:
+    """One token a row by inverting the cumulative law: ten times faster on a CPU than `multinomial`."""
+    cumulative = logp.exp().cumsum(-1)
+    draw = torch.rand(len(logp), 1, device=logp.device) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, draw, right=True)[:, 0].clamp(max=logp.shape[-1] - 1)
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:

@@ -1,0 +1,77 @@
+"""What a draft model would earn, replayed on text the target already wrote.
+
+Greedy: a draft token is accepted exactly where the draft's choice is the target's token, and up
+to its first mistake the draft has seen the target's own text; one forward over that text decides
+every round. At temperature 1: given that the target's law emits y, speculative sampling accepts
+it from the draft with probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the
+replay has the law of the real thing. Both are exact for chains of a draft model, up to rounding.
+"""
+
+import torch
+
+from .data import TASKS
+
+
+def tables(model, answers: list, gamma: int, seed: int = 0) -> dict[str, dict]:
+    """{greedy | sampled: {task | mean: figures}}; the mean is over tasks, each counting once."""
+    found = {}
+    for mode, greedy in (("greedy", True), ("sampled", False)):
+        by_task = {}
+        for task in TASKS:
+            chosen = [a for a in answers if a.task == task and a.greedy == greedy]
+            if chosen:
+                by_task[task] = figures(hits(model, chosen, seed), gamma)
+        keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()
+        mean = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
+        if by_task:
+            mean["by_position"] = [
+                round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4) for i in range(gamma)
+            ]
+            found[mode] = by_task | {"mean": mean}
+    return found
+
+
+@torch.inference_mode()
+def hits(model, answers: list, seed: int = 0) -> list[list[bool]]:
+    """For every answer, whether each of its tokens would be accepted from the draft."""
+    dice, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
+    found = []
+    for a in answers:
+        hidden = model.model(a.ids[None, :-1].to(device)).last_hidden_state[0, a.start - 1 :]
+        logits = model.lm_head(hidden).float().cpu()  # [answer, vocab]
+        tokens = a.ids[a.start :]
+        if a.greedy:
+            found.append((logits.argmax(-1) == tokens).tolist())
+            continue
+        q = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+        # A token drawn from outside the stored leaders is at most as likely as the last of them.
+        match = a.top_ids.long() == tokens[:, None]
+        p = torch.where(match.any(1), (a.top_logp.float() * match).sum(1), a.top_logp[:, -1].float())
+        found.append((torch.rand(len(q), generator=dice) < (q - p).exp()).tolist())
+    return found
+
+
+def figures(rows: list[list[bool]], gamma: int) -> dict:
+    """Rounds of `gamma` drafts each, walked over the accepted/refused marks of every answer."""
+    rounds = committed = accepted = tried = 0
+    at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
+    for marks in rows:
+        place = 0
+        while place < len(marks):
+            rounds += 1
+            taken = 0
+            for position in range(min(gamma, len(marks) - place)):
+                at[position][1] += 1
+                if not marks[place + position]:
+                    break
+                at[position][0] += 1
+                taken += 1
+            tried += min(taken + 1, gamma, len(marks) - place)
+            accepted += taken
+            committed += min(taken + 1, len(marks) - place)
+            place += taken + 1
+    return {
+        "block_efficiency": round(committed / max(1, rounds), 4),
+        "acceptance_rate": round(accepted / max(1, tried), 4),
+        "by_position": [round(hit / max(1, all), 4) for hit, all in at],
+    }

@@ -1,0 +1,101 @@
+"""What the trained models are worth: printed, kept as JSON, and written into their cards.
+
+The target: loss on held-out answers by task, the copying figure, and thirty answers as they came.
+A draft model: acceptance by position and block efficiency (tokens committed a target pass, bonus
+included), greedy and at temperature 1, replayed on the target's own held-out answers. Speed is
+not here: `python -m specviz bench` measures it on the engine, beside plain decoding.
+"""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from . import acceptance, data, generate, target
+from .files import write_json, write_text
+from .job import DRAFT, TARGET, Job
+
+BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("report")
+    found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
+    path = job.folder() / "report.json"
+    write_json(path, found)
+    tables = {TARGET: target_text(found["target"]), DRAFT: draft_text(found["draft"], numbers["gamma"])}
+    for name, text in tables.items():
+        print(text)
+        into_card(job.model(name) / "README.md", name, text)
+        if job.ship:
+            into_card(job.shipped / name / "README.md", name, text)
+    job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
+    return path
+
+
+def of_target(job: Job, numbers: dict) -> dict:
+    path = job.model(TARGET)
+    words = AutoTokenizer.from_pretrained(path)
+    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    heldout = data.load(job.data, "heldout", numbers["own_rows"])
+    prompts = [(task, text) for task, texts in numbers["prompts"].items() for text in texts]
+    maker = generate.Maker(model.to(job.torch_device()), words, numbers, job)
+    batch = [(data.chat_prompt(words, text), task, True) for task, text in prompts]
+    numbers = numbers | {"top": 1}
+    maker.numbers = numbers
+    answers = maker.decode(batch)
+    return {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "held_out_loss": target.by_task(model, words, heldout, numbers),
+        "induction": target.induction(model, words, numbers),
+        "answers": [
+            {"task": task, "prompt": text, "answer": words.decode(a.ids[a.start :])}
+            for (task, text), a in zip(prompts, answers)
+        ],
+    }
+
+
+def of_draft(job: Job, numbers: dict) -> dict:
+    model = AutoModelForCausalLM.from_pretrained(job.model(DRAFT), dtype=torch.float32).eval()
+    answers = generate.read(generate.folder(job) / "heldout")
+    return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
+
+
+def target_text(found: dict) -> str:
+    rows = "\n".join(f"| {task} | {loss:.2f} |" for task, loss in found["held_out_loss"].items())
+    shown = "\n".join(
+        f"**{a['task']}**: {_quoted(a['prompt'])}\n\n```text\n{a['answer'].replace('```', '` ` `')}\n```\n" for a in found["answers"]
+    )
+    return (
+        f"{found['parameters'] / 1e6:.1f} M parameters.\n\n"
+        f"| task | loss on held-out answers (nats a token) |\n| --- | --- |\n{rows}\n\n"
+        f"Loss on the second saying of a random span: {found['induction']:.2f} (a model that copies comes near 0).\n\n"
+        f"### Answers, greedy, unedited\n\nPrompts written for this card; answers are cut at their end or at the limit.\n\n{shown}"
+    )
+
+
+def draft_text(found: dict, gamma: int) -> str:
+    lines = []
+    for mode, title in (("greedy", "Greedy"), ("sampled", "Temperature 1")):
+        if mode not in found:
+            continue
+        lines += [f"### {title}, gamma {gamma}", ""]
+        lines += ["| task | block efficiency | acceptance rate | accepted at position 1.." + str(gamma) + " |", "| --- | --- | --- | --- |"]
+        for task, row in found[mode].items():
+            places = " ".join(f"{share:.2f}" for share in row["by_position"])
+            lines.append(f"| {task} | {row['block_efficiency']:.2f} | {row['acceptance_rate']:.2f} | {places} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\n", " / ")
+
+
+def into_card(path: Path, name: str, text: str) -> None:
+    """Between the card's two marks; a card without them gets them at its end."""
+    card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
+    if BEGIN not in card or END not in card:
+        card = f"{card.rstrip()}\n\n{BEGIN}\n{END}\n"
+    head, rest = card.split(BEGIN, 1)
+    write_text(path, f"{head}{BEGIN}\n{text.rstrip()}\n{END}{rest.split(END, 1)[1]}")

@@ -1,0 +1,162 @@
+"""The one training loop: budget, schedule, checkpoint, resume, progress, log and curve.
+
+A recipe gives it a model and a function from the step's number to a loss. Since every random
+choice of a recipe is a function of (seed, step), the step number is the whole position in the
+data, and a killed run goes on to the same losses as one that was never killed.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from tqdm import tqdm
+
+from .curve import draw
+from .files import write_tensors, write_text
+from .job import Job, TrainingError
+from .optimise import Optimisers, rate
+
+
+@dataclass
+class Progress:
+    step: int = 0
+    seconds: float = 0.0  # time spent training, over all resumptions
+    tokens: int = 0  # tokens that carried loss
+    history: list = field(default_factory=list)  # [step, seconds, tokens, mean loss since the last entry]
+    measures: list = field(default_factory=list)  # [step, seconds, {name: figure}]
+
+
+class Runner:
+    """Trains `model` in `place` until the budget is spent; `loss_at(step)` -> (loss, tokens)."""
+
+    def __init__(self, job: Job, name: str, model: nn.Module, numbers: dict, place: Path):
+        self.job, self.name, self.numbers, self.place = job, name, numbers, place
+        self.device = job.torch_device()
+        self.model = model.float().to(self.device)
+        self.optimisers = Optimisers(self.model, numbers)
+        self.progress = Progress()
+        self.minutes = job.minutes or numbers["minutes"]
+        self.checkpoint = place / "checkpoint.safetensors"
+        if self.checkpoint.is_file():
+            self.resume()
+
+    def done(self) -> float:
+        """Share of the budget that is spent."""
+        if self.job.steps is not None:
+            return self.progress.step / self.job.steps
+        return self.progress.seconds / (60 * self.minutes)
+
+    def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
+        """The whole run, or what is left of it; a finished one costs nothing."""
+        if self.done() >= 1:
+            return self.figures()
+        bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
+        self.model.train()
+        try:
+            self.loop(loss_at, measure, bar)
+        except KeyboardInterrupt:
+            self.save()
+            raise
+        bar.close()
+        if measure:
+            self.measure(measure)
+        self.save()
+        return self.finish()
+
+    def loop(self, loss_at: Callable, measure: Callable[[], dict] | None, bar: tqdm) -> None:
+        progress, each = self.progress, self.numbers.get("history_steps", 10)
+        saved = measured = time.monotonic()
+        recent: list[float] = []
+        while self.done() < 1:
+            began = time.monotonic()
+            loss, tokens = self.update(loss_at)
+            recent.append(loss)
+            progress.step += 1
+            progress.tokens += tokens
+            progress.seconds += time.monotonic() - began
+            if progress.step % each == 0 or self.done() >= 1:
+                progress.history.append([progress.step, round(progress.seconds, 1), progress.tokens, sum(recent) / len(recent)])
+                recent.clear()
+            bar.update()
+            bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
+            if measure and time.monotonic() - measured > 60 * self.numbers["measure_minutes"]:
+                self.measure(measure)
+                measured = time.monotonic()
+            if time.monotonic() - saved > 60 * self.numbers.get("save_minutes", 2):
+                self.save()
+                saved = time.monotonic()
+
+    def update(self, loss_at: Callable) -> tuple[float, int]:
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            loss, tokens = loss_at(self.progress.step)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"The loss of {self.name} became {value} at step {self.progress.step}: stopped; the last checkpoint"
+                f" is whole, lower the learning rates in {self.name}.yaml and resume."
+            )
+        loss.backward()
+        self.optimisers.step(rate(self.done(), self.progress.step, self.numbers))
+        return value, tokens
+
+    def measure(self, measure: Callable[[], dict]) -> None:
+        self.model.eval()
+        with torch.inference_mode():
+            figures = measure()
+        self.model.train()
+        self.progress.measures.append([self.progress.step, round(self.progress.seconds, 1), figures])
+        line = {"step": self.progress.step, "minutes": round(self.progress.seconds / 60, 1), **figures}
+        with open(self.place / "measures.jsonl", "a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+
+    def save(self) -> None:
+        """Weights, optimiser state and progress in one file, so that they can never disagree."""
+        tensors = {f"model.{name}": weight for name, weight in own_tensors(self.model).items()}
+        tensors |= {f"optimiser.{name}": value for name, value in self.optimisers.tensors().items()}
+        write_tensors(self.checkpoint, tensors, {"progress": json.dumps(asdict(self.progress))})
+        write_text(self.place / "loss.svg", draw(self.name, self.progress.history))
+
+    def resume(self) -> None:
+        try:
+            with safe_open(self.checkpoint, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+                self.progress = Progress(**json.loads(file.metadata()["progress"]))
+            weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+            self.model.load_state_dict(weights, strict=False)
+            missing = own_tensors(self.model).keys() - weights.keys()
+            if missing:
+                raise KeyError(min(missing))
+            self.optimisers.load({n.removeprefix("optimiser."): t for n, t in tensors.items() if n.startswith("optimiser.")})
+        except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise TrainingError(f"{self.checkpoint} does not fit this run ({error}): delete it to start anew.") from error
+
+    def finish(self) -> dict:
+        figures = self.figures()
+        self.job.log(self.name, **figures)
+        return figures
+
+    def figures(self) -> dict:
+        progress = self.progress
+        return {
+            "steps": progress.step,
+            "tokens": progress.tokens,
+            "minutes": round(progress.seconds / 60, 2),
+            "loss": round(progress.history[-1][3], 4) if progress.history else None,
+            **(progress.measures[-1][2] if progress.measures else {}),
+        }
+
+
+def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The state without tied twins, which safetensors refuses and loading ties again."""
+    seen, kept = set(), {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            kept[name] = tensor
+    return kept

@@ -1,0 +1,159 @@
+"""The target: a small chat model, continued from the shipped one or trained anew.
+
+Rows are packed to a fixed length and only answers carry loss once the first stage is over. A share
+of the rows is nothing but a span of tokens said again: copying from the prompt needs induction
+heads, which form late unless they are asked for (Olsson et al., 2209.11895). Two figures are
+watched while it trains: held-out loss by task, and the loss on the second saying of random spans.
+"""
+
+import random
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from . import corpus, data, losses, tokenizer
+from .draft import at
+from .files import export
+from .job import TARGET, Job
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("target")
+    torch.manual_seed(job.seed)
+    words, model = start(job, numbers)
+    runner = Runner(job, "target", model, numbers, job.folder("target"))
+    rows = material(job, numbers)
+    batches = Batches(rows, words, numbers, job.seed, runner.device)
+    heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
+
+    def loss_at(step: int):
+        ids, where, labels = batches.make(step, prompts=runner.done() < numbers["first_stage"])
+        return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
+
+    def measure() -> dict:
+        return by_task(model, words, heldout, numbers) | {"induction": induction(model, words, numbers)}
+
+    runner.train(loss_at, measure)
+    return export(job, TARGET, model, words)
+
+
+def start(job: Job, numbers: dict):
+    """(tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
+    if numbers["start"] == "shipped":
+        path = job.shipped / TARGET
+        return AutoTokenizer.from_pretrained(path), LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
+    words = AutoTokenizer.from_pretrained(tokenizer.run(job))
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=numbers["hidden"],
+        intermediate_size=numbers["intermediate"],
+        num_hidden_layers=numbers["layers"],
+        num_attention_heads=numbers["heads"],
+        num_key_value_heads=numbers["kv_heads"],
+        head_dim=numbers["head_dim"],
+        max_position_embeddings=numbers["positions"],
+        tie_word_embeddings=True,
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+        pad_token_id=words.pad_token_id,
+    )
+    return words, LlamaForCausalLM(config)
+
+
+def material(job: Job, numbers: dict) -> tuple[dict, dict]:
+    """Rows by task: the folder's, without the sources left out, and the project's own."""
+    own = corpus.make_rows(numbers["own_rows"], seed=job.seed + 3)
+    given = own if job.data is None else data.load(job.data, "train")
+    pools = []
+    for rows in (given, own):
+        pool: dict[str, list[data.Row]] = {}
+        for row in rows:
+            if row.source not in numbers["leave_out"]:
+                pool.setdefault(row.task, []).append(row)
+        pools.append(pool)
+    return pools[0], pools[1]
+
+
+class Batches:
+    """Packed batch number `step`, a function of the seed and the step alone."""
+
+    def __init__(self, pools, words, numbers: dict, seed: int, device):
+        self.given, self.own = pools
+        self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
+
+    def make(self, step: int, prompts: bool = False):
+        """(ids [rows, length], where, labels): the flat predicting positions and what follows them."""
+        dice, length = random.Random(f"{self.seed} {step}"), self.numbers["length"]
+        ids, where, labels = [], [], []
+        for index in range(self.numbers["batch_rows"]):
+            said_again = dice.random() < self.numbers["copy_share"]
+            row, counts = self.copied(dice) if said_again else self.packed(dice, prompts)
+            ids.append(row[:length])
+            chosen = [i for i in range(1, length) if counts[i]]
+            where += [index * length + i - 1 for i in chosen]
+            labels += [row[i] for i in chosen]
+        return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
+
+    def packed(self, dice: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
+        """Exchanges one after another; a cut-off one still teaches as far as it goes."""
+        row, counts = [], []
+        while len(row) < self.numbers["length"]:
+            ids, start = data.chat_row(self.words, self.draw(dice))
+            row += ids
+            counts += [prompts] * start + [True] * (len(ids) - start)
+        return row, counts
+
+    def draw(self, dice: random.Random) -> data.Row:
+        pool = self.own if dice.random() < self.numbers["own_share"] else self.given
+        shares = {task: share for task, share in self.numbers["tasks"].items() if task in pool}
+        if not shares:
+            raise data.DataError("The data has no rows of any task that target.yaml asks for.")
+        return dice.choice(pool[dice.choices(list(shares), list(shares.values()))[0]])
+
+    def copied(self, dice: random.Random) -> tuple[list[int], list[bool]]:
+        """A span said again and again: of random tokens, or a piece of text. The first saying is free."""
+        length = self.numbers["length"]
+        size = dice.randint(8, length // 2)
+        if dice.random() < 0.5:
+            span = random_span(dice, size, len(self.words))
+        else:
+            span = self.packed(dice, True)[0][:size]
+        row = (span * (length // size + 1))[:length]
+        return row, [False] * size + [True] * (length - size)
+
+
+def random_span(dice: random.Random, size: int, vocabulary: int) -> list[int]:
+    return [dice.randrange(8, vocabulary) for _ in range(size)]
+
+
+def by_task(model, words, rows: list[data.Row], numbers: dict) -> dict[str, float]:
+    """Mean loss an answer token, by task, on the first held-out rows of each."""
+    found = {}
+    for task in data.TASKS:
+        total = count = 0.0
+        for row in [r for r in rows if r.task == task][: numbers["heldout_rows"]]:
+            ids, start = data.chat_row(words, row)
+            ids = ids[: numbers["length"]]
+            if start < len(ids):
+                total += span_loss(model, ids, start) * (len(ids) - start)
+                count += len(ids) - start
+        if count:
+            found[task] = round(total / count, 4)
+    return found
+
+
+def induction(model, words, numbers: dict, spans: int = 8) -> float:
+    """Loss on the second saying of random spans of a quarter of the length: near zero once it copies."""
+    dice, size = random.Random(7), numbers["length"] // 4
+    each = [random_span(dice, size, len(words)) for _ in range(spans)]
+    return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
+
+
+@torch.inference_mode()
+def span_loss(model, ids: list[int], start: int) -> float:
+    device = next(model.parameters()).device
+    row = torch.tensor([ids], device=device)
+    hidden = at(model, row, torch.arange(start - 1, len(ids) - 1, device=device))
+    return float(losses.next_token(hidden, model.lm_head.weight, row[0, start:]))

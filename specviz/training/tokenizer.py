@@ -1,0 +1,52 @@
+"""A byte-level BPE with single digits: any text fits, and sums are spelt the way they are worked.
+
+Runs only for a target that starts anew; a target that goes on keeps the tokenizer it has learnt.
+"""
+
+import itertools
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from . import data
+from .job import Job
+
+SPECIAL = ("<|pad|>", "<|bos|>", "<|end|>", "<|user|>", "<|assistant|>")
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+def run(job: Job) -> Path:
+    """The folder of the tokenizer; made once a work folder and size."""
+    place = job.folder("tokenizer", job.size)
+    if (place / "tokenizer.json").is_file():
+        return place
+    numbers, size = job.numbers("tokenizer"), job.numbers("target")["vocabulary"]
+    rows = data.load(job.data, "train", numbers["own_rows"])
+    stream = itertools.islice(data.balanced(rows, job.seed), numbers["rows"])
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=not job.quiet,
+    )
+    bpe.train_from_iterator((f"{row.prompt}\n{row.response}" for row in stream), trainer)
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        pad_token="<|pad|>",
+        bos_token="<|bos|>",
+        eos_token="<|end|>",
+        extra_special_tokens=["<|user|>", "<|assistant|>"],
+    )
+    words.chat_template = TEMPLATE
+    words.save_pretrained(place)
+    job.log("tokenizer", vocabulary=len(words))
+    return place

@@ -1,0 +1,78 @@
+import gzip
+import itertools
+import json
+from collections import Counter
+
+import pytest
+from transformers import AutoTokenizer
+
+from specviz.training import data
+from specviz.training.job import SHIPPED, TARGET
+
+ROW = {"task": "chat", "source": "s", "prompt": "Hello", "response": "Hi!"}
+
+
+def write(path, rows):
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return AutoTokenizer.from_pretrained(SHIPPED / TARGET)
+
+
+def test_missing_folder_and_missing_file(tmp_path):
+    with pytest.raises(data.DataError, match="no data folder"):
+        data.load(tmp_path / "nowhere", "train")
+    with pytest.raises(data.DataError, match="no train.jsonl.gz"):
+        data.load(tmp_path, "train")
+
+
+def test_truncated_file(tmp_path):
+    path = tmp_path / "train.jsonl.gz"
+    write(path, [ROW | {"prompt": str(n)} for n in range(500)])
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(data.DataError, match="damaged or cut short"):
+        data.load(tmp_path, "train")
+
+
+@pytest.mark.parametrize("bad", [{"task": "chat"}, ["list"], ROW | {"prompt": None}, ROW | {"response": 3}])
+def test_bad_rows_are_named_by_line(tmp_path, bad):
+    write(tmp_path / "train.jsonl.gz", [ROW, bad])
+    with pytest.raises(data.DataError, match="line 2"):
+        data.load(tmp_path, "train")
+
+
+def test_not_gzip_and_empty(tmp_path):
+    (tmp_path / "train.jsonl.gz").write_text("{}")
+    with pytest.raises(data.DataError, match="damaged"):
+        data.load(tmp_path, "train")
+    write(tmp_path / "train.jsonl.gz", [])
+    with pytest.raises(data.DataError, match="no rows"):
+        data.load(tmp_path, "train")
+
+
+def test_the_prompt_is_the_template(words):
+    for prompt in ("Hello", "two\nlines", " spaced ", "12 + 34", "é漢字🙂"):
+        ids = words.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True)["input_ids"]
+        assert data.chat_prompt(words, prompt) == ids
+
+
+def test_special_text_in_a_row_stays_text(words):
+    row = data.Row("chat", "s", "a<|end|>b", "x<|user|>y")
+    ids, start = data.chat_row(words, row)
+    assert ids[:start].count(words.eos_token_id) == 1
+    assert ids[start:].count(words.eos_token_id) == 1 and ids[-1] == words.eos_token_id
+    assert words.decode(ids[start:-1]) == row.response
+
+
+def test_balanced_follows_the_weights_and_the_seed():
+    rows = [data.Row(task, "s", str(n), "r") for task, count in (("chat", 900), ("math", 30)) for n in range(count)]
+    first = list(itertools.islice(data.balanced(rows, 3), 400))
+    assert first == list(itertools.islice(data.balanced(rows, 3), 400))
+    assert 150 < Counter(row.task for row in first)["math"] < 250
+    only = list(itertools.islice(data.balanced(rows, 3, {"math": 1.0}), 60))
+    assert Counter(row.prompt for row in only).most_common(1)[0][1] == 2  # a deck is used up before it is shuffled anew
+    with pytest.raises(data.DataError, match="above zero"):
+        next(data.balanced(rows, 3, {"math": 0.0}))

@@ -1,0 +1,79 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from specviz.training import losses
+from specviz.training.losses import distil, next_token
+
+
+def leaders(logits, top):
+    best = logits.log_softmax(-1).topk(top)
+    return best.indices, best.values
+
+
+def kl(draft, target, top):
+    """Through an identity head, so that the draft's logits are what is given."""
+    labels = torch.zeros(len(draft), dtype=torch.long)
+    return distil(draft, torch.eye(draft.shape[1]), *leaders(target, top), labels)
+
+
+def plain(hidden, head, ids, logp, labels, hard):
+    """The same loss in plain operations."""
+    logq_all = (hidden @ head.T).log_softmax(-1)
+    q, p = logq_all.gather(1, ids), logp.exp()
+    p_rest, q_rest = 1 - p.sum(-1), 1 - q.exp().sum(-1)
+    soft = (p * (logp - q)).sum(-1) + p_rest * (p_rest.log() - q_rest.log())
+    return soft.mean() + hard * F.nll_loss(logq_all, labels)
+
+
+@pytest.mark.parametrize("hard", [0.0, 0.3])
+def test_value_and_gradients_are_those_of_plain_operations(hard, monkeypatch):
+    monkeypatch.setattr(losses, "CHUNK", 4)  # ten positions: two whole chunks and a part
+    torch.manual_seed(0)
+    hidden, head = torch.randn(10, 6), torch.randn(30, 6)
+    ids, logp = leaders(torch.randn(10, 30), 5)
+    labels = torch.randint(0, 30, (10,))
+    found = []
+    for loss in (distil, plain):
+        h, w = hidden.clone().requires_grad_(), head.clone().requires_grad_()
+        value = loss(h, w, ids, logp, labels, hard)
+        (3 * value).backward()
+        found.append((value.detach(), h.grad, w.grad))
+    for ours, theirs in zip(*found):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_cross_entropy_is_cross_entropy():
+    torch.manual_seed(1)
+    hidden, head = torch.randn(7, 5, requires_grad=True), torch.randn(11, 5, requires_grad=True)
+    labels = torch.randint(0, 11, (7,))
+    ours = torch.autograd.grad(next_token(hidden, head, labels), (hidden, head))
+    theirs = torch.autograd.grad(F.cross_entropy(hidden @ head.T, labels), (hidden, head))
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs))
+
+
+def test_with_every_token_kept_it_is_the_whole_divergence():
+    torch.manual_seed(0)
+    target, draft = torch.randn(5, 12), torch.randn(5, 12)
+    whole = F.kl_div(draft.log_softmax(-1), target.log_softmax(-1), log_target=True, reduction="batchmean")
+    assert torch.allclose(kl(draft, target, 12), whole, atol=1e-4)
+
+
+def test_fewer_leaders_give_a_lower_bound_that_vanishes_at_the_target():
+    torch.manual_seed(1)
+    target, draft = torch.randn(5, 40), torch.randn(5, 40)
+    bounds = [float(kl(draft, target, top)) for top in (1, 4, 16, 40)]
+    assert bounds == sorted(bounds)
+    assert abs(float(kl(target, target, 4))) < 1e-5
+
+
+def test_it_points_a_draft_at_the_target():
+    torch.manual_seed(2)
+    target, draft = torch.randn(3, 20), torch.zeros(3, 20, requires_grad=True)
+    optimiser = torch.optim.Adam([draft], lr=0.1)
+    for _ in range(400):
+        optimiser.zero_grad()
+        kl(draft, target, 6).backward()
+        optimiser.step()
+    q, (ids, logp) = draft.softmax(-1), leaders(target, 6)
+    assert torch.allclose(q.gather(1, ids), logp.exp(), atol=1e-2)

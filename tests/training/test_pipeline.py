@@ -1,0 +1,142 @@
+"""The whole pipeline at a tiny size, through the command line that a reader would use."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from specviz.training import data, generate, target
+from specviz.training.__main__ import main
+from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, fingerprint
+
+from .conftest import tiny
+
+
+def test_everything_is_made_and_loads(work):
+    words = AutoTokenizer.from_pretrained(work / "models" / TARGET)
+    for name in (TARGET, DRAFT):
+        model = AutoModelForCausalLM.from_pretrained(work / "models" / name)
+        assert model.config.vocab_size == len(words)
+    lines = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
+    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", "report"]
+
+
+def test_the_report_reaches_the_cards(work):
+    found = json.loads((work / "report.json").read_text())
+    assert set(found["target"]["held_out_loss"]) == set(data.TASKS)
+    assert len(found["target"]["answers"]) == 30
+    assert 1 <= found["draft"]["greedy"]["mean"]["block_efficiency"] <= 5
+    card = (work / "models" / DRAFT / "README.md").read_text()
+    assert card.count("report: begin") == 1 and "Temperature 1" in card
+
+
+def test_a_second_run_finds_everything_up_to_date(work):
+    place = work / "models"
+    before = {path: path.read_bytes() for path in place.rglob("*.safetensors")}
+    lines = (work / "log.jsonl").read_text()
+    for recipe in ("tokenizer", "target", "generate", "draft"):
+        assert tiny(work, recipe) == 0
+    assert {path: path.read_bytes() for path in place.rglob("*.safetensors")} == before
+    assert (work / "log.jsonl").read_text() == lines
+
+
+def test_a_lost_shard_is_made_again_the_same(work):
+    root = work / "generations" / fingerprint(work / "models" / TARGET)
+    shard = sorted((root / "train").glob("*.safetensors"))[0]
+    before = shard.read_bytes()
+    shard.unlink()
+    assert tiny(work, "generate") == 0 and shard.read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def pair(work):
+    path = work / "models" / TARGET
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(path)
+
+
+def test_batched_greedy_answers_are_the_models_own(pair):
+    model, words = pair
+    numbers = Job(size="tiny").numbers("generate")
+    texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
+    batch = [(data.chat_prompt(words, text), "chat", True) for text in texts]
+    for made, (prompt, _, _) in zip(generate.Maker(model, words, numbers, Job()).decode(batch), batch):
+        ids = list(prompt)
+        for j, token in enumerate(made.ids[made.start :].tolist()):
+            with torch.inference_mode():
+                logp = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            assert int(logp.argmax()) == token
+            assert torch.allclose(made.top_logp[j].float(), logp[made.top_ids[j].long()], atol=2e-2)
+            ids.append(token)
+        assert token == words.eos_token_id or len(made.top_ids) == numbers["new_tokens"]
+
+
+def test_reading_gives_the_law_along_the_given_answer(pair):
+    model, words = pair
+    numbers = Job(size="tiny").numbers("generate")
+    rows = [data.Row("chat", "s", "Hello", "Hi there"), data.Row("math", "s", "1 + 1", "2")]
+    made = generate.Maker(model, words, numbers, Job()).answers([(row, None) for row in rows])
+    for a in made:
+        with torch.inference_mode():
+            logp = model(a.ids[None]).logits[0, a.start - 1 : -1].log_softmax(-1)
+        assert torch.allclose(a.top_logp.float(), logp.gather(1, a.top_ids.long()), atol=2e-2)
+
+
+def test_sampling_follows_the_law():
+    torch.manual_seed(0)
+    law = torch.tensor([0.5, 0.2, 0.0, 0.3]).log()
+    drawn = generate.sample(law.expand(20000, 4)).bincount(minlength=4) / 20000
+    assert torch.allclose(drawn, law.exp(), atol=0.015) and drawn[2] == 0
+
+
+def test_batches_depend_on_seed_and_step_alone(pair):
+    _, words = pair
+    job = Job(size="tiny")
+    numbers = job.numbers("target")
+    pools = target.material(job, numbers)
+    one, two = (target.Batches(pools, words, numbers, 0, "cpu") for _ in range(2))
+    two.make(4)
+    for a, b in zip(one.make(9), two.make(9)):
+        assert torch.equal(a, b)
+    ids, where, labels = one.make(3)
+    assert torch.equal(ids.flatten()[where + 1], labels)
+
+
+def test_only_answers_carry_loss(pair):
+    _, words = pair
+    job = Job(size="tiny")
+    numbers = job.numbers("target") | {"copy_share": 0.0, "length": 64}
+    batches = target.Batches(target.material(job, numbers), words, numbers, 0, "cpu")
+    ids, where, _ = batches.make(0)
+    user = words.convert_tokens_to_ids("<|user|>")
+    counted = set((where + 1).tolist())
+    assert counted and not any(i in counted for i, token in enumerate(ids.flatten().tolist()) if token == user)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["generate", "--data", "nowhere"], "There is no data folder"),
+        (["report", "--size", "huge"], "has no size 'huge'"),
+    ],
+)
+def test_bad_input_is_one_sentence(work, capsys, arguments, sentence):
+    assert main([*arguments, "--work", str(work), "--quiet"]) == 1
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1
+
+
+def test_a_draft_without_generations_and_with_a_damaged_shard(tmp_path, capsys):
+    assert main(["draft", "--work", str(tmp_path), "--quiet"]) == 1
+    assert "run `generate` first" in capsys.readouterr().err
+    place = tmp_path / "generations" / fingerprint(SHIPPED / TARGET) / "train"
+    place.mkdir(parents=True)
+    (place / "shard-00000.safetensors").write_bytes(b"\x10\0\0\0")
+    assert main(["draft", "--work", str(tmp_path), "--quiet"]) == 1
+    assert "damaged or cut short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "abc"])
+def test_a_budget_that_is_none(minutes):
+    with pytest.raises(SystemExit):
+        main(["draft", "--minutes", minutes])

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from specviz.training import optimise
+from specviz.training.curve import draw
+from specviz.training.job import Job, TrainingError
+from specviz.training.runner import Runner, own_tensors
+
+NUMBERS = {
+    "muon_lr": 0.02, "adamw_lr": 0.01, "weight_decay": 0.01, "clip": 1.0, "warmup_steps": 3, "decay": 0.4,
+    "minutes": 1, "measure_minutes": 9, "history_steps": 1,
+}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(16, 8)
+        self.inner = nn.Linear(8, 8)
+        self.lm_head = nn.Linear(8, 16, bias=False)
+        self.lm_head.weight = self.embed.weight  # tied, as in the models we train
+
+    def forward(self, ids):
+        return self.lm_head(torch.tanh(self.inner(self.embed(ids))))
+
+
+def trial(work, steps, fail_at=None, spoil_at=None):
+    job = Job(work=work, steps=steps, quiet=True, device="cpu")
+    net = Net()
+    runner = Runner(job, "toy", net, NUMBERS, job.folder("toy"))
+
+    def loss_at(step):
+        if step == fail_at:
+            raise KeyboardInterrupt
+        dice = torch.Generator().manual_seed(step)
+        ids = torch.randint(0, 16, (32,), generator=dice)
+        loss = nn.functional.cross_entropy(net(ids), (ids * 5 + 1) % 16)
+        return (loss * float("nan") if step == spoil_at else loss), len(ids)
+
+    return runner, net, loss_at
+
+
+def test_a_killed_run_ends_at_the_same_loss_and_weights(tmp_path):
+    runner, whole, loss_at = trial(tmp_path / "a", 30)
+    expected = runner.train(loss_at)
+    runner, _, loss_at = trial(tmp_path / "b", 30, fail_at=13)
+    with pytest.raises(KeyboardInterrupt):
+        runner.train(loss_at)
+    runner, resumed, loss_at = trial(tmp_path / "b", 30)
+    assert runner.progress.step == 13
+    assert runner.train(loss_at)["loss"] == expected["loss"]
+    for name, weight in own_tensors(whole).items():
+        assert torch.equal(weight, own_tensors(resumed)[name]), name
+
+
+def test_it_learns_logs_and_draws(tmp_path):
+    runner, _, loss_at = trial(tmp_path, 60)
+    figures = runner.train(loss_at, lambda: {"answer": 42})
+    assert figures["loss"] < 0.6 * runner.progress.history[0][3]
+    line = json.loads((tmp_path / "log.jsonl").read_text())
+    assert line["recipe"] == "toy" and line["steps"] == 60 and line["answer"] == 42
+    assert (tmp_path / "toy" / "loss.svg").read_text().startswith("<svg")
+
+
+def test_a_finished_run_costs_nothing(tmp_path):
+    runner, _, loss_at = trial(tmp_path, 5)
+    expected = runner.train(loss_at)
+    runner, _, _ = trial(tmp_path, 5)
+    assert runner.train(lambda step: pytest.fail("a finished run took a step")) == expected
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 1
+
+
+def test_nan_stops_with_a_sentence_and_the_checkpoint_survives(tmp_path):
+    runner, _, loss_at = trial(tmp_path, 8, fail_at=4)
+    with pytest.raises(KeyboardInterrupt):
+        runner.train(loss_at)
+    runner, _, loss_at = trial(tmp_path, 8, spoil_at=6)
+    with pytest.raises(TrainingError, match="became nan at step 6"):
+        runner.train(loss_at)
+    runner, _, _ = trial(tmp_path, 8)
+    assert runner.progress.step == 4
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:200], lambda b: b[:-50], lambda b: b"", lambda b: b"\xff" * 64])
+def test_a_damaged_checkpoint_is_named(tmp_path, spoil):
+    runner, _, loss_at = trial(tmp_path, 2)
+    runner.train(loss_at)
+    runner.checkpoint.write_bytes(spoil(runner.checkpoint.read_bytes()))
+    with pytest.raises(TrainingError, match="checkpoint.safetensors does not fit"):
+        trial(tmp_path, 4)
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    runner, _, loss_at = trial(tmp_path, 2)
+    runner.train(loss_at)
+    job = Job(work=tmp_path, steps=4, quiet=True, device="cpu")
+    with pytest.raises(TrainingError, match="does not fit"):
+        Runner(job, "toy", nn.Linear(3, 3), NUMBERS, job.folder("toy"))
+
+
+def test_the_rate_rises_holds_and_falls():
+    rates = [optimise.rate(step / 100, step, NUMBERS) for step in range(101)]
+    assert rates[0] == pytest.approx(1 / 3) and rates[2] == rates[59] == 1.0
+    assert rates[80] == pytest.approx(0.5) and rates[100] == 0.0
+
+
+def test_a_curve_of_nothing_and_of_one_point_are_pictures():
+    for history in ([], [[1, 0.1, 10, 2.5]]):
+        assert draw("a <b>", history).count("<svg") == 1 and "&lt;b&gt;" in draw("a <b>", history)
