@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict
 
-LARGE = 128  # shapes of trees beyond this are not kept
+LARGE = 128  # shapes of larger trees are not kept
 CHUNK = 512  # most prompt rows in one forward, so that masks stay small
 
 
@@ -51,7 +51,7 @@ class Rows:
 
     @cached_property
     def shape(self) -> Shape:
-        return (_shape if len(self.tree) > LARGE else _cached_shape)(self.tree.parents, self.lo)
+        return shape_of(self.tree.parents, self.lo)
 
     @cached_property
     def chain(self) -> bool:
@@ -80,6 +80,11 @@ def _shape(parents: tuple[int, ...], lo: int) -> Shape:
 
 
 _cached_shape = lru_cache(maxsize=512)(_shape)
+
+
+def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
+    """Shape of the rows from lo on of a tree; kept for small trees, which come back round after round."""
+    return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
 
 
 @lru_cache(maxsize=512)

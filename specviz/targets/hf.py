@@ -1,0 +1,274 @@
+"""Any causal language model of Hugging Face transformers as a target.
+
+The model's own code runs; only the cache is ours: slots per layer, written in order, never windowed, so that rows can be
+gathered and dropped. What a row may see, a sliding window included, is said in a 4-D mask, and positions are given explicitly.
+When a model cannot work that way (recurrent and hybrid networks, masks or positions it makes itself) it is found out when it
+is loaded, by scoring a small tree against the model's plain forward; it then runs without a cache, on chains only.
+"""
+from __future__ import annotations
+
+import inspect
+from contextlib import ExitStack
+from typing import Any, Sequence
+
+import torch
+import transformers
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from ..core import DraftTree
+from ..models.weights import ModelError
+from .base import CachedTarget, Rows, shape_of
+
+STEP = 256  # slots are allocated in multiples of this
+UNBOUNDED = 32768  # context of a model that names no limit
+WINDOWED = {"full_attention", "sliding_attention"}
+
+
+class Slots(CacheLayerMixin):
+    """Keys and values of one layer, [1, heads, slots, width], of which the first ``length`` slots are in use."""
+
+    is_sliding = False
+
+    def __init__(self, **_):
+        super().__init__()
+        self.length = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys, self.values = (x.new_empty(*x.shape[:2], 0, x.shape[3]) for x in (key_states, value_states))
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_, **__) -> tuple[Tensor, Tensor]:
+        """Write rows behind those in use; all rows in use."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        past, self.length = self.length, self.length + key_states.shape[2]
+        if self.length > self.keys.shape[2]:
+            self.keys, self.values = (_grown(x, past, self.length) for x in (self.keys, self.values))
+        self.keys[:, :, past:self.length], self.values[:, :, past:self.length] = key_states, value_states
+        return self.keys[:, :, :self.length], self.values[:, :, :self.length]
+
+    def gather(self, past: int, rows: list[int]) -> None:
+        index = torch.tensor(rows, device=self.device) + past
+        for store in (self.keys, self.values):
+            store[:, :, past:past + len(rows)] = store.index_select(2, index)
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+def _grown(store: Tensor, used: int, need: int) -> Tensor:
+    bigger = store.new_empty(*store.shape[:2], -(-max(need, 2 * used) // STEP) * STEP, store.shape[3])
+    bigger[:, :, :used] = store[:, :, :used]
+    return bigger
+
+
+class HFModel:
+    """A model from a local folder or a hub id (with its revision), read from safetensors, no remote code.
+
+    device "auto" takes CUDA when there is one, spread over several devices where one is too small; dtype defaults to float32
+    on a CPU and bfloat16 elsewhere. ``open()`` gives targets that share the weights; ``note`` says why it runs without a cache,
+    if it does. Raises ModelError with a sentence.
+    """
+
+    def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None, **options):
+        source, cuda = str(source), device == "cuda" or device == "auto" and torch.cuda.is_available()
+        self.name = source.rstrip("/").rsplit("/", 1)[-1]
+        dtype = dtype or (torch.bfloat16 if cuda else torch.float32)
+        self.net = _load(self.name, source, revision=revision, dtype=dtype, device_map="auto" if cuda else None, **options)
+        self.config, self.dtype = self.net.config.get_text_config(), dtype
+        self.device = self.net.get_input_embeddings().weight.device
+        self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
+        self.context = getattr(self.config, "max_position_embeddings", None) or UNBOUNDED
+        self.parameters = sum(p.numel() for p in self.net.parameters())
+        self.blocks = _blocks(self.net, self.config)
+        self.layers = len(self.blocks)
+        self.accepts = set(inspect.signature(self.net.forward).parameters)
+        self.window, self.hybrid = _window(self.config)
+        self.note = self._why_no_cache()
+
+    def open(self) -> HFTarget:
+        return HFTarget(self) if self.note is None else UncachedTarget(self)
+
+    def provides(self) -> frozenset[str]:
+        """What hooks and the two embedding tables can lend: checked by tests for the families named there."""
+        table = self.net.get_input_embeddings().weight
+        same_width = self.net.get_output_embeddings().weight.shape[1] == table.shape[1] == self.hidden
+        lent = {"rewind"} | ({"tap:final", "embed"} if same_width else set())
+        plain = not any(getattr(self.config, k, None) for k in ("final_logit_softcapping", "logit_scale", "logits_scaling"))
+        return frozenset(lent | ({"head"} if same_width and plain else set()) | ({"tap:layer", "entry"} if self.blocks else set()))
+
+    def run(self, ids: list[int], **inputs) -> Tensor:
+        """Logits [rows, vocab] of token ids, by the model's own forward."""
+        inputs = {k: v for k, v in inputs.items() if k in self.accepts or k in ("attention_mask", "use_cache")}
+        return self.net(input_ids=torch.tensor([ids], device=self.device), **inputs).logits[0]
+
+    def _why_no_cache(self) -> str | None:
+        """Score a small tree through the cache and path by path without one; a sentence when that cannot be done or differs."""
+        kinds = set(getattr(self.config, "layer_types", None) or ())
+        if "past_key_values" not in self.accepts or kinds - WINDOWED:
+            return f"{self.name} keeps a state that cannot be rewound"
+        a, b, c, *prompt = (int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 7))
+        try:
+            target = HFTarget(self)
+            target.sync(prompt)
+            got = target.score(DraftTree((a, b, c), (-1, -1, 0), (-1,) * 3)).logits.double()
+            with torch.inference_mode():
+                left, right = (self.run(prompt + path, use_cache=False).double() for path in ([a, c], [b]))
+        except Exception as error:  # a foreign network given a cache it was not written for may raise anything
+            return f"{self.name} does not take our cache ({type(error).__name__})"
+        want = torch.stack([left[-3], left[-2], right[-1], left[-1]])
+        slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
+        if not float((got - want).abs().mean()) <= slack * float(want.std()) + 1e-6:
+            return f"{self.name} makes its own masks or positions, so it cannot score a tree"
+        return None
+
+
+class HFTarget(CachedTarget):
+    """One run's cache over shared weights."""
+
+    def __init__(self, model: HFModel):
+        self.model, self.name = model, model.name
+        self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
+        self.provides = self._provides()
+        self._cache = Cache(layer_class_to_replicate=Slots)
+        super().__init__()
+
+    def _provides(self) -> frozenset[str]:
+        return self.model.provides() | {"tree"}
+
+    def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
+        """Rows of the embedding table, [n, hidden]."""
+        with torch.inference_mode():
+            return self.model.net.get_input_embeddings()(torch.as_tensor(ids, device=self.model.device))
+
+    def head(self, states: Tensor) -> Tensor:
+        """Logits of states [n, hidden] that have passed the last norm."""
+        head = self.model.net.get_output_embeddings()
+        with torch.inference_mode():
+            return head(states.to(head.weight.device))
+
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
+        inputs = dict(position_ids=positions[None], attention_mask=self._mask(rows), past_key_values=self._cache, use_cache=True)
+        self._crop(rows.past + rows.lo)
+        return self._watched(rows, 0, rows.ids, inputs)
+
+    def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The forward with hooks for taps and entries, which live only inside it. skip: rows run before those asked for."""
+        taps: dict[str, Tensor] = {}
+        with ExitStack() as stack:
+            for layer, block in enumerate(self.model.blocks):
+                if f"layer:{layer}" in self._want or any(entry.layer == layer for entry in rows.tree.inputs):
+                    hook = _before(layer, rows, skip, taps if f"layer:{layer}" in self._want else {})
+                    stack.callback(block.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            if "final" in self._want:
+                watch = lambda module, args: taps.__setitem__("final", args[0][0, skip:])
+                stack.callback(self.model.net.get_output_embeddings().register_forward_pre_hook(watch).remove)
+            elif rows.last:
+                inputs["logits_to_keep"] = 1
+            logits = self.model.run(ids, **inputs)
+        if logits.is_cuda:
+            torch.cuda.synchronize(logits.device)  # so that ``busy`` and the engine's clock see the work, not its launch
+        return logits[-1:] if rows.last else logits[skip:], taps
+
+    def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
+        """What each row may see, added to scores: [1, 1, rows, slots], per kind of layer where kinds are mixed."""
+        sees = torch.cat([torch.ones(len(rows.ids), rows.past, dtype=torch.bool), rows.shape.sees], 1)
+        near = sees
+        if self.model.window:
+            slot = torch.cat([torch.arange(rows.past), rows.past + shape_of(rows.tree.parents, 0).depth])
+            near = sees & (slot > slot[rows.past + rows.lo:, None] - self.model.window)
+        if self.model.hybrid:
+            return {"full_attention": self._added(sees), "sliding_attention": self._added(near)}
+        return self._added(near)
+
+    def _added(self, sees: Tensor) -> Tensor:
+        added = torch.zeros(sees.shape, dtype=self.model.dtype).masked_fill_(~sees, torch.finfo(self.model.dtype).min)
+        return added[None, None].to(self.model.device)
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        with torch.inference_mode():
+            for layer in self._cache.layers:
+                if layer.is_initialized:  # a layer may borrow another's keys and values
+                    layer.gather(past, rows)
+
+    def _crop(self, length: int) -> None:
+        for layer in self._cache.layers if hasattr(self, "_cache") else ():
+            layer.length = min(layer.length, length)
+
+    def close(self) -> None:
+        super().close()
+        self._cache = Cache(layer_class_to_replicate=Slots)
+
+
+class UncachedTarget(HFTarget):
+    """A model whose state cannot be rewound: every forward reads the whole text again. Chains only, and slow; still exact."""
+
+    def _provides(self) -> frozenset[str]:
+        return self.model.provides()
+
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        if not rows.chain:
+            raise ValueError(f"{self.name} scores chains only: {self.model.note}")
+        before = self.seen + ([self.root, *rows.tree.tokens[:rows.lo - 1]] if rows.lo else [])
+        return self._watched(rows, len(before), before + rows.ids, dict(use_cache=False))
+
+    def _crop(self, length: int) -> None:
+        """There is no cache."""
+
+
+def _before(layer: int, rows: Rows, skip: int, taps: dict[str, Tensor]):
+    """A hook on what enters a layer: states replaced by entries, tapped after that."""
+    def hook(module, args, kwargs):
+        x = args[0] if args else kwargs["hidden_states"]
+        for entry, where in rows.entries(layer):
+            made = entry.make(x[0, skip:])
+            x = x.clone()
+            x[0, [skip + i for i in where]] = made.to(x.dtype)
+        taps[f"layer:{layer}"] = x[0, skip:]
+        return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+    return hook
+
+
+def _load(name: str, source: str, **options):
+    """AutoModelForCausalLM, with every way a checkpoint can be unusable turned into one sentence."""
+    try:
+        net, report = transformers.AutoModelForCausalLM.from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True, **options)
+    except Exception as error:  # transformers, safetensors and the hub each raise their own
+        raise ModelError(f"{name} cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from None
+    if report["missing_keys"]:
+        raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}")
+    if report.get("mismatched_keys"):
+        raise ModelError(f"{name} has a weight whose shape is not what its config says: {sorted(report['mismatched_keys'])[0][0]}")
+    if net.config.is_encoder_decoder or net.get_output_embeddings() is None:
+        raise ModelError(f"{name} is not a causal language model")
+    for key, weight in net.named_parameters():
+        if weight.device.type != "meta" and not bool(torch.isfinite(weight).all()):
+            raise ModelError(f"{key} of {name} holds values that are not numbers")
+    return net.eval()
+
+
+def _blocks(net, config) -> list[torch.nn.Module]:
+    """The decoder's layers, in order; none when the module tree does not show them."""
+    for module in net.modules():
+        if type(module) is torch.nn.ModuleList and len(module) == getattr(config, "num_hidden_layers", -1):
+            return list(module)
+    return []
+
+
+def _window(config) -> tuple[int | None, bool]:
+    """Width of the sliding window, if any layer has one, and whether other layers have none."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None)
+    if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):
+        window = None
+    return window, bool(window) and kinds == WINDOWED
