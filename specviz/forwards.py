@@ -40,7 +40,25 @@ def _fast_provides(config: Config) -> frozenset[str]:
     return FastTarget.provides
 
 
-FORWARDS = {"fast": Forward("fast", _load_fast, _fast_refuses, _fast_provides)}
+def _load_hf(folder: Path, device: Any) -> Any:
+    from .targets.hf import HFModel
+
+    return HFModel(str(folder), device=device.type)
+
+
+def _hf_refuses(config: Config) -> str | None:
+    return "it is an encoder with a decoder" if config.get("is_encoder_decoder") else None
+
+
+def _hf_provides(config: Config) -> frozenset[str]:
+    """As its layers promise; what a network really takes is found out when it is loaded."""
+    recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
+    lent = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
+    return lent if recurrent else lent | {"tree"}
+
+
+FORWARDS = {found.name: found for found in (
+    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:

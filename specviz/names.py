@@ -43,7 +43,8 @@ class Entry:
         """Where its files lie, fetched from the hub when they are not there yet. Raises ZooError."""
         folder = self.path if self.path is not None else _fetched(self)
         if not (folder / "config.json").is_file():
-            raise ZooError(f"{self.name} is not in {folder}: there is no config.json.")
+            where = folder.relative_to(HERE) if folder.is_relative_to(HERE) else folder
+            raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
         return folder
 
 
@@ -54,6 +55,7 @@ class Register:
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stores: dict[str, Path] = field(default_factory=dict)  # of text, for retrieval methods
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
@@ -83,14 +85,16 @@ def register(path: str | Path | None = None) -> Register:
         problem = getattr(error, "problem", None) or "it is no text"
         raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.") from None
     reader = _Reader(path)
-    top = reader.mapping(root, "the file", {"default", "backends", "models"})
+    top = reader.mapping(root, "the file", {"default", "backends", "models", "stores"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
     backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
+    stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
+              for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
     for name, node in [(default, top["default"])] + [(e.draft, root) for e in entries.values() if e.draft]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
-    return Register(entries, default, backends)
+    return Register(entries, default, backends, stores)
 
 
 class _Reader:

@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from .core import DraftTree, Method, Scores, Target
+from .drafters.store import HOW, Store, StoreError, vocabulary_mark
 from .forwards import Forward, choose
 from .names import Entry, Register, ZooError, register
 from .text import TokenBytes
@@ -54,6 +55,15 @@ class Kit:
         self.opened.append(model)
         return model if model.vocab == self.vocab else Fitted(model, self.vocab)
 
+    def open_store(self, name: str) -> Store:
+        """A datastore of text by name. Raises ZooError when there is none, or when it is damaged or of another tokenizer."""
+        if name not in self.loaded.stores:
+            raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.")
+        try:
+            return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
+        except StoreError as error:
+            raise ZooError(str(error)) from None
+
 
 class Fitted:
     """A draft model with the same tokenizer whose output is padded to another width: its logits in the target's width."""
@@ -88,6 +98,7 @@ class Loaded:
     draft_folder: Path | None = None
     draft: Any = None
     draft_problem: str = ""
+    stores: dict[str, Path] = field(default_factory=dict)
 
     @property
     def vocab(self) -> int:
@@ -127,7 +138,7 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides
+        return self.open_target().provides | _stored(self.stores)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
@@ -143,7 +154,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     entry = book.find(target, named_only)
     folder = entry.folder()
     backend = choose(book.backends, folder, entry.backend)
-    loaded = Loaded(entry.name, folder, _weights(backend, folder, on), backend, on)
+    loaded = Loaded(entry.name, folder, _weights(backend, folder, on), backend, on, stores=book.stores)
     chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     try:
         if chosen:
@@ -192,7 +203,7 @@ def survey(target: str | None = None, draft: str | None = None):
     entry = book.find(target)
     chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     folder = entry.folder()
-    provides = choose(book.backends, folder, entry.backend).provides(read(folder, "config.json"))
+    provides = choose(book.backends, folder, entry.backend).provides(read(folder, "config.json")) | _stored(book.stores)
     problem = ""
     try:
         if chosen:
@@ -208,7 +219,14 @@ def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool
     return f"{method.title} {_needs(missing[0], name, draft_problem)}." if missing else None
 
 
+def _stored(stores: dict[str, Path]) -> frozenset[str]:
+    """What the datastores that are there add to what is provided."""
+    return frozenset(f"store:{name}" for name, folder in stores.items() if (folder / "store.json").is_file())
+
+
 def _needs(need: str, name: str, draft_problem: str) -> str:
+    if need.startswith("store:"):
+        return f"needs a datastore named {need[6:]!r}: build one with `{HOW}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
     return NEEDS.get(need, "needs {need!r}, which {name} does not provide").format(need=need, name=name)

@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 from specviz.text import TokenBytes
+from specviz.zoo import why_not
 
 TEMPLATE = """{% for m in messages %}<|{{ m['role'] }}|>
 {{ m['content'] }}<|end|>
@@ -91,4 +92,4 @@ class FakeLoaded:
         return self.kits[-1]
 
     def why_not(self, method):
-        return None
+        return why_not(method, self.name, ScriptedTarget.provides, has_draft=True)

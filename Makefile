@@ -1,0 +1,49 @@
+# make run    start the app on http://127.0.0.1:7860
+# make test   install what the tests need, and run them
+# make check  style and import directions
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# A test a worker a core; the targets compute with one thread each.
+WORKERS ?= 2
+
+.PHONY: run test check clean
+
+run: $(VENV)/run.done
+	$(BIN)/python app.py
+
+test: $(VENV)/dev.done $(VENV)/browser.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+check: $(VENV)/dev.done
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; say which with make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first, by itself: where a build for the processor is offered under this version it is taken, which spares some GB;
+# where that version cannot be had, the range in requirements.txt decides.
+$(VENV)/run.done: requirements.txt | $(BIN)/python
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) install torch==2.13.0 || true
+	$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/dev.done: requirements-dev.txt $(VENV)/run.done
+	$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+# Chromium from the distribution where we may install it, else Playwright's own; and letters for emoji, CJK and Arabic.
+$(VENV)/browser.done: $(VENV)/dev.done
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+			chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji; \
+	fi; test -x /usr/bin/chromium || $(BIN)/python -m playwright install chromium
+	@touch $@
+
+clean:
+	rm -rf $(VENV)
