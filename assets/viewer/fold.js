@@ -16,7 +16,7 @@
     committed: 0, lastSeq: -1, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
-    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], trials: [], commit: null, pieces: null,
+    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
     first: 0, upto: 0, timing: null, lens: [], sum: null,
   });
   const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0, seconds: 0 });
@@ -83,8 +83,10 @@
       r.path = arr(rec.path).filter((id) => r.nodes[id]);
       r.why = (rec.tail && rec.tail.why) || "plain";
       lane.committed = Math.max(lane.committed, r.i + 1);
-      const before = r.i ? lane.rounds[r.i - 1] : null;
-      r.sum = totals(r, (before && before.sum) || zero(), !before || Boolean(before.timing));
+      let before = r.i - 1;
+      while (before >= 0 && !lane.rounds[before].sum) before--; /* updates may be missing until the snapshot */
+      const last = before >= 0 ? lane.rounds[before] : null;
+      r.sum = totals(r, last ? last.sum : zero(), !last || Boolean(last.timing));
       if (r.pieces) write(lane, r);
     },
     text(lane, rec) {
@@ -191,12 +193,15 @@
     const v = r.verify;
     return { k: lo, phase: v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1 };
   }
-  const endOf = (lane, i) => { const r = lane.rounds[i]; return r && r.commit ? num(r.commit.t) : null; };
+  const endOf = (lane, i) => {
+    for (let j = i; j >= 0; j--) { const r = lane.rounds[j]; if (r && r.commit && num(r.commit.t) !== null) return r.commit.t; if (i >= lane.committed) break; }
+    return null;
+  };
   const startOf = (lane, i) => {
     const r = lane.rounds[i];
     return (r && r.draft && num(r.draft.t0)) ?? (i > 0 ? endOf(lane, i - 1) : lane.prefill && lane.prefill.t1) ?? 0;
   };
-  const sumAt = (lane, k) => (k > 0 && lane.rounds[k - 1] && lane.rounds[k - 1].sum) || zero();
+  const sumAt = (lane, k) => { for (let i = k - 1; i >= 0; i--) if (lane.rounds[i] && lane.rounds[i].sum) return lane.rounds[i].sum; return zero(); };
   const upto = (lane, k) => { for (let i = k - 1; i >= 0; i--) if (lane.rounds[i].upto) return lane.rounds[i].upto; return 0; };
 
   function label(lane, tok, max) {

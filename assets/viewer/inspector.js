@@ -16,7 +16,7 @@
     const guess = (copied ? "The draft copied " : "The draft guessed ") + count(n, "token") + (tree ? " as a tree" : "");
     if (phase < 2) return guess + ".";
     if (phase < 3) return guess + "; the target reads all of them in one pass.";
-    const kept = r.path ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
+    const kept = r.commit ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
     if (!r.commit || phase < 4) return guess + "; the target kept " + (kept || "none") + ".";
     const from = ": " + count(r.commit.n_new ?? kept + 1, "token") + " from one pass.";
     if (r.why === "bonus") return guess + "; the target kept " + (tree ? "a path of " + kept : n === 1 ? "it" : "all " + n) + " and added one of its own" + from;

@@ -93,20 +93,19 @@
     paintRail(lane, view) {
       const judged = view.phase >= 3 ? view.k + 1 : view.k;
       const sel = view.sel && view.sel.lane === this.id ? view.sel : null;
-      const key = [lane.header && lane.header.run_id, judged, view.phase >= 3, sel && sel.round + ":" + sel.node, view.race].join();
+      const key = [lane.header && lane.header.run_id, judged, view.phase >= 3, view.width, sel && sel.round + ":" + sel.node, view.race].join();
       if (key === this.keys.rail && this.keys.lane === lane) return;
       Object.assign(this.keys, { rail: key, lane });
-      const cells = [];
-      for (let i = judged - 1; i >= 0 && cells.length < CELLS && judged - i < 200; i--) {
+      const cells = [], room = (view.width || 600) - 16;
+      let used = 0;
+      for (let i = judged - 1; i >= 0 && used < room && cells.length < CELLS && judged - i < 200; i--) {
         const c = cellOf(lane, lane.rounds[i], i === judged - 1, sel && sel.round === i ? sel.node : null);
-        if (c) cells.unshift(c);
+        if (c) { cells.unshift(c.cell); used += c.w + 20; }
       }
       if (!cells.length) cells.push(el("span", { class: "none" }, SV.metrics.isBaseline(lane) ? "Nothing is drafted, so nothing is rejected." : "Rejected tokens land here."));
       this.cells.replaceChildren(...cells);
-      this.cells.classList.add("few");
-      const over = this.cells.scrollWidth > this.cells.clientWidth + 1;
-      this.cells.classList.toggle("few", !over);
-      this.cells.classList.toggle("over", over);
+      this.cells.classList.toggle("few", used <= room);
+      this.cells.classList.toggle("over", used > room);
     }
 
     /* The fall: a copy of each refused token travels from its place in the text down to the rail. */
@@ -172,13 +171,15 @@
     const tree = r.kind === "tree";
     const list = (tree ? gone.filter((n) => SV.fold.verdictOf(r, n.id) === "rej") : gone).slice(0, 8);
     const cell = el("div", { class: "cell" + (now ? " now" : ""), "data-cell": r.i }, el("em", null, String(r.i + 1)));
+    let w = 16; /* an estimate is enough to know whether the row is full, and asks for no layout */
     for (const n of list) {
-      const v = SV.fold.verdictOf(r, n.id);
-      cell.append(el("bdi", null, el("span", { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.stage.SAYS[v], "data-node": n.id }, SV.fold.label(lane, n.tok))));
+      const v = SV.fold.verdictOf(r, n.id), label = SV.fold.label(lane, n.tok);
+      w += 8 + Array.from(label).length * 7.9;
+      cell.append(el("bdi", null, el("span", { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.stage.SAYS[v], "data-node": n.id }, label)));
     }
     const rest = gone.length - list.length;
-    if (rest) cell.append(el("em", null, "+" + rest + (tree ? " unexamined" : "")));
-    return cell;
+    if (rest) { cell.append(el("em", null, "+" + rest + (tree ? " unexamined" : ""))); w += tree ? 96 : 28; }
+    return { cell, w };
   }
 
   const FINISH = { stop: "finished", length: "length reached", stop_string: "stop text met", stopped: "stopped", deadline: "time is up", context: "context full", error: "failed" };

@@ -54,11 +54,17 @@
       if (b.lanesBox.children[i] !== part.root) b.lanesBox.insertBefore(part.root, b.lanesBox.children[i] || null);
       const v = ctx.views.find((x) => x.lane === lane);
       part.paint(lane, { k: v.k, phase: v.phase, m: v.m, race: ctx.race, base: !ctx.race && lane !== ctx.focus, focus: lane === ctx.focus, live: b.state === "live" && ctx.follow,
-        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b, ctx), filter: b.ui.filter, theme: b.theme, scale, shape: [b.width, ctx.race].join() });
+        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b), filter: b.ui.filter, theme: b.theme, scale, width: railWidth(b, ctx), shape: [b.width, ctx.race].join() });
     });
   }
 
-  const pick = (b, ctx) => b.ui.sel;
+  const pick = (b) => b.ui.sel;
+
+  /* The room of a rail, from the board's width alone. */
+  function railWidth(b, { race }) {
+    const panel = race || b.mid ? b.width : (b.width - 16) / 2;
+    return panel - 42 - (race && !b.narrow ? 184 + 132 + 48 : 0);
+  }
 
   function inspector(b, ctx) {
     const { focus, at, race } = ctx;

@@ -79,7 +79,7 @@
           bar(p.verify, v0, v1);
           const x0 = X(v0), x1 = X(v1);
           if (X(t3) - X(t0) > 3) { c.fillStyle = p.surface; c.fillRect(X(t3) - 1, y, 1, BAR); }
-          if (x1 - x0 > 14 && x1 <= w) { c.fillStyle = p.surface; c.font = "600 10px " + p.sans; c.textAlign = "center"; c.fillText(String(r.commit.n_new ?? ""), (x0 + x1) / 2, y + 12); }
+          if (x1 - x0 > 14 && x1 <= w) { c.fillStyle = p.surface; c.font = "600 10px " + p.sans; c.textAlign = "center"; c.fillText(String((r.commit && r.commit.n_new) ?? ""), (x0 + x1) / 2, y + 12); }
         }
       });
     }

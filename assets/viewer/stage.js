@@ -66,10 +66,9 @@
     paint(lane, upto, from, opts) {
       this.header(lane);
       const want = Math.max(0, Math.ceil((upto - KEEP) / CHUNK) * CHUNK);
-      if (want < this.lo || upto < this.lo) this.rewind(want);
+      if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
-      this.fold(lane, Math.min(want, this.hi));
-      if (this.hi < this.lo) this.hi = this.lo;
+      this.fold(lane, want);
       while (this.hi < upto) this.push(lane.tokens[this.hi], opts.land && this.hi >= from ? (this.hi - from) * 60 : null);
       this.light(from, upto);
       this.select(opts.sel);
@@ -77,7 +76,7 @@
       this.caret.hidden = opts.ended;
     }
 
-    rewind(want) {
+    rewind() {
       this.now.replaceChildren();
       this.nodes = [];
       this.lo = 0;
@@ -85,18 +84,18 @@
       this.old.replaceChildren();
     }
     fold(lane, want) {
-      if (want > this.lo || (want > this.hi)) {
-        const add = [];
-        for (let i = this.lo; i < want; i++) {
-          add.push(SV.text.joined(lane.tokens[i].parts));
-          const set = this.nodes[i];
-          if (set) for (const n of set) n.remove();
-          this.nodes[i] = null;
-        }
-        this.old.append(add.join(""));
-        if (this.old.childNodes.length > 16) this.old.normalize();
-        this.lo = want;
+      if (want <= this.lo) return;
+      const add = [];
+      for (let i = this.lo; i < want; i++) {
+        add.push(SV.text.joined(lane.tokens[i].parts));
+        const set = this.nodes[i];
+        if (set) for (const n of set) n.remove();
+        this.nodes[i] = null;
       }
+      this.old.append(add.join(""));
+      if (this.old.childNodes.length > 16) this.old.normalize();
+      this.lo = want;
+      this.hi = Math.max(this.hi, want);
     }
     push(t, delay) {
       const set = tokenNodes(t, t.v);
@@ -159,7 +158,7 @@
     return out;
   }
 
-  const kept = (r) => (r.path ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc"));
+  const kept = (r) => (r.commit ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc"));
 
   SV.stage = { Stage, tokenNodes, titleOf, knobsOf, firstPath, SAYS };
 })();

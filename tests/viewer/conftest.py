@@ -1,0 +1,83 @@
+"""A browser for the viewer's tests. It lives in a thread of its own: sync_playwright may not share one with an asyncio loop."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+SHELL = '<!doctype html><html><head><meta charset="utf-8"></head><body style="margin:0"><div class="sv"></div></body></html>'
+# A second look at anything that would run code or ask for something, whatever the console says.
+GUARD = """
+globalThis.ran = [];
+globalThis.alert = (x) => globalThis.ran.push("alert " + x);
+addEventListener("securitypolicyviolation", (e) => globalThis.ran.push("policy " + e.blockedURI + " " + e.violatedDirective));
+"""
+
+
+class Driver:
+    """`drive(use, ...)` opens a fresh page, hands it to `use` in the browser's thread, and fails on any console error,
+    page error, or request to anything but the page itself."""
+
+    def __init__(self, pool: ThreadPoolExecutor, browser) -> None:
+        self._pool, self._browser = pool, browser
+
+    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), **context):
+        return self._pool.submit(self._run, use, html, size, context).result(timeout=120)
+
+    def _run(self, use, html, size, context):
+        with self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **context) as ctx:
+            page, seen = ctx.new_page(), []
+            page.on("console", lambda m: seen.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
+            page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
+            page.on("request", lambda r: seen.append(f"request: {r.url}") if not r.url.startswith(("file:", "about:", "data:")) else None)
+            page.on("dialog", lambda d: (seen.append(f"dialog: {d.message}"), d.dismiss()))
+            page.add_init_script(GUARD)
+            if html:
+                page.goto(html.as_uri())
+            else:
+                self._board(page)
+            result = use(page)
+            assert seen == [], seen
+            assert page.evaluate("globalThis.ran") == []
+            return result
+
+    @staticmethod
+    def _board(page) -> None:
+        """A bare page with the viewer's assets and a board that waits for frames, as Gradio mounts it."""
+        from specviz.viz import viewer_assets
+
+        js, css = viewer_assets()
+        page.goto("about:blank")
+        page.evaluate(GUARD)
+        page.set_content(SHELL)
+        page.add_style_tag(content=css)
+        page.add_script_tag(content=js)
+        page.evaluate("globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'))")
+
+
+def _launch():
+    from playwright.sync_api import sync_playwright
+
+    player = sync_playwright().start()
+    return player, player.chromium.launch(executable_path=str(CHROMIUM) if CHROMIUM.exists() else None, args=FLAGS)
+
+
+@pytest.fixture(scope="module")
+def drive():
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        player, browser = pool.submit(_launch).result(timeout=60)
+        yield Driver(pool, browser)
+        pool.submit(lambda: (browser.close(), player.stop())).result(timeout=60)
+
+
+FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+
+
+@pytest.fixture(scope="session")
+def settled():
+    """Waits until the board has painted what it knows."""
+    return lambda page: page.evaluate(FRAME)

@@ -1,0 +1,89 @@
+"""The fold, the frames and the metrics, in JavaScript: `node --test`, or the same cases in Chromium where there is no node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from specviz.core.events import Committed, Drafted, Judged, Verified
+from specviz.core.metrics import Totals, walltime_speedup
+from specviz.viz.html import SCRIPTS
+
+from . import sample
+
+HERE = Path(__file__).parent
+PURE = [name for name in SCRIPTS if name in ("text", "fold", "metrics", "frames", "dom", "stage", "inspector")]
+
+
+def totals(records: list[dict]) -> Totals:
+    """The engine's own counts over a lane's records."""
+    out, timing = Totals(), {r["round"]: r for r in records if r["type"] == "timing"}
+    for r in records:
+        if r["type"] == "prefill":
+            out.prefill_seconds += r["t1"] - r["t0"]
+        elif r["type"] == "draft":
+            out.fold(Drafted(r["round"], r["t0"], r["t1"], tuple(r["nodes"])))
+        elif r["type"] == "verify":
+            out.fold(Verified(r["round"], r["t0"], r["t1"], r["n_in"]))
+            out.fold(Judged(r["round"], tuple(j for j in records if j["type"] == "judge" and j["round"] == r["round"])))
+        elif r["type"] == "commit":
+            seconds = {k: timing[r["round"]][f"{k}_ns"] / 1e9 for k in ("draft", "verify", "judge", "cache", "other")}
+            out.fold(Committed(r["round"], r["t"], tuple(r["path"]), (0,) * r["n_new"], r["tail"]["why"], None, None, r["kv"], seconds))
+    return out
+
+
+def expected(records: list[dict]) -> dict[int, dict]:
+    """The figures the Python side gives for every lane."""
+    counts = {lane: totals([r for r in records if r["lane"] == lane]) for lane in {r["lane"] for r in records}}
+    names = ("tokens", "drafted", "accepted", "tried", "by_position")
+    return {
+        lane: {**{n: getattr(t, n) for n in names}, **{k: v for k, v in t.metrics().items() if k != "seconds_per_token"}, "walltime_speedup": walltime_speedup(counts[0], t)}
+        for lane, t in counts.items()
+    }
+
+
+def fixture() -> dict:
+    race = sample.race()
+    unicode = sample.race(("plain", "chain"), text=sample.UNICODE, split=True)
+    hostile = sample.race(("plain", "tree"), text=sample.HOSTILE, split=True)
+    for records in (race,):  # the end's own total, so that both sides divide by one number
+        for r in records:
+            if r["type"] == "done":
+                r["totals"]["seconds"] = totals([x for x in records if x["lane"] == r["lane"]]).seconds
+    return {
+        "race": race, "woven": sample.interleaved(race), "frames": sample.frames(race), "metrics": expected(race),
+        "unicode": {"records": unicode, "text": sample.UNICODE}, "hostile": {"records": hostile, "text": sample.HOSTILE},
+    }  # fmt: skip
+
+
+def test_the_fold_in_javascript(tmp_path: Path, request) -> None:
+    data = tmp_path / "fixture.json"
+    data.write_text(json.dumps(fixture()), encoding="utf-8")
+    node = shutil.which("node")
+    if not node:
+        _in_chromium(request.getfixturevalue("drive"), data)
+        return
+    env = {**os.environ, "SPECVIZ_FIXTURE": str(data), "SPECVIZ_SCRIPTS": " ".join(PURE)}
+    done = subprocess.run([node, "--test", str(HERE / "fold.test.js")], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "# skipped 0" in done.stdout and "# pass 0" not in done.stdout
+
+
+def _in_chromium(drive, data: Path) -> None:
+    def run(page):
+        page.add_script_tag(content=(HERE / "cases.js").read_text(encoding="utf-8"))
+        return page.evaluate(
+            "(text) => { const fx = JSON.parse(text); return Object.entries(SPECVIZ_CASES).map(([n, f]) => { try { f(SpecViz, fx); return null; } catch (e) { return n + ': ' + e.message; } }).filter(Boolean); }",
+            data.read_text(encoding="utf-8"),
+        )
+
+    assert drive(run) == []
+
+
+def test_the_same_cases_in_chromium(tmp_path: Path, drive) -> None:
+    data = tmp_path / "fixture.json"
+    data.write_text(json.dumps(fixture()), encoding="utf-8")
+    _in_chromium(drive, data)

@@ -1,0 +1,94 @@
+"""The Python side of the viewer: assets, the stand-alone page, the notebook display."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from specviz.viz import gradio_parts, records_of, show, to_html, viewer_assets
+from specviz.viz.html import ASSETS, SCRIPTS
+
+from . import sample
+
+RECORDS = sample.trace("chain")
+
+
+def test_the_assets_hold_every_file_and_no_dangerous_call() -> None:
+    js, css = viewer_assets()
+    assert {p.stem for p in ASSETS.glob("*.js")} == {*SCRIPTS, "gradio"}
+    assert "SpecVizBoard" in js and ".sv" in css
+    code = re.sub(r"/\*.*?\*/", "", js, flags=re.S)
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "import(", "fetch(", "XMLHttpRequest", "WebSocket", "http://", "https://", "localStorage"):
+        assert word not in code.replace("http://www.w3.org/2000/svg", ""), word
+
+
+def test_every_rule_is_under_sv_and_no_shorthand_carries_a_variable() -> None:
+    css = re.sub(r"/\*.*?\*/", "", viewer_assets()[1], flags=re.S)
+    css = re.sub(r"@keyframes[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", css)
+    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", css.replace("@media (prefers-color-scheme: dark) {", "").replace("@media (prefers-reduced-motion: reduce) {", "")):
+        for one in selectors.strip("} \n").split(","):
+            assert re.match(r"(\.dark )?\.sv\b", one.strip()), one
+        assert not re.search(r":(where|is|not|has)\([^)]*,", selectors)
+        for name, value in re.findall(r"([a-z-]+)\s*:\s*([^;]+)", body):
+            assert not (name in ("font", "background", "border", "outline", "text-decoration", "border-top", "border-bottom", "border-left", "border-right", "animation", "transition", "flex") and "var(" in value), (name, value)
+
+
+def test_the_page_is_inert_data_and_named_scripts() -> None:
+    evil = sample.trace("chain", text="</script><script>alert(1)</script><!-- \u2028 ${x}", prompt="</script><!--")
+    page = to_html(evil, title="<b>&")
+    assert page.count("<script") == 2 and page.count("</script>") == 2
+    assert "<title>&lt;b&gt;&amp;</title>" in page
+    data = re.search(r'<script type="application/json" id="trace">(.*?)</script>', page, re.S)[1]
+    assert "<" not in data and json.loads(data) == evil
+    assert "default-src 'none'" in page and "unsafe" not in page
+
+
+def test_a_page_from_a_path_an_object_and_a_list_is_the_same(tmp_path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, RECORDS)) + "\n", encoding="utf-8")
+    trace = type("Trace", (), {"records": RECORDS})()
+    assert to_html(path) == to_html(str(path)) == to_html(trace) == to_html(RECORDS)
+
+
+@pytest.mark.parametrize("content", ["", "not json\n", "[]\n", "7\n"])
+def test_a_broken_file_is_refused_with_a_sentence(tmp_path, content) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"bad\.jsonl .*\.$|Line 1 of bad\.jsonl .*\."):
+        records_of(path)
+
+
+@pytest.mark.parametrize("thing", [7, None, {}, b"x"])
+def test_what_is_no_trace_is_refused(thing) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        to_html(thing)
+
+
+def test_a_number_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError):
+        to_html([{**RECORDS[0], "created": float("nan")}])
+
+
+def test_a_lone_surrogate_can_still_be_written(tmp_path) -> None:
+    page = to_html([{**RECORDS[0], "run_id": "\ud800"}])
+    (tmp_path / "p.html").write_text(page, encoding="utf-8")
+
+
+def test_the_notebook_display_is_a_sandboxed_frame() -> None:
+    shown = show(RECORDS)._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts"') and shown.count("<") == 2
+
+
+def test_gradio_gets_a_constant_template() -> None:
+    parts = gradio_parts(layout="watch")
+    assert parts["html_template"] == '<div class="sv"></div>'
+    assert 'SpecVizBoard.attach(element, watch, props, {"layout":"watch"})' in parts["js_on_load"]
+
+
+def test_no_heavy_import() -> None:
+    code = "import sys; sys.modules['torch'] = sys.modules['gradio'] = sys.modules['transformers'] = None; import importlib.util as u; s = u.spec_from_file_location('v', sys.argv[1]); m = u.module_from_spec(s); sys.modules['v'] = m; s.loader.exec_module(m); m.viewer_assets()"
+    subprocess.run([sys.executable, "-c", code, str(ASSETS.parents[1] / "specviz" / "viz" / "html.py")], check=True, timeout=60)
