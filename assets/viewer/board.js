@@ -118,7 +118,7 @@
       this.later();
     }
     setState(s) {
-      if (s === this.state && this.root.dataset.state) return;
+      if (s === this.state && s === this.root.dataset.state) return;
       this.state = s;
       this.root.dataset.state = s;
       if (["done", "stopped", "error"].includes(s)) setText(this.announce, s === "error" ? this.statusText : "The run has ended. " + this.list().map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens").join(", "));
