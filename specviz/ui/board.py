@@ -11,6 +11,7 @@ import gradio as gr
 
 from ..viz import gradio_parts
 from .limits import BASELINE, LANES
+from .offer import Offer
 from .stream import pack
 from .theme import STATIC
 
@@ -29,12 +30,13 @@ def board(value: str) -> gr.HTML:
                    elem_id="board")
 
 
-def picker(cards: dict[str, Any], chosen: list[str]) -> gr.HTML:
+def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:
     """The method chips. The value is a JSON list of keys; ``off`` a JSON object key -> why it cannot run."""
-    shown = [{"key": c.key, "title": c.title, "summary": c.summary, "baseline": c.key == BASELINE} for c in cards.values()]
+    shown = [{"key": c.key, "title": c.title, "summary": c.summary, "family": c.family, "baseline": c.key == BASELINE,
+              "first": c.key in offered.first} for c in cards.values()]
     shown.sort(key=lambda card: card["baseline"])
-    return gr.HTML(pack(chosen), html_template='<div class="pg-pick"></div>', js_on_load=_script("picker.js"),
-                   apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, hint=HONEST, off="{}")
+    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=_script("picker.js"),
+                   apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, fold=9, hint=HONEST, off="{}")
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from .limits import NEW_TOKENS, PROMPT_CHARACTERS, SEED_BELOW
+from .limits import PROMPT_CHARACTERS
 
 
 def widget(knob: Any, value: Any, elem_id: str) -> gr.components.Component:
@@ -42,12 +42,12 @@ def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names:
 
 
 def sampling() -> tuple[gr.Number, gr.Number, gr.Number, gr.Number]:
-    """Temperature, top-p, length, seed."""
+    """Temperature, top-p, length, seed. Without limits of their own, so that limits.py says what is wrong in one place."""
     return (
-        gr.Number(0, label="Temperature", minimum=0, maximum=2, step=0.1, elem_id="temperature", min_width=104),
-        gr.Number(1, label="Top-p", minimum=0.01, maximum=1, step=0.05, elem_id="top-p", min_width=104),
-        gr.Number(96, label="Max tokens", minimum=1, maximum=NEW_TOKENS, step=1, precision=0, elem_id="length", min_width=104),
-        gr.Number(0, label="Seed", minimum=0, maximum=SEED_BELOW - 1, step=1, precision=0, elem_id="seed", min_width=104),
+        gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
+        gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
+        gr.Number(96, label="Max tokens", step=8, elem_id="length", min_width=104),
+        gr.Number(0, label="Seed", step=1, elem_id="seed", min_width=104),
     )
 
 

@@ -60,7 +60,8 @@ class Engine:
                     return
 
 
-def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None = None, mode: str = "live") -> Iterator[list[Record]]:
+def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None = None,
+         mode: str = "live") -> Iterator[list[Record]]:
     """All lanes of one run, an event's records at a time."""
     from ..core import Sampling
     from ..core.record import Recorder

@@ -122,8 +122,8 @@ class Handlers:
             return {self.ui["notice"]: _line("error", "There is no finished message to edit.")}
         last = chat.turns.pop()
         ui = self.ui
-        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST), ui["lane"]: gr.Radio(visible=False),
-                ui["bar"]: gr.Row(visible=bool(chat.turns)),
+        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST),
+                ui["lane"]: gr.Radio(visible=False), ui["bar"]: gr.Row(visible=bool(chat.turns)),
                 ui["conversation"]: pack({"turns": chat.view(len(chat.turns)), "shown": None})}
 
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
@@ -157,7 +157,8 @@ class Handlers:
     def _told(self) -> dict:
         if not self.backend.ready(None):
             return {self.ui["models"]: gr.skip()}
-        return {self.ui["models"]: _line("ready", self.backend.load(None)), self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not()))}
+        return {self.ui["models"]: _line("ready", self.backend.load(None)),
+                self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not()))}
 
     def keeper(self, names: list[tuple[str, str]]) -> Callable[..., dict]:
         """A listener that keeps what these knobs' widgets hold."""

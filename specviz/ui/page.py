@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import yaml
 
-from . import board, controls, stream
+from . import board, controls, offer
 from .api import Api
 from .chat import Chat
-from .handlers import FIRST, Handlers
-from .limits import BASELINE, LANES, WAITING
-from .stream import Backend
+from .handlers import Handlers
+from .limits import WAITING
+from .offer import EXAMPLES, RECORDED, Offer
+from .stream import Backend, pack
 from .theme import css, theme
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TITLE = "specviz"
 SAYS = "A small model guesses ahead, the large one checks: watch every token that is kept or refused."
 
 
-def build_app(backend: Backend, *, warm: bool = True, recorded: Path = ASSETS / "traces" / "first.jsonl",
-              examples: Path = ASSETS / "prompts" / "examples.yaml") -> gr.Blocks:
+def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
     """The page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run."""
+    offered = offer.offer(backend.cards, examples)
     hands = Handlers(backend, warm)
     ui = hands.ui
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
@@ -32,21 +31,22 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = ASSETS / 
         with gr.Column(elem_id="page"):
             _top(ui)
             _ask(ui)
-            _examples(ui, read_examples(examples))
-            with gr.Row(elem_id="choices"):
-                ui["methods"] = board.picker(backend.cards, first_choice(backend.cards))
+            with gr.Row(elem_id="under"):
+                tries = _examples(offered)
                 with gr.Row(elem_id="sampling"):
                     ui["temperature"], ui["top_p"], ui["length"], ui["seed"] = controls.sampling()
+            ui["methods"] = board.picker(backend.cards, offered)
             with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
                 ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
                 ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
                 ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
             ui["conversation"] = board.conversation()
-            ui["board"] = board.board(_recorded(recorded))
+            ui["board"] = board.board(offer.recorded(recorded))
         ui["chat"] = gr.State(Chat(), time_to_live=6 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
         _listen(ui, hands)
+        _try(ui, tries, offered)
         demo.unload(hands.leave)
         Api(backend, hands.turnstile).offer()
     demo.queue(max_size=2 * WAITING, default_concurrency_limit=None, api_open=False)
@@ -80,13 +80,10 @@ def _ask(ui: dict[str, Any]) -> None:
     ui["notice"] = board.line("notice")
 
 
-def _examples(ui: dict[str, Any], examples: list[dict[str, str]]) -> None:
+def _examples(offered: Offer) -> list[gr.Button]:
     with gr.Row(elem_id="examples"):
         gr.HTML("<span>Try</span>", apply_default_css=False, js_on_load=None, elem_id="try")
-        for i, example in enumerate(examples):
-            button = gr.Button(example["name"], size="sm", elem_id=f"example-{i}")
-            texts = json.dumps([example["prompt"], json.dumps({"state": "look", "text": example.get("look", "")})])
-            button.click(None, None, [ui["prompt"], ui["notice"]], js=f"() => {texts}", api_visibility="private")
+        return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(offered.examples)]
 
 
 def _settings(ui: dict[str, Any]) -> None:
@@ -101,7 +98,8 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     cards = hands.backend.cards
 
     with ui["knob_place"]:
-        @gr.render(inputs=[ui["methods"], ui["knobs"]], triggers=[demo.load, ui["methods"].change], queue=False, show_progress="hidden")
+        @gr.render(inputs=[ui["methods"], ui["knobs"]], triggers=[demo.load, ui["methods"].change], queue=False,
+                   show_progress="hidden")
         def knobs(picked: str, given: dict | None) -> None:
             for key in json.loads(picked or "[]"):
                 card = cards.get(key)
@@ -119,7 +117,8 @@ def _listen(ui: dict[str, Any], hands: Handlers) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     at_once = quiet | {"queue": False}
     asked = [ui[n] for n in ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "lane", "chat")]
-    told = [ui[n] for n in ("board", "run", "stop", "notice", "prompt", "lane", "conversation", "chat", "bar", "models", "methods")]
+    told = [ui[n] for n in
+            ("board", "run", "stop", "notice", "prompt", "lane", "conversation", "chat", "bar", "models", "methods")]
     gr.on([ui["run"].click, ui["prompt"].submit], hands.run, asked, told, trigger_mode="once", concurrency_limit=None, **quiet)
     ui["stop"].click(hands.stop, None, ui["stop"], **at_once)
     ui["new"].click(hands.new_chat, [ui["chat"]],
@@ -132,24 +131,10 @@ def _listen(ui: dict[str, Any], hands: Handlers) -> None:
           trigger_mode="once", concurrency_limit=None, **quiet)
 
 
-def first_choice(cards: dict[str, Any]) -> list[str]:
-    """Before anybody chose: the first method of each family in the catalogue's order, two of them."""
-    first = list({card.family: key for key, card in reversed(cards.items()) if key != BASELINE}.values())
-    return [key for key in cards if key in first][:min(2, LANES - 1)]
-
-
-def read_examples(path: Path) -> list[dict[str, str]]:
-    try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str) and isinstance(row.get("prompt"), str)]
-    except (OSError, yaml.YAMLError):
-        return []
-
-
-def _recorded(path: Path) -> str:
-    """The recorded run that is on the board before anybody has done anything; an empty board where there is none."""
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError):
-        return stream.empty(0, "Write a prompt and press Run.")
-    return stream.shown(0, records)
+def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer) -> None:
+    """An example fills the prompt, chooses its methods and says what to watch; the browser does it alone."""
+    for button, example in zip(tries, offered.examples):
+        look = {"state": "look", "text": example.get("look", "")}
+        values = [example["prompt"], pack(look), pack(example["methods"] or offered.chosen)]
+        button.click(None, None, [ui["prompt"], ui["notice"], ui["methods"]], js=f"() => {json.dumps(values)}",
+                     api_visibility="private")

@@ -13,7 +13,7 @@ from typing import Any
 
 from .engine import Engine, play
 from .limits import RUN_SECONDS, Refused, read
-from .page import ASSETS, first_choice, read_examples
+from .offer import RECORDED, offer
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
@@ -32,11 +32,10 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    example = read_examples(ASSETS / "prompts" / "examples.yaml")[0]["prompt"]
     parse = argparse.ArgumentParser(prog="python -m specviz.ui.record", description="Record a run for the page's first load.")
-    parse.add_argument("--out", type=Path, default=ASSETS / "traces" / "first.jsonl")
+    parse.add_argument("--out", type=Path, default=RECORDED)
     parse.add_argument("--methods", help="comma-separated; plain decoding is always the last lane")
-    parse.add_argument("--prompt", default=example)
+    parse.add_argument("--prompt", help="the first example of the page where left out")
     parse.add_argument("--max-new-tokens", type=int, default=96)
     parse.add_argument("--temperature", type=float, default=0.0)
     parse.add_argument("--seed", type=int, default=0)
@@ -44,10 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
     parse.add_argument("--draft")
     given = parse.parse_args(arguments)
     engine = Engine(given.target, given.draft)
-    methods = given.methods.split(",") if given.methods else first_choice(engine.cards)
+    offered = offer(engine.cards)
+    methods = given.methods.split(",") if given.methods else list(offered.chosen)
     try:
-        count = record(given.out, engine, prompt=given.prompt, methods=methods, max_new_tokens=given.max_new_tokens,
-                       temperature=given.temperature, seed=given.seed)
+        count = record(given.out, engine, prompt=given.prompt or offered.examples[0]["prompt"], methods=methods,
+                       max_new_tokens=given.max_new_tokens, temperature=given.temperature, seed=given.seed)
     except Refused as why:
         print(why, file=sys.stderr)
         return 1

@@ -163,6 +163,7 @@ class Live:
             if not self._backend.ready(self._ask.target):
                 self._told.put(said("loading", "Loading the models."))
                 self._backend.load(self._ask.target)
+            self._told.put(said("loading", "Reading the prompt."))
             if not self.stop.is_set():
                 for batch in self._backend.run(self._ask, self.stop, RUN_SECONDS):
                     self._told.put(batch)
@@ -182,8 +183,8 @@ class Live:
         while True:
             await asyncio.sleep(BEAT)
             records, status, over = self._drain()
-            if "loading" == (status or {}).get("state"):
-                patience += RUN_SECONDS  # reading a large checkpoint is not silence
+            if status:
+                patience = time.monotonic() + RUN_SECONDS + GRACE  # reading a large checkpoint is not silence
             if over:
                 if records:
                     yield self.frames.add(records)

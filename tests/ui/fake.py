@@ -15,27 +15,39 @@ from specviz.ui.limits import BASELINE, Refused
 
 WORDS = ("the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "
          "and the stars lit the path home while the owl counted one two three four five and fell asleep at last").split()
+class Scripted(Card):
+    """A card whose method is nowhere in the catalogue."""
+
+    def read_knobs(self, given):
+        return {knob.name: given.get(knob.name, knob.default) for knob in self.knobs}
+
+
 GAMMA = KnobCard("gamma", 4, 1, 8, "draft tokens a round")
 CARDS = [
-    Card(BASELINE, "Plain decoding", "", "baseline", "One token a pass: what every method is measured against."),
-    Card("chain", "Draft chain", "2211.17192", "draft model", "A small model guesses a few tokens; the target checks them in one pass.",
+    Scripted(BASELINE, "Plain decoding", "", "baseline", "One token a pass: what every method is measured against."),
+    Scripted("chain", "Draft chain", "2211.17192", "draft model", "A small model guesses a few tokens; the target checks them.",
          knobs=(GAMMA, KnobCard("shape", "even", help="how depth is spent", choices=("even", "front")),
                 KnobCard("warm", True, help="keep the draft's cache"))),
-    Card("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.",
+    Scripted("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.",
          knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"))),
-    Card("lookup", "Prompt lookup", "", "retrieval", "Copies what followed the same words earlier."),
-    Card("heads", "Extra heads", "2401.10774", "heads", "Heads on the target guess ahead.", needs=frozenset({"heads"})),
+    Scripted("lookup", "Prompt lookup", "", "retrieval", "Copies what followed the same words earlier."),
+    Scripted("heads", "Extra heads", "2401.10774", "heads", "Heads on the target guess ahead.", needs=frozenset({"heads"})),
 ]
 SKILL = {"chain": 0.75, "tree": 0.85, "lookup": 0.4, BASELINE: 0.0}
 TOP = 4
 
 
 class FakeBackend:
-    def __init__(self, fault: str = ""):
+    def __init__(self):
         self.cards = {card.key: card for card in CARDS}
-        self.fault, self.loaded, self.loads, self.runs = fault, False, 0, []
-        self.active, self.most_active, self.rounds = 0, 0, 0
         self._limit, self._gate = None, threading.Condition()
+        self.loaded = False
+        self.renew()
+
+    def renew(self) -> None:
+        """As it was before any test."""
+        self.fault, self.runs, self.active, self.most_active, self.rounds = "", [], 0, 0, 0
+        self.hold(None)
 
     # what a test steers
     def hold(self, rounds: int | None) -> None:
@@ -56,7 +68,6 @@ class FakeBackend:
     def load(self, target):
         if target is not None:
             raise Refused(f"There is no model {target!r}; there is fake.")
-        self.loads += 1
         self.loaded = True
         return "Fake target, fake draft, on nothing"
 
@@ -199,7 +210,8 @@ class Lane:
             max(n["depth"] for n in nodes) else "bonus"
         new = [nodes[i]["tok"] for i in path] + [tail]
         top = self._law(tail, 0.7)
-        ids = [x for n in nodes for x, _ in n["top"]] + [x for j in judges for x, _ in j.get("top_p", ()) ] + [x for x, _ in top] + new
+        laws = [n["top"] for n in nodes] + [j.get("top_p", ()) for j in judges] + [top]
+        ids = [x for law in laws for x, _ in law] + new
         out = self._vocab(ids)
         kind = "none" if not nodes else "chain" if all(n["parent"] == n["id"] - 1 for n in nodes) else "tree"
         out.append(self._record("draft", round=r, t0=t, t1=t1, kind=kind, nodes=nodes))
@@ -228,7 +240,8 @@ class Lane:
         self.over = True
         seconds = self.clock - 0.02
         totals = dict(tokens=self.at, rounds=self.round, **self.count, seconds=seconds, prefill_seconds=0.02, draft_seconds=0.0,
-                      verify_seconds=seconds, judge_seconds=0.0, cache_seconds=0.0, other_seconds=0.0, by_position=self.by_position)
+                      verify_seconds=seconds, judge_seconds=0.0, cache_seconds=0.0, other_seconds=0.0,
+                      by_position=self.by_position)
         stop = [self._record("stop", why=finish)] if finish in ("stopped", "deadline") else []
         return [*stop, self._record("done", finish=finish, totals=totals, peak_mem=None)]
 

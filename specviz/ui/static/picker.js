@@ -1,47 +1,57 @@
 /* Method chips: real checkboxes, so that keyboard and screen readers work by themselves. The value is a JSON list of keys.
-   Everything is written with textContent. */
+   Folded, one chip a family and whatever is chosen; unfolded, every method under its family. Only textContent is written. */
 const box = element.querySelector(".pg-pick");
-const chips = document.createElement("div");
-chips.className = "pg-chips";
+const make = (tag, name, text = "") => {
+  const node = document.createElement(tag);
+  node.className = name;
+  node.textContent = text;
+  return node;
+};
+const read = (text, other) => { try { return JSON.parse(text) ?? other; } catch { return other; } };
+const chips = make("div", "pg-chips"), hint = make("p", "pg-hint"), more = make("button", "pg-more");
 chips.setAttribute("role", "group");
 chips.setAttribute("aria-label", "Methods to compare");
-const hint = document.createElement("p");
-hint.className = "pg-hint";
 hint.setAttribute("aria-live", "polite");
+more.type = "button";
+more.addEventListener("click", () => { box.classList.toggle("all"); paint(); });
 box.append(chips, hint);
 
-const cards = props.cards, most = props.most, inputs = new Map();
-const read = (text, other) => { try { return JSON.parse(text) ?? other; } catch { return other; } };
-const chosen = () => read(props.value, []);
+const cards = props.cards, most = props.most, inputs = new Map(), families = new Map();
 let pointed = null;
 
 for (const card of cards) {
-  const label = document.createElement("label"), input = document.createElement("input"), name = document.createElement("span");
-  label.className = "pg-chip";
+  if (!families.has(card.family)) {
+    const family = make("div", "pg-family");
+    family.append(make("span", "pg-familyname", card.family));
+    families.set(card.family, family);
+    chips.append(family);
+  }
+  families.get(card.family).append(chip(card));
+}
+const few = cards.length <= props.fold;
+if (!few) chips.append(more);
+
+function chip(card) {
+  const label = make("label", "pg-chip"), input = make("input", "");
   label.dataset.key = card.key;
   input.type = "checkbox";
-  name.textContent = card.title;
-  label.append(input, name);
-  if (card.baseline) {
-    const tag = document.createElement("small");
-    tag.textContent = "always";
-    label.append(tag);
-  }
-  chips.append(label);
+  label.append(input, make("span", "", card.title));
+  if (card.baseline) label.append(make("small", "", "always"));
   inputs.set(card.key, input);
-  input.addEventListener("change", () => {
-    const on = cards.filter((c) => !c.baseline && inputs.get(c.key).checked).map((c) => c.key);
-    props.value = JSON.stringify(on);
-    trigger("change");
-    paint();
-  });
+  input.addEventListener("change", choose);
   const point = () => { pointed = card; paint(); };
   const leave = () => { if (pointed === card) { pointed = null; paint(); } };
   label.addEventListener("pointerenter", point);
   label.addEventListener("pointerleave", leave);
-  label.addEventListener("click", () => { pointed = card; paint(); });
   input.addEventListener("focus", point);
   input.addEventListener("blur", leave);
+  return label;
+}
+
+function choose() {
+  props.value = JSON.stringify(cards.filter((c) => !c.baseline && inputs.get(c.key).checked).map((c) => c.key));
+  trigger("change");
+  paint();
 }
 
 function state(card, on, off) {
@@ -53,15 +63,18 @@ function state(card, on, off) {
 }
 
 function paint() {
-  const on = chosen(), off = read(props.off, {});
+  const on = read(props.value, []), off = read(props.off, {}), all = few || box.classList.contains("all");
   for (const card of cards) {
     const s = state(card, on, off), input = inputs.get(card.key), label = input.parentElement;
     input.checked = s.checked;
     input.disabled = s.blocked;
     label.title = s.why;
     label.dataset.off = card.baseline ? "baseline" : off[card.key] ? "unavailable" : s.blocked ? "full" : "";
+    label.hidden = !(all || s.checked || card.first || card.baseline);
   }
   const s = pointed && state(pointed, on, off);
+  more.textContent = all ? "Fewer" : `All ${cards.length} methods`;
+  more.setAttribute("aria-expanded", String(all));
   hint.textContent = !pointed ? props.hint : s.why ? `${pointed.title}: ${s.why}` : `${pointed.title}: ${pointed.summary}`;
   box.dataset.on = on.join(" ");
 }

@@ -1,0 +1,59 @@
+"""What the page offers before anybody has chosen: example prompts, the methods in sight, the recorded run. All of it files."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import stream
+from .limits import BASELINE, LANES
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+EXAMPLES = ASSETS / "prompts" / "examples.yaml"
+RECORDED = ASSETS / "traces" / "first.jsonl"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods always in sight; ``chosen``: at first."""
+
+    examples: tuple[dict[str, Any], ...] = ()
+    first: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+
+
+def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
+    """Read the file; what it does not say, or names in vain, comes from the catalogue: one method a family."""
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        told = {}
+    told = told if isinstance(told, dict) else {}
+
+    def methods(names: Any) -> list[str]:
+        return [key for key in names or () if key in cards and key != BASELINE][:LANES - 1]
+
+    first = methods(told.get("first"))
+    families = {cards[key].family for key in first}
+    for key, card in cards.items():
+        if key != BASELINE and card.family not in families:
+            families.add(card.family)
+            first.append(key)
+    examples = [row | {"methods": methods(row.get("methods"))} for row in told.get("examples") or () if _whole(row)]
+    return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]))
+
+
+def _whole(row: Any) -> bool:
+    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("name", "prompt"))
+
+
+def recorded(path: Path = RECORDED) -> str:
+    """The recorded run that is on the board at first, as a board's value; an empty board where there is none."""
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return stream.shown(0, records)
+    except (OSError, ValueError):
+        return stream.empty(0, "Write a prompt and press Run.")

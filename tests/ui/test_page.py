@@ -1,0 +1,342 @@
+"""The page in a real browser: what a visitor does, and that what is seen is what the trace says."""
+from __future__ import annotations
+
+import json
+import re
+import threading
+
+import pytest
+
+from specviz.ui.chat import lanes
+from specviz.ui.limits import Ask
+
+from .fake import FakeBackend
+
+HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "${alert(3)}", "{{7*7}}", "<b>bold</b>", "`${1+1}`"]
+SAYS = {"acc": "accepted", "cor": "correction", "bon": "bonus", "pla": "plain"}
+
+
+def state(page, wanted):
+    page.wait_for_selector(f'#board .sv[data-state="{wanted}"]')
+
+
+def begin(page, prompt="tell of the fox"):
+    page.fill("#prompt textarea", prompt)
+    page.click("#run")
+
+
+def finish(page, wanted="done"):
+    """The run is over and the page is ready for the next."""
+    state(page, wanted)
+    page.wait_for_selector("#run:not([disabled])")
+
+
+def run(page, prompt="tell of the fox"):
+    begin(page, prompt)
+    finish(page)
+
+
+def text(page, lane=0):
+    return page.evaluate("n => document.querySelectorAll('#board .lane')[n].querySelector('.stage').textContent", lane)
+
+
+def painted(page):
+    """Every token on the board: [[text, verdict], ...] for each lane, from the elements themselves."""
+    return page.evaluate("""() => [...document.querySelectorAll('#board .lane')].map((lane) =>
+        [...lane.querySelectorAll('.t[data-i]')].map((t) => [t.textContent, t.dataset.v]))""")
+
+
+def test_first_load_plays_a_recorded_run(page, backend):
+    state(page, "done")
+    clock = "document.querySelector('#board .transport .where').textContent"
+    before = page.evaluate(clock)
+    page.wait_for_function(f"old => {clock} !== old", arg=before)
+    assert int(page.get_attribute("#board .sv", "data-records")) > 100
+    assert backend.runs == []
+
+
+def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
+    backend.hold(12)
+    begin(page)
+    state(page, "live")
+    page.wait_for_function("document.querySelectorAll('#board .lane').length === 3")
+    page.wait_for_function("document.querySelectorAll('#board .lane .t[data-i]').length >= 12")
+    assert page.is_disabled("#run") and page.is_enabled("#stop")
+    backend.hold(None)
+    finish(page)
+    assert page.is_disabled("#stop")
+    told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+    for said, shown in zip(lanes(told), painted(page)):
+        verdicts = [v for words, v in said.pieces for _ in re.findall(r"\s*\S+", words)]
+        assert [v for _, v in shown] == verdicts[-len(shown):] and len(shown) > 20
+        assert {"accepted", "correction", "bonus"} & set(verdicts) or said.key == "autoregressive"
+    assert page.get_attribute("#board .sv", "data-lost") == "0"
+    assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
+
+
+def test_four_lanes_lose_no_event(page, backend):
+    page.check("#methods [data-key=tree] input")
+    assert page.is_disabled("#methods [data-key=heads] input")  # four lanes at most
+    backend.hold(0)
+    begin(page)
+    state(page, "loading")
+    for rounds in range(4, 240, 4):  # about sixty updates
+        backend.hold(rounds)
+    finish_at = backend.hold(None)
+    assert finish_at is None
+    finish(page)
+    told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+    assert len(backend.runs[0].lanes) == 4
+    assert page.get_attribute("#board .sv", "data-gaps") == "0"
+    assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
+
+
+def test_stop_ends_the_run_within_a_round(page, backend):
+    backend.hold(5)
+    begin(page)
+    page.wait_for_function("document.querySelectorAll('#board .lane .t[data-i]').length > 2")
+    page.click("#stop")
+    finish(page, "stopped")
+    assert backend.rounds == 5 and backend.active == 0
+    assert "You said" in text(page)
+    backend.hold(None)
+    run(page, "and now this")
+    assert "and now this" in text(page)
+
+
+def test_stop_before_the_first_token_keeps_what_was_there(page, backend):
+    records = page.get_attribute("#board .sv", "data-records")
+    backend.hold(0)
+    begin(page)
+    state(page, "loading")
+    page.click("#stop")
+    finish(page, "stopped")
+    assert page.get_attribute("#board .sv", "data-records") == records
+    assert page.input_value("#prompt textarea") == "tell of the fox"
+
+
+def test_hostile_text_is_only_text(page, backend):
+    for prompt in HOSTILE:
+        run(page, prompt)
+        assert prompt in text(page).replace("\u21b5", "\n")
+        page.click("#new-chat")
+        state(page, "idle")
+    run(page, HOSTILE[0])
+    page.fill("#prompt textarea", HOSTILE[1])
+    page.click("#run")
+    page.wait_for_selector('.pg-chat[data-turns="1"]')
+    assert HOSTILE[0] in page.inner_text(".pg-question")
+    assert HOSTILE[0] in page.inner_text(".pg-answer")
+    assert page.evaluate("document.querySelectorAll('.pg-chat img, .pg-chat script, #board img, #board b.bold').length") == 0
+    finish(page)
+
+
+def test_a_follow_up_keeps_the_conversation(page, backend):
+    run(page, "a first question")
+    run(page, "a second question")
+    first, second = backend.runs
+    assert first.turns == () and [t["role"] for t in second.turns] == ["user", "assistant"]
+    assert second.turns[0]["content"] == "a first question"
+    assert second.turns[1]["content"].startswith("You said: a first question")
+    assert page.inner_text(".pg-question") == "a first question"
+    assert set(page.evaluate("[...document.querySelectorAll('.pg-answer span')].map((s) => s.dataset.verdict)")) >= {"accepted"}
+
+
+def test_an_empty_prompt_runs_the_last_message_again(page, backend):
+    run(page, "once")
+    page.click("#run")
+    page.wait_for_selector("#run:not([disabled])")
+    page.wait_for_function("document.querySelector('#board .sv').dataset.state === 'done'")
+    assert [(r.prompt, r.turns) for r in backend.runs] == [("once", ()), ("once", ())]
+
+
+def test_new_chat_starts_over(page, backend):
+    run(page, "a first question")
+    page.click("#new-chat")
+    state(page, "idle")
+    page.wait_for_selector("#new-chat", state="hidden")
+    run(page, "a stranger's question")
+    assert backend.runs[-1].turns == ()
+    assert page.is_hidden(".pg-chat")
+
+
+def test_edit_takes_the_last_message_back(page, backend):
+    run(page, "with a mistaek")
+    page.click("#edit")
+    page.wait_for_function("document.querySelector('#prompt textarea').value === 'with a mistaek'")
+    run(page, "without a mistake")
+    assert backend.runs[-1].turns == ()
+
+
+def test_where_lanes_differ_the_person_picks_one(page, backend):
+    page.fill("#temperature input", "1")
+    run(page, "first")
+    choices = page.locator("#lane label:has(input)")
+    choices.nth(1).click()
+    second_text = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+    run(page, "second")
+    assert backend.runs[1].turns[1]["content"] == lanes(second_text)[1].text
+
+
+def test_an_earlier_turn_can_be_opened(page, backend):
+    run(page, "a first question")
+    run(page, "a second question")
+    page.click(".pg-turn button")
+    page.wait_for_function("document.querySelector('#board .stage').textContent.includes('a first question')")
+    assert page.is_disabled(".pg-turn button >> nth=0")
+
+
+def test_two_visitors_take_turns(visit, backend):
+    first, second = visit(), visit()
+    backend.hold(3)
+    begin(first, "first visitor")
+    state(first, "live")
+    begin(second, "second visitor")
+    state(second, "queued")
+    assert "1 run before" in second.inner_text("#board .notice")
+    backend.hold(None)
+    finish(first)
+    finish(second)
+    assert backend.most_active == 1
+    assert "first visitor" in text(first) and "second visitor" in text(second)
+
+
+def test_stop_while_waiting_in_line(visit, backend):
+    first, second = visit(), visit()
+    backend.hold(3)
+    begin(first)
+    state(first, "live")
+    begin(second)
+    state(second, "queued")
+    second.click("#stop")
+    finish(second, "stopped")
+    backend.hold(None)
+    finish(first)
+    assert len(backend.runs) == 1
+
+
+def test_a_closed_tab_ends_its_run(visit, backend):
+    page = visit()
+    backend.hold(3)
+    begin(page)
+    state(page, "live")
+    page.close()
+    other = visit()
+    begin(other, "after the other left")
+    backend_free(other, backend)
+
+
+def backend_free(page, backend):
+    backend.hold(None)
+    finish(page)
+    assert backend.active == 0 and backend.runs[-1].prompt == "after the other left"
+
+
+def test_a_failing_lane_leaves_the_others(page, backend):
+    backend.fault = "lane"
+    begin(page)
+    page.wait_for_selector("#run:not([disabled])", state="attached")
+    page.wait_for_function("document.querySelector('#board').textContent.includes('This lane failed on purpose')")
+    page.wait_for_selector("#stop[disabled]")
+    assert len(painted(page)[2]) > 20
+
+
+def test_a_crash_is_one_sentence(page, backend):
+    backend.fault = "crash"
+    begin(page)
+    finish(page, "error")
+    assert "The engine failed (RuntimeError)" in page.inner_text("#board .notice")
+    assert "secret" not in page.content()
+    backend.fault = ""
+    run(page)
+
+
+@pytest.mark.parametrize("field, value, says", [
+    ("#prompt textarea", "   ", "The prompt is empty"),
+    ("#temperature input", "3", "temperature must lie between 0 and 2"),
+    ("#length input", "100000", "length must lie between 1 and 512"),
+    ("#length input", "", "length must be a whole number"),
+    ("#top-p input", "0", "Top-p must lie between"),
+])
+def test_what_cannot_be_run_is_said_beside_the_prompt(page, backend, field, value, says):
+    page.fill("#prompt textarea", "fine")
+    page.fill(field, value)
+    page.click("#run")
+    page.wait_for_selector('#notice .pg-line[data-state="error"]')
+    assert says in page.inner_text("#notice")
+    assert backend.runs == [] and page.is_enabled("#run")
+
+
+def test_knobs_come_from_the_catalogue(page, backend):
+    page.click("#open-settings")
+    number = page.locator("#knob-chain-gamma input[type=number]")
+    number.fill("7")
+    number.press("Tab")
+    page.locator("#knob-chain-warm input").uncheck()
+    page.fill("#system textarea", "Be brief.")
+    run(page)
+    ask: Ask = backend.runs[0]
+    assert dict(ask.lanes)["chain"] == {"gamma": 7, "warm": False}
+    assert ask.system == "Be brief." and ask.messages()[0] == {"role": "system", "content": "Be brief."}
+    page.uncheck("#methods [data-key=chain] input")
+    page.wait_for_selector("#knob-chain-gamma", state="detached")
+    page.check("#methods [data-key=chain] input")
+    page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
+
+
+def test_an_unavailable_method_says_why(page, backend):
+    run(page)
+    page.wait_for_selector("#methods [data-key=heads][data-off=unavailable]")
+    assert page.is_disabled("#methods [data-key=heads] input")
+    page.hover("#methods [data-key=heads]")
+    page.wait_for_function("document.querySelector('.pg-hint').textContent.includes('need heads trained')")
+
+
+def test_examples_fill_the_prompt_and_say_what_to_watch(page):
+    page.click("#example-1")
+    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Luna')")
+    assert page.inner_text("#notice").strip()
+
+
+def test_by_keyboard_alone(page, backend):
+    page.focus("#prompt textarea")
+    page.keyboard.type("typed by hand")
+    page.keyboard.press("Enter")
+    finish(page)
+    assert backend.runs[0].prompt == "typed by hand"
+    page.focus("#methods [data-key=tree] input")
+    page.keyboard.press("Space")
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on.includes('tree')")
+    page.focus("#board .transport .scrub")
+    page.keyboard.press("Home")
+    page.wait_for_function("document.querySelector('#board .sv').dataset.mode === 'hold'")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_no_sideways_scroll(visit, width):
+    page = visit(width=width, height=800)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    run(page, "x" * 300)
+    run(page, "a follow-up")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_dark_mode(visit, server):
+    page = visit(url=server.url + "?__theme=dark")
+    run(page)
+    assert page.evaluate("getComputedStyle(document.querySelector('.gradio-container')).backgroundColor") == "rgb(13, 15, 18)"
+    assert page.evaluate("getComputedStyle(document.querySelector('#run')).backgroundColor") == "rgb(233, 234, 236)"
+
+
+def test_plotly_is_our_own_and_comes_after_the_first_touch(page):
+    assert page.evaluate("typeof window.Plotly") == "undefined"
+    run(page)
+    page.wait_for_function("typeof window.Plotly === 'object'")
+    page.wait_for_selector("#board .p-rate .js-plotly-plot, #board .p-rate svg")
+
+
+def test_templates_are_constant(server):
+    for block in server.demo.blocks.values():
+        if block.get_block_name() == "html" and block.html_template != "${value}":
+            assert not re.search(r"\$\{|\{\{", block.html_template)
+            assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", json.dumps(block.js_on_load))
