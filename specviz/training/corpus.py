@@ -150,7 +150,9 @@ def as_csv(rows):
 
 
 def as_markdown(rows):
-    line = lambda cells: "| " + " | ".join(cells) + " |"
+    def line(cells):
+        return "| " + " | ".join(cells) + " |"
+
     return "\n".join([line(rows[0]), line(["---"] * len(rows[0])), *(line(row.values()) for row in rows)])
 
 

@@ -84,8 +84,11 @@ class Batches:
         dice = random.Random(f"{self.seed} {epoch}")
         order = list(range(len(self.answers)))
         dice.shuffle(order)
-        length = lambda i: min(len(self.answers[i].ids), self.numbers["length"])
         batches, chunk = [], 2048
+
+        def length(i: int) -> int:
+            return min(len(self.answers[i].ids), self.numbers["length"])
+
         for first in range(0, len(order), chunk):
             batch, widest = [], 0
             for i in sorted(order[first : first + chunk], key=length):

@@ -4,8 +4,8 @@ A draft model is judged by how often it agrees with the target on text the targe
 text is what it must see (sequence-level distillation: Kim and Rush, 1606.07947; DistillSpec,
 2310.08461). Half of the answers are greedy and half are drawn at temperature 1, the two ways they
 are asked for later. A second pile, `read`, holds the target's law along answers from the data: no
-decoding, so ten times cheaper a token, good for breadth and not enough alone. The top log-probabilities are kept at generation time, because a second pass
-of the target would cost more than all of the draft's training.
+decoding, so cheaper a token, good for breadth and not enough alone. The leading log-probabilities
+are kept, because a second pass of the target would cost more than all of the draft's training.
 """
 
 import itertools

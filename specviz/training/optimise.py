@@ -9,11 +9,15 @@ and a longer one can be resumed from the stable part.
 import torch
 from torch import nn
 
+from .job import TrainingError
+
 
 class Optimisers:
     """Both optimisers as one; their state travels as flat tensors, so no pickle is ever read."""
 
     def __init__(self, model: nn.Module, numbers: dict):
+        if not hasattr(torch.optim, "Muon"):
+            raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.")
         matrices, rest = [], []
         for name, weight in model.named_parameters():
             hidden = weight.ndim == 2 and "embed" not in name and "lm_head" not in name

@@ -6,6 +6,7 @@ included), greedy and at temperature 1, replayed on the target's own held-out an
 not here: `python -m specviz bench` measures it on the engine, beside plain decoding.
 """
 
+import shutil
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from . import acceptance, data, generate, target
 from .files import write_json, write_text
-from .job import DRAFT, TARGET, Job
+from .job import DRAFT, TARGET, Job, fingerprint
 
 BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 
@@ -23,12 +24,14 @@ def run(job: Job) -> Path:
     found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
     path = job.folder() / "report.json"
     write_json(path, found)
-    tables = {TARGET: target_text(found["target"]), DRAFT: draft_text(found["draft"], numbers["gamma"])}
+    curve = job.work / "draft" / fingerprint(job.model(TARGET)) / "loss.svg"
+    tables = {TARGET: target_text(found["target"]), DRAFT: draft_text(found["draft"], numbers["gamma"]) + training(job, curve)}
     for name, text in tables.items():
         print(text)
-        into_card(job.model(name) / "README.md", name, text)
-        if job.ship:
-            into_card(job.shipped / name / "README.md", name, text)
+        for place in [job.model(name)] + ([job.shipped / name] if job.ship else []):
+            if name == DRAFT and curve.is_file():
+                shutil.copyfile(curve, place / "loss.svg")
+            into_card(place / "README.md", name, text)
     job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
 
@@ -86,6 +89,15 @@ def draft_text(found: dict, gamma: int) -> str:
             lines.append(f"| {task} | {row['block_efficiency']:.2f} | {row['acceptance_rate']:.2f} | {places} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def training(job: Job, curve: Path) -> str:
+    """The draft's last line of the log, and its curve."""
+    line = job.last_log("draft")
+    if line is None:
+        return ""
+    run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
+    return f"Last training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 
 
 def _quoted(text: str) -> str:

@@ -14,12 +14,16 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def tiny(work, recipe, *more):
-    return main([recipe, "--size", "tiny", "--steps", "40", "--work", str(work), "--device", "cpu", "--quiet", *more])
+@pytest.fixture(scope="session")
+def tiny():
+    def run(work, recipe, *more):
+        return main([recipe, "--size", "tiny", "--steps", "25", "--work", str(work), "--device", "cpu", "--quiet", *more])
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def work(tmp_path_factory, one_thread):
+def work(tmp_path_factory, one_thread, tiny):
     folder = tmp_path_factory.mktemp("training")
     assert tiny(folder, "all") == 0
     return folder

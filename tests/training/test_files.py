@@ -36,7 +36,10 @@ def test_a_kill_while_writing_leaves_the_previous_file(tmp_path, monkeypatch):
 def model(seed):
     torch.manual_seed(seed)
     return LlamaForCausalLM(
-        LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, tie_word_embeddings=True)
+        LlamaConfig(
+            vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+            tie_word_embeddings=True,
+        )
     )
 
 

@@ -10,8 +10,6 @@ from specviz.training import data, generate, target
 from specviz.training.__main__ import main
 from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, fingerprint
 
-from .conftest import tiny
-
 
 def test_everything_is_made_and_loads(work):
     words = AutoTokenizer.from_pretrained(work / "models" / TARGET)
@@ -31,7 +29,7 @@ def test_the_report_reaches_the_cards(work):
     assert card.count("report: begin") == 1 and "Temperature 1" in card
 
 
-def test_a_second_run_finds_everything_up_to_date(work):
+def test_a_second_run_finds_everything_up_to_date(work, tiny):
     place = work / "models"
     before = {path: path.read_bytes() for path in place.rglob("*.safetensors")}
     lines = (work / "log.jsonl").read_text()
@@ -41,7 +39,7 @@ def test_a_second_run_finds_everything_up_to_date(work):
     assert (work / "log.jsonl").read_text() == lines
 
 
-def test_a_lost_shard_is_made_again_the_same(work):
+def test_a_lost_shard_is_made_again_the_same(work, tiny):
     root = work / "generations" / fingerprint(work / "models" / TARGET)
     shard = sorted((root / "train").glob("*.safetensors"))[0]
     before = shard.read_bytes()
