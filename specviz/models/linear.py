@@ -1,19 +1,24 @@
 """One linear layer, stored the way this processor multiplies fastest.
 
-On a CPU a plain ``F.linear`` costs nearly twice as much for two rows as for one, which would make verification look dear. The
-same weights stored transposed, or packed by oneDNN, take eight rows for little more than one. Which of them wins depends on
-the processor, so it is measured when weights are loaded. oneDNN's ops are private to torch: they are named here and nowhere
-else, and used only when they agree with ``F.linear``.
+On a CPU a plain ``F.linear`` costs nearly twice as much for a few rows as for one, which would make verification look dear.
+The same weights stored transposed, or packed by oneDNN, take eight rows for little more than one. Which of them wins depends
+on the processor and on the number of rows, so both are measured when weights are loaded. oneDNN's ops are private to torch:
+they are named here and nowhere else, and used only when they agree with ``F.linear``.
 """
 from __future__ import annotations
 
 import time
+from typing import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-ROWS = (1, 8)  # a plain step and a small tree
+MANY = 4  # rows from which a forward counts as a verification
+ROWS = (1, 8)  # measured: a plain step, a small tree
+TWICE = 2**28  # bytes of weights up to which both layouts may be kept
+
+Layer = Callable[[Tensor], Tensor]
 
 
 class PlainLinear:
@@ -22,7 +27,7 @@ class PlainLinear:
     kernel = "plain"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.weight, self.bias, self.width = weight, bias, weight.shape[0]
+        self.weight, self.bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -37,7 +42,7 @@ class TransposedLinear:
     kernel = "transposed"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.weight, self.bias, self.width = weight.t().contiguous(), bias, weight.shape[0]
+        self.weight, self.bias = weight.t().contiguous(), bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.mm(x, self.weight) if self.bias is None else torch.addmm(self.bias, x, self.weight)
@@ -53,8 +58,7 @@ class PackedLinear:
     kernel = "onednn"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS[-1])
-        self.bias, self.width = bias, weight.shape[0]
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS[-1]), bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
@@ -63,35 +67,73 @@ class PackedLinear:
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
-def fastest(weights: list[Tensor], repeats: int = 5) -> type:
-    """The class that runs these weights [out, in] quickest at one row and at eight together; PlainLinear off the CPU."""
+class TwoLayouts:
+    """One layout for a row or two, another for many."""
+
+    def __init__(self, few, many):
+        self.few, self.many = few, many
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.few(x) if len(x) < MANY else self.many(x)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self.few.add(x, residual) if len(x) < MANY else self.many.add(x, residual)
+
+
+class Layout:
+    """How a model's matrices are stored: ``layout(weight, bias)`` makes a layer; ``kernel`` names it for people."""
+
+    def __init__(self, few: type = PlainLinear, many: type | None = None):
+        self._few, self._many = few, many or few
+        self.kernel = " and ".join(dict.fromkeys((self._few.kernel, self._many.kernel)))
+
+    def __call__(self, weight: Tensor, bias: Tensor | None = None):
+        few = self._few(weight, bias)
+        return few if self._many is self._few else TwoLayouts(few, self._many(weight, bias))
+
+
+def fastest(weights: list[Tensor], total: int, repeats: int = 7) -> Layout:
+    """The layout that runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
+
+    total: bytes of the whole model; a large one is not kept in two layouts, so one must do for both.
+    """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
-        return PlainLinear
-    inputs = {rows: [torch.randn(rows, w.shape[1], generator=torch.Generator().manual_seed(rows)) for w in weights] for rows in ROWS}
-    with torch.inference_mode():
-        layers = {kind: [kind(w) for w in weights] for kind in (PlainLinear, TransposedLinear, PackedLinear) if _agrees(kind, weights[0])}
-        best = {kind: dict.fromkeys(ROWS, float("inf")) for kind in layers}
-        for _ in range(repeats):  # interleaved, and the least of several: a busy machine only ever adds time
-            for kind, stack in layers.items():
-                for rows, xs in inputs.items():
-                    began = time.perf_counter()
-                    for layer, x in zip(stack, xs):
-                        layer(x)
-                    best[kind][rows] = min(best[kind][rows], time.perf_counter() - began)
-    return min(best, key=lambda kind: sum(best[kind].values()))
+        return Layout()
+    seconds = _measure(weights, repeats)
+    few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
+    if few is not many and total > TWICE:
+        few = many = min(seconds, key=lambda kind: sum(seconds[kind].values()))
+    return Layout(few, many)
 
 
+@torch.inference_mode()
+def _measure(weights: list[Tensor], repeats: int) -> dict[type, dict[int, float]]:
+    """Seconds per layout and number of rows: interleaved, and the least of several, as a busy machine only ever adds time."""
+    kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear) if _agrees(kind, weights[0])]
+    stacks = {kind: [kind(w) for w in weights] for kind in kinds}
+    seconds = {kind: dict.fromkeys(ROWS, float("inf")) for kind in kinds}
+    for rows in ROWS:
+        inputs = [torch.ones(rows, w.shape[1]) for w in weights]
+        for kind in kinds * repeats:
+            began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
+            for layer, x in zip(stacks[kind], inputs):
+                layer(x)
+            seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
+    return seconds
+
+
+@torch.inference_mode()
 def _agrees(kind: type, weight: Tensor) -> bool:
     """Whether the layout works here and gives F.linear's numbers, with and without the residual."""
-    generator = torch.Generator().manual_seed(0)
+    generator, bias = torch.Generator().manual_seed(0), weight[:, 0].clone()
     try:
-        layer, bias = kind(weight, weight[:, 0].clone()), weight[:, 0]
+        layer = kind(weight, bias)
         for rows in (1, 2, ROWS[-1]):
-            x = torch.randn(rows, weight.shape[1], generator=generator)
-            want, more = F.linear(x, weight, bias), torch.randn(rows, weight.shape[0], generator=generator)
-            close = 1e-5 * float(want.abs().max()) + 1e-6
-            if float((layer(x) - want).abs().max()) > close or float((layer.add(x, more) - more - want).abs().max()) > close + 1e-5:
+            x, more = (torch.randn(rows, width, generator=generator) for width in (weight.shape[1], weight.shape[0]))
+            want = F.linear(x, weight, bias)
+            slack = 1e-5 * (float(want.abs().max()) + 1)
+            if not float((layer(x) - want).abs().max()) <= slack or not float((layer.add(x, more) - more - want).abs().max()) <= slack:
                 return False
-    except (AttributeError, RuntimeError, NotImplementedError):  # another torch, another processor: the op is not there
+    except (AttributeError, RuntimeError, NotImplementedError):  # another torch or processor: the op is not there
         return False
     return True

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .linear import PlainLinear, fastest
+from .linear import fastest
 from .weights import ModelError, Weights, read_json
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
@@ -95,62 +95,55 @@ class Llama:
         self.heads, self.inner = config["num_attention_heads"], config["intermediate_size"]
         self.kv_heads = config.get("num_key_value_heads") or self.heads
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
-        self.group = self.heads // self.kv_heads
         self.eps, self.context = config.get("rms_norm_eps", 1e-6), config.get("max_position_embeddings", 2048)
+        sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
+        if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
+            raise ModelError(f"config.json of {self.name} gives sizes that do not fit together")
+        self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:
-        d, inner, hd = self.hidden, self.inner, self.head_dim
+        d, tied = self.hidden, bool(self.config.get("tie_word_embeddings", False))
         self.embedding = weights.get("model.embed_tokens.weight", self.vocab, d)
-        tied = self.config.get("tie_word_embeddings", False) or "lm_head.weight" not in weights
-        if tied and not self.config.get("tie_word_embeddings", False):
-            raise ModelError(f"{self.name} lacks the weight lm_head.weight")
         head = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
         self.norm_final = weights.get("model.norm.weight", d)
         raw = [self._read(weights, f"model.layers.{i}.") for i in range(self.layers)]
-        kind = fastest([raw[0][name][0] for name in ("qkv", "out", "gate_up", "down")] + [head]) if raw else PlainLinear
-        self.kernel = kind.kernel
-        self.head = kind(head)
-        self.blocks = []
-        pairs = torch.arange(hd).view(2, -1).t().reshape(-1).to(self.device)
-        for parts in raw:
-            linear = {name: kind(*parts.pop(name)) for name in ("qkv", "out", "gate_up", "down")}
-            norms = {name: None if parts[name] is None else parts[name][pairs] for name in ("norm_q", "norm_k")}
-            self.blocks.append(Block(norm_in=parts["norm_in"], norm_mlp=parts["norm_mlp"], **norms, **linear))
-        self.parameters = sum(w.numel() for w in (self.embedding, self.norm_final)) + (0 if tied else head.numel()) + self._count
+        self.parameters = weights.count
+        matrices = ("qkv", "out", "gate_up", "down")
+        linear = fastest([raw[0][name][0] for name in matrices] + [head], total=4 * weights.count)
+        self.kernel, self.head = linear.kernel, linear(head)
+        self.blocks = [Block(**{k: linear(*part) if k in matrices else part for k, part in parts.items()}) for parts in raw]
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """The tensors of one block: fused, and queries and keys with rotating pairs side by side."""
+        """The tensors of one block: matrices fused, queries and keys with rotating pairs side by side."""
         d, inner, hd, q, kv = self.hidden, self.inner, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
 
-        def fused(*parts: tuple[str, int, int], pair: int = 0) -> tuple[Tensor, Tensor | None]:
-            matrix, bias = [], []
-            for name, out, width in parts:
-                w, b = weights.get(f"{at}{name}.weight", out, width), weights.maybe(f"{at}{name}.bias", out)
-                if len(matrix) < pair:
-                    w = w.view(-1, 2, hd // 2, width).transpose(1, 2).reshape(out, width)
-                    b = b if b is None else b.view(-1, 2, hd // 2).transpose(1, 2).reshape(out)
-                matrix.append(w)
-                bias.append(b)
-            whole = torch.cat([torch.zeros_like(w[:, 0]) if b is None else b for w, b in zip(matrix, bias)])
-            return torch.cat(matrix), whole if any(b is not None for b in bias) else None
+        def paired(x: Tensor | None) -> Tensor | None:
+            """Rows of whole heads, reordered from halves to pairs."""
+            return x if x is None else x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
 
-        found = dict(
+        def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
+            matrix = [weights.get(f"{at}{name}.weight", out, width) for name, out, width in parts]
+            bias = [weights.maybe(f"{at}{name}.bias", out) for name, out, _ in parts]
+            matrix[:pairs], bias[:pairs] = map(paired, matrix[:pairs]), map(paired, bias[:pairs])
+            if all(b is None for b in bias):
+                return torch.cat(matrix), None
+            return torch.cat(matrix), torch.cat([m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)])
+
+        return dict(
             norm_in=weights.get(f"{at}input_layernorm.weight", d),
             norm_mlp=weights.get(f"{at}post_attention_layernorm.weight", d),
-            norm_q=weights.maybe(f"{at}self_attn.q_norm.weight", hd), norm_k=weights.maybe(f"{at}self_attn.k_norm.weight", hd),
-            qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pair=2),
-            out=fused(("self_attn.o_proj", d, q)), gate_up=fused(("mlp.gate_proj", inner, d), ("mlp.up_proj", inner, d)),
+            norm_q=paired(weights.maybe(f"{at}self_attn.q_norm.weight", hd)),
+            norm_k=paired(weights.maybe(f"{at}self_attn.k_norm.weight", hd)),
+            qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pairs=2),
+            out=fused(("self_attn.o_proj", d, q)),
+            gate_up=fused(("mlp.gate_proj", inner, d), ("mlp.up_proj", inner, d)),
             down=fused(("mlp.down_proj", d, inner)),
         )
-        self._count = getattr(self, "_count", 0) + sum(
-            t.numel() for part in found.values() if part is not None for t in (part if isinstance(part, tuple) else (part,)) if t is not None)
-        return found
 
     def _tables(self, rope: dict[str, Any]) -> None:
         angles = torch.arange(self.context, dtype=torch.float32)[:, None] * inverse_frequencies(rope, self.head_dim)
-        wide = torch.float64 if self.dtype == torch.float64 else torch.float32
-        self.turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex128 if wide == torch.float64 else torch.complex64)
-        self.turn = self.turn[:, None].to(self.device)  # [context, 1, head_dim / 2]
+        turn = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)  # [context, 1, head_dim / 2]
+        self.turn = turn.to(torch.complex128) if self.dtype == torch.float64 else turn
 
     # --- the forward -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:

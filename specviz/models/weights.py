@@ -31,12 +31,13 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 class Weights:
-    """The tensors of a folder, read when asked for."""
+    """The tensors of a folder, read when asked for; ``count`` numbers were read so far."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype):
         self._folder, self._device, self._dtype = folder, device, dtype
         self._where = self._index()
         self._open: dict[str, Any] = {}
+        self.count = 0
 
     def _index(self) -> dict[str, str]:
         if (self._folder / "model.safetensors.index.json").exists():
@@ -76,6 +77,7 @@ class Weights:
         if tuple(tensor.shape) != shape:
             raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
         tensor = tensor.to(self._device, self._dtype)
+        self.count += tensor.numel()
         if not bool(torch.isfinite(tensor).all()):
             raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
         return tensor

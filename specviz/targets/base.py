@@ -7,108 +7,20 @@ scored last. A target adds the network through three primitives: run rows, gathe
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from contextlib import contextmanager
 from typing import Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict
+from .rows import Growing, Rows, common
 
-LARGE = 128  # shapes of larger trees are not kept
 CHUNK = 512  # most prompt rows in one forward, so that masks stay small
 
 
 class ContextOverflow(ValueError):
     """More tokens than the model can read."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """Who sees whom among scratch rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
-
-    all_seen: every row sees every scratch row, so that no mask is needed.
-    """
-
-    depth: Tensor
-    sees: Tensor
-    all_seen: bool
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One forward: rows lo..n of the scratch (row 0 the root, row i+1 node i) after ``past`` committed ones.
-
-    ids [n-lo]; last: logits are wanted for the last row only.
-    """
-
-    tree: DraftTree
-    ids: list[int]
-    past: int
-    lo: int
-    last: bool
-
-    @cached_property
-    def shape(self) -> Shape:
-        return shape_of(self.tree.parents, self.lo)
-
-    @cached_property
-    def chain(self) -> bool:
-        return self.tree.parents == _line(len(self.tree))
-
-    def entries(self, layer: int):
-        """Entries of a layer whose rows are in this forward, with the rows' indices in it."""
-        for entry in self.tree.inputs:
-            if entry.layer == layer and entry.nodes and min(entry.nodes) + 1 >= self.lo:
-                yield entry, [node + 1 - self.lo for node in entry.nodes]
-
-
-def _shape(parents: tuple[int, ...], lo: int) -> Shape:
-    n = len(parents) + 1
-    if parents == _line(n - 1):
-        sees = torch.ones(n, n, dtype=torch.bool).tril_()[lo:]
-        return Shape(torch.arange(lo, n), sees, n - lo == 1)
-    depth, bits = [0], [1]  # a row's ancestors as the bits of one whole number: no tensor work per node
-    for i, parent in enumerate(parents):
-        depth.append(depth[parent + 1] + 1)
-        bits.append(bits[parent + 1] | 1 << (i + 1))
-    width = (n + 7) // 8
-    packed = torch.frombuffer(bytearray(b"".join(b.to_bytes(width, "little") for b in bits[lo:])), dtype=torch.uint8)
-    sees = (packed.view(-1, width, 1) >> torch.arange(8, dtype=torch.uint8) & 1).view(n - lo, width * 8)[:, :n].bool()
-    return Shape(torch.tensor(depth[lo:]), sees, bool(sees.all()))
-
-
-_cached_shape = lru_cache(maxsize=512)(_shape)
-
-
-def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
-    """Shape of the rows from lo on of a tree; kept for small trees, which come back round after round."""
-    return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
-
-
-@lru_cache(maxsize=512)
-def _line(n: int) -> tuple[int, ...]:
-    """Parents of a chain of n nodes."""
-    return tuple(range(-1, n - 1))
-
-
-class Growing:
-    """Rows that arrive in pieces. Views handed out stay as they were."""
-
-    def __init__(self, first: Tensor):
-        self._buffer, self._count = first, len(first)
-
-    def add(self, keep: int, more: Tensor) -> Tensor:
-        """The first ``keep`` rows followed by more; a view."""
-        n = keep + len(more)
-        if n > len(self._buffer) or keep < self._count:
-            bigger = more.new_empty(max(n, 2 * keep, 8), *more.shape[1:])
-            bigger[:keep] = self._buffer[:keep]
-            self._buffer = bigger
-        self._buffer[keep:n] = more
-        self._count = n
-        return self._buffer[:n]
 
 
 class CachedTarget:
@@ -130,7 +42,7 @@ class CachedTarget:
         self.seen: list[int] = []
         self.root: int | None = None
         self._want: frozenset[str] = frozenset()
-        self._clear()
+        self.forget()
 
     # --- what a target adds ----------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -152,7 +64,9 @@ class CachedTarget:
             known = "tap:final" if name == "final" else "tap:layer" if kind == "layer" and layer.isdigit() else ""
             if known not in self.provides or (layer and int(layer) >= self.layers):
                 raise ValueError(f"{self.name} has no state named {name!r}")
-        self._want = frozenset(names)
+        if self._want != names:
+            self._want = frozenset(names)
+            self._drop()  # rows scored so far lack the new states
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         """Make the cache hold tokens[:-1]; the last token becomes the root.
@@ -166,10 +80,9 @@ class CachedTarget:
         if tokens[-1] == self.root and tokens[:-1] == self.seen:
             return self._nothing()
         self._follow(tokens)
-        keep = _common(self.seen, tokens[:-1])
-        if keep < len(self.seen) or self._rows:
-            del self.seen[keep:]
-            self._drop()
+        keep = common(self.seen, tokens[:-1])
+        del self.seen[keep:]
+        self._drop()
         scores = self._feed(tokens[keep:-1])
         self.root = tokens[-1]
         return scores
@@ -185,17 +98,17 @@ class CachedTarget:
         old = self._tree
         if start and (start >= self._rows or tree.tokens[:start] != old.tokens[:start] or tree.parents[:start] != old.parents[:start]):
             raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
-        if start and start == len(tree):
-            start -= 1  # nothing new was asked for: run the last row again rather than none
         lone_root = not start and self._rows == 1 and len(tree) > 0 and not tree.inputs
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again below its first children
-        tokens = tree.tokens[lo - 1:] if lo else (self.root,) + tree.tokens
-        logits, taps = self._run(Rows(tree, [max(t, 0) for t in tokens], len(self.seen), lo, False))
-        if lo:
-            logits = self._logits.add(lo, logits)
-            taps = {name: self._taps[name].add(lo, rows) for name, rows in taps.items()}
-        else:
-            self._logits, self._taps = Growing(logits), {name: Growing(rows) for name, rows in taps.items()}
+        if lo > len(tree):
+            return Scores(self._logits.first(lo), {name: rows.first(lo) for name, rows in self._taps.items()}, len(self.seen))
+        with self.timed():
+            self.passes += 1
+            logits, taps = self._forward(Rows(tree, self.ids_of(tree, lo), len(self.seen), lo, False))
+            if lo:
+                logits, taps = self._logits.add(lo, logits), {name: self._taps[name].add(lo, rows) for name, rows in taps.items()}
+            else:
+                self._logits, self._taps = Growing(logits), {name: Growing(rows) for name, rows in taps.items()}
         self._tree, self._rows = tree, len(tree) + 1
         return Scores(logits, taps, len(self.seen))
 
@@ -210,13 +123,13 @@ class CachedTarget:
         self._drop()
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
-    def _clear(self) -> None:
+    def forget(self) -> None:
         """Forget the scratch."""
         self._tree, self._rows = DraftTree(), 0
         self._logits, self._taps = None, {}
 
     def _drop(self) -> None:
-        self._clear()
+        self.forget()
         self._crop(len(self.seen))
 
     def _check(self, tokens: list[int]) -> None:
@@ -258,7 +171,10 @@ class CachedTarget:
         at, pieces, logits = len(self.seen), [], None
         for i in range(0, len(tokens), CHUNK):
             part = tokens[i:i + CHUNK]
-            logits, taps = self._run(Rows(DraftTree.chain(part[1:]), part, len(self.seen), 0, True))
+            self._readable(part)
+            with self.timed():
+                self.passes += 1
+                logits, taps = self._forward(Rows(DraftTree.chain(part[1:]), part, len(self.seen), 0, True))
             self.seen += part
             pieces.append(taps)
         if logits is None:
@@ -266,21 +182,27 @@ class CachedTarget:
         taps = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
         return Scores(logits[-1:], taps, at, len(tokens))
 
-    def _run(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        if max(rows.ids) >= self.vocab or min(rows.ids) < 0:
-            raise ValueError(f"token {max(rows.ids)} is not in the vocabulary of {self.name} ({self.vocab} tokens)")
+    def _readable(self, ids: Sequence[int]) -> None:
+        if max(ids) >= self.vocab or min(ids) < 0:
+            alien = next(i for i in ids if not 0 <= i < self.vocab)
+            raise ValueError(f"token {alien} is not in the vocabulary of {self.name} ({self.vocab} tokens)")
+
+    # --- for views -------------------------------------------------------------------------------------------------
+    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
+        """Token ids of the scratch rows from lo on; a probe that is not a token reads as token 0."""
+        ids = [max(token, 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
+        self._readable(ids)
+        return ids
+
+    @contextmanager
+    def timed(self):
+        """Around every forward: its time is ``busy``; when it fails, the scratch counts as lost."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():
-                return self._forward(rows)
+                yield
+        except BaseException:
+            self._drop()
+            raise
         finally:
             self.busy += time.perf_counter() - began
-            self.passes += 1
-
-
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the longest common prefix."""
-    n = min(len(a), len(b))
-    if a[:n] == b[:n]:
-        return n
-    return next(i for i in range(n) if a[i] != b[i])

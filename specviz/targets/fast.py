@@ -5,14 +5,18 @@ and grows in steps.
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Sequence
 
 import torch
 from torch import Tensor
 
+from ..core import Scores
 from ..models.llama import Llama
-from .base import LARGE, CachedTarget, Rows, Shape
+from .base import CachedTarget
+from .early import EarlyExit, Work
+from .rows import LARGE, Rows, Shape, common
 
 STEP = 256  # slots are allocated in multiples of this
 
@@ -30,7 +34,9 @@ class FastModel(Llama):
 class FastTarget(CachedTarget):
     """One run's cache over shared weights."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip"})
+    skip: frozenset[int] = frozenset()  # sublayers that are left out
+    work: Work | None = None  # of an early exit
 
     def __init__(self, model: FastModel):
         self.model, self.name = model, model.name
@@ -49,18 +55,34 @@ class FastTarget(CachedTarget):
         with torch.inference_mode():
             return self.model.head(states)
 
+    def norm(self, states: Tensor) -> Tensor:
+        """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
+        with torch.inference_mode():
+            return self.model.norm(states, self.model.norm_final)
+
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
         self._reserve(0)
         keys, values = self._cache[layer, :, :, :len(self.seen)]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
+    def early(self, exit: int) -> EarlyExit:
+        """The layers before ``exit``; their work stays in this target's scratch, and score() continues from it."""
+        return EarlyExit(self, exit)
+
+    def skipping(self, sublayers: Sequence[int]) -> Skipping:
+        """This target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
+        return Skipping(self, sublayers)
+
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        model = self.model
-        self._reserve(rows.past + len(rows.tree) + 1)
-        x = model.embed(torch.tensor(rows.ids, device=model.device))
-        x, taps = self._layers(rows, x, 0, self.layers)
+        model, work, first = self.model, self.work, 0
+        self.work = None
+        if work is not None and not rows.lo and not rows.last and self._continues(rows, work):
+            x, first = self._from(rows, work), work.exit
+        else:
+            x = self._embed(rows)
+        x, taps = self._layers(rows, x, first, self.layers)
         x = model.norm(x, model.norm_final)
         if "final" in self._want:
             taps["final"] = x
@@ -69,14 +91,34 @@ class FastTarget(CachedTarget):
             torch.cuda.synchronize(model.device)  # so that ``busy`` and the engine's clock see the work, not its launch
         return logits, taps
 
+    def _continues(self, rows: Rows, work: Work) -> bool:
+        """Whether nothing is asked of the layers an early exit has already run."""
+        return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(f"layer:{i}" in self._want for i in range(work.exit))
+
+    def _from(self, rows: Rows, work: Work) -> Tensor:
+        """States that enter layer ``work.exit``: an early exit's, and for the rows it did not run, new ones."""
+        done = 1 + work.shared(rows.tree)
+        x = work.states.first(done)
+        return torch.cat([x, self.lower(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
+
+    def lower(self, rows: Rows, exit: int) -> Tensor:
+        """States [rows, hidden] that enter layer ``exit``."""
+        return self._layers(rows, self._embed(rows), 0, exit)[0]
+
+    def _embed(self, rows: Rows) -> Tensor:
+        self._reserve(rows.past + len(rows.tree) + 1)
+        return self.model.embed(torch.tensor(rows.ids, device=self.model.device))
+
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Layers first..end over the rows; the states after them and the taps met on the way."""
         model, at, taps = self.model, rows.past + rows.lo, {}
         turn, mask = self._turn(rows), self._mask(rows)
-        for i in range(first, end):
+        for i, block in enumerate(model.blocks[first:end], first):
             x = self._enter(rows, i, x, taps)
-            block = model.blocks[i]
-            x = model.transform(block, model.attend(block, x, turn, self._cache[i], at, mask))
+            if 2 * i not in self.skip:
+                x = model.attend(block, x, turn, self._cache[i], at, mask)
+            if 2 * i + 1 not in self.skip:
+                x = model.transform(block, x)
         return x, taps
 
     def _enter(self, rows: Rows, layer: int, x: Tensor, taps: dict[str, Tensor]) -> Tensor:
@@ -120,9 +162,49 @@ class FastTarget(CachedTarget):
             kept = self._cache.index_select(3, torch.tensor([past + row for row in rows], device=self.model.device))
             self._cache[:, :, :, past:past + len(rows)] = kept
 
+    def forget(self) -> None:
+        super().forget()
+        self.work = None
+
     def close(self) -> None:
         super().close()
         self._cache = None
+
+
+class Skipping(FastTarget):
+    """A target without some sublayers (SWIFT 2410.06916, Draft & Verify 2309.08168): a draft model that needs no weights.
+
+    It reads the committed keys and values of the whole target and keeps its own scratch.
+    """
+
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
+
+    def __init__(self, target: FastTarget, sublayers: Sequence[int]):
+        self.skip = frozenset(sublayers)
+        alien = [s for s in self.skip if not 0 <= s < 2 * target.layers]
+        if alien:
+            raise ValueError(f"{target.name} has no sublayer {alien[0]}")
+        self._whole, self._borrowed = target, 0
+        super().__init__(target.model)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        """As any target's; rows that the whole target has committed are taken from it, the rest is fed without the sublayers."""
+        tokens, whole = list(tokens), self._whole
+        self._check(tokens)
+        mine = min(self._borrowed, common(self.seen, tokens[:-1]))
+        theirs = common(whole.seen, tokens[:-1])
+        if theirs > mine:
+            self._reserve(theirs)
+            with torch.inference_mode():
+                self._cache[:, :, :, mine:theirs] = whole._cache[:, :, :, mine:theirs]
+            self.seen = tokens[:theirs]
+            self._drop()
+        self._borrowed = max(mine, theirs)
+        return super().sync(tokens)
+
+    def close(self) -> None:
+        super().close()
+        self._borrowed = 0
 
 
 @lru_cache(maxsize=512)

@@ -18,7 +18,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
 from ..models.weights import ModelError
-from .base import CachedTarget, Rows, shape_of
+from .base import CachedTarget
+from .rows import Rows, shape_of
 
 STEP = 256  # slots are allocated in multiples of this
 UNBOUNDED = 32768  # context of a model that names no limit
@@ -170,8 +171,10 @@ class HFTarget(CachedTarget):
                     hook = _before(layer, rows, skip, taps if f"layer:{layer}" in self._want else {})
                     stack.callback(block.register_forward_pre_hook(hook, with_kwargs=True).remove)
             if "final" in self._want:
-                watch = lambda module, args: taps.__setitem__("final", args[0][0, skip:])
-                stack.callback(self.model.net.get_output_embeddings().register_forward_pre_hook(watch).remove)
+                def final(module, args):
+                    taps["final"] = args[0][0, skip:]
+
+                stack.callback(self.model.net.get_output_embeddings().register_forward_pre_hook(final).remove)
             elif rows.last:
                 inputs["logits_to_keep"] = 1
             logits = self.model.run(ids, **inputs)

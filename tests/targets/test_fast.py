@@ -1,7 +1,6 @@
 """Our forward gives the numbers of transformers' own, for every tree and after every kind of round."""
 from __future__ import annotations
 
-import random
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ import transformers
 from specviz.core import DraftTree, Verdict
 from specviz.targets.fast import FastModel
 
-from .rounds import Reference, play_rounds, random_tree
+from .rounds import Reference, play_rounds
 from .tiny import FAST, VOCAB, checkpoint
 
 

@@ -1,0 +1,110 @@
+"""The rows of one forward: which tokens, where they lie, and who sees whom."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree
+
+LARGE = 128  # shapes of larger trees are not kept
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Who sees whom among scratch rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
+
+    all_seen: every row sees every scratch row, so that no mask is needed.
+    """
+
+    depth: Tensor
+    sees: Tensor
+    all_seen: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One forward: rows lo..n of the scratch (row 0 the root, row i+1 node i) after ``past`` committed ones.
+
+    ids [n-lo]; last: logits are wanted for the last row only.
+    """
+
+    tree: DraftTree
+    ids: list[int]
+    past: int
+    lo: int
+    last: bool
+
+    @cached_property
+    def shape(self) -> Shape:
+        return shape_of(self.tree.parents, self.lo)
+
+    @cached_property
+    def chain(self) -> bool:
+        return self.tree.parents == _line(len(self.tree))
+
+    def entries(self, layer: int):
+        """Entries of a layer whose rows are in this forward, with the rows' indices in it."""
+        for entry in self.tree.inputs:
+            if entry.layer == layer and entry.nodes and min(entry.nodes) + 1 >= self.lo:
+                yield entry, [node + 1 - self.lo for node in entry.nodes]
+
+
+def _shape(parents: tuple[int, ...], lo: int) -> Shape:
+    n = len(parents) + 1
+    if parents == _line(n - 1):
+        sees = torch.ones(n, n, dtype=torch.bool).tril_()[lo:]
+        return Shape(torch.arange(lo, n), sees, n - lo == 1)
+    depth, bits = [0], [1]  # a row's ancestors as the bits of one whole number: no tensor work per node
+    for i, parent in enumerate(parents):
+        depth.append(depth[parent + 1] + 1)
+        bits.append(bits[parent + 1] | 1 << (i + 1))
+    width = (n + 7) // 8
+    packed = torch.frombuffer(bytearray(b"".join(b.to_bytes(width, "little") for b in bits[lo:])), dtype=torch.uint8)
+    sees = (packed.view(-1, width, 1) >> torch.arange(8, dtype=torch.uint8) & 1).view(n - lo, width * 8)[:, :n].bool()
+    return Shape(torch.tensor(depth[lo:]), sees, bool(sees.all()))
+
+
+_cached_shape = lru_cache(maxsize=512)(_shape)
+
+
+def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
+    """Shape of the rows from lo on of a tree; kept for small trees, which come back round after round."""
+    return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
+
+
+@lru_cache(maxsize=512)
+def _line(n: int) -> tuple[int, ...]:
+    """Parents of a chain of n nodes."""
+    return tuple(range(-1, n - 1))
+
+
+class Growing:
+    """Rows that arrive in pieces. Views handed out stay as they were."""
+
+    def __init__(self, first: Tensor):
+        self._buffer, self._count = first, len(first)
+
+    def first(self, count: int) -> Tensor:
+        return self._buffer[:min(count, self._count)]
+
+    def add(self, keep: int, more: Tensor) -> Tensor:
+        """The first ``keep`` rows followed by more; a view."""
+        n = keep + len(more)
+        if n > len(self._buffer) or keep < self._count:
+            bigger = more.new_empty(max(n, 2 * keep, 8), *more.shape[1:])
+            bigger[:keep] = self._buffer[:keep]
+            self._buffer = bigger
+        self._buffer[keep:n] = more
+        self._count = n
+        return self._buffer[:n]
+
+
+def common(a: list[int], b: list[int]) -> int:
+    """Length of the longest common prefix."""
+    n = min(len(a), len(b))
+    if a[:n] == b[:n]:
+        return n
+    return next(i for i in range(n) if a[i] != b[i])
