@@ -28,8 +28,11 @@ class Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit status."""
     try:
-        args = parser().parse_args(argv)
-        return args.command(args)
+        try:
+            args = parser().parse_args(argv)
+            return args.command(args)
+        finally:
+            sys.stdout.flush()  # so that a reader who went away is noticed here
     except KeyboardInterrupt:
         return _complain("stopped.", INTERRUPTED)
     except BrokenPipeError:  # the reader went away, as head does

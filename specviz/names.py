@@ -63,7 +63,7 @@ class Register:
         if asked in self.entries:
             return self.entries[asked]
         hub, _, revision = asked.partition("@")
-        if not named_only and asked and Path(asked).is_dir():
+        if not named_only and asked and os.path.isdir(asked):
             return Entry(Path(asked).resolve().name, path=Path(asked).resolve())
         if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
             if not COMMIT.fullmatch(revision):
