@@ -13,13 +13,15 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
 from .files import export
-from .job import DRAFT, TARGET, Job, fingerprint
+from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
 
 
 def run(job: Job) -> Path:
     numbers = job.numbers("draft")
     target = job.model(TARGET)
+    if job.ship and fingerprint(target) != fingerprint(job.shipped / TARGET):
+        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     root = generate.folder(job)
     answers, heldout = generate.read(root / "train"), generate.read(root / "heldout")
     torch.manual_seed(job.seed)

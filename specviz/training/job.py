@@ -39,6 +39,7 @@ class Job:
     size: str = "default"
     ship: bool = False
     shipped: Path = SHIPPED
+    prefer_shipped: bool = False  # read models where the app reads them
     quiet: bool = False
 
     def numbers(self, recipe: str) -> dict:
@@ -60,7 +61,8 @@ class Job:
 
     def model(self, name: str) -> Path:
         """Where to read a model: this work folder's own, else the shipped one."""
-        for place in (self.work / "models" / name, self.shipped / name):
+        places = [self.work / "models" / name, self.shipped / name]
+        for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
                 return place
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")

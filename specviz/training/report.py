@@ -6,6 +6,7 @@ included), greedy and at temperature 1, replayed on the target's own held-out an
 not here: `python -m specviz bench` measures it on the engine, beside plain decoding.
 """
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,7 @@ BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 
 def run(job: Job) -> Path:
     numbers = job.numbers("report")
+    job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
     found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
     path = job.folder() / "report.json"
     write_json(path, found)
@@ -28,10 +30,12 @@ def run(job: Job) -> Path:
     tables = {TARGET: target_text(found["target"]), DRAFT: draft_text(found["draft"], numbers["gamma"]) + training(job, curve)}
     for name, text in tables.items():
         print(text)
-        for place in [job.model(name)] + ([job.shipped / name] if job.ship else []):
-            if name == DRAFT and curve.is_file():
-                shutil.copyfile(curve, place / "loss.svg")
-            into_card(place / "README.md", name, text)
+        place = job.model(name)
+        if place.parent == job.shipped and not job.ship:
+            continue  # the shipped cards change only when asked
+        if name == DRAFT and curve.is_file():
+            shutil.copyfile(curve, place / "loss.svg")
+        into_card(place / "README.md", name, text)
     job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
 

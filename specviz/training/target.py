@@ -6,6 +6,7 @@ heads, which form late unless they are asked for (Olsson et al., 2209.11895). Tw
 watched while it trains: held-out loss by task, and the loss on the second saying of random spans.
 """
 
+import copy
 import random
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from . import corpus, data, losses, tokenizer
 from .draft import at
 from .files import export
-from .job import TARGET, Job
+from .job import TARGET, Job, TrainingError
 from .runner import Runner
 
 
@@ -36,7 +37,21 @@ def run(job: Job) -> Path:
         return by_task(model, words, heldout, numbers) | {"induction": induction(model, words, numbers)}
 
     runner.train(loss_at, measure)
+    if job.ship and (job.shipped / TARGET / "config.json").is_file():
+        refuse_worse(job, model, words, heldout, numbers)
     return export(job, TARGET, model, words)
+
+
+def refuse_worse(job: Job, model, words, heldout: list[data.Row], numbers: dict) -> None:
+    """The shipped weights stay until the new ones win in every task; by bytes, as vocabularies may differ."""
+    path = job.shipped / TARGET
+    old = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).to(next(model.parameters()).device).eval()
+    before = by_task(old, AutoTokenizer.from_pretrained(path), heldout, numbers, by_bytes=True)
+    new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
+    after = by_task(new, words, heldout, numbers, by_bytes=True)
+    worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
+    if worse:
+        raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.")
 
 
 def start(job: Job, numbers: dict):
@@ -128,8 +143,8 @@ def random_span(dice: random.Random, size: int, vocabulary: int) -> list[int]:
     return [dice.randrange(8, vocabulary) for _ in range(size)]
 
 
-def by_task(model, words, rows: list[data.Row], numbers: dict) -> dict[str, float]:
-    """Mean loss an answer token, by task, on the first held-out rows of each."""
+def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:
+    """Mean loss an answer token (or byte), by task, on the first held-out rows of each."""
     found = {}
     for task in data.TASKS:
         total = count = 0.0
@@ -138,7 +153,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict) -> dict[str, floa
             ids = ids[: numbers["length"]]
             if start < len(ids):
                 total += span_loss(model, ids, start) * (len(ids) - start)
-                count += len(ids) - start
+                count += len(words.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
         if count:
             found[task] = round(total / count, 4)
     return found

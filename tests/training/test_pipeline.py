@@ -1,14 +1,15 @@
 """The whole pipeline at a tiny size, through the command line that a reader would use."""
 
 import json
+import shutil
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specviz.training import data, generate, target
+from specviz.training import data, draft, generate, report, target
 from specviz.training.__main__ import main
-from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, fingerprint
+from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, TrainingError, fingerprint
 
 
 def test_everything_is_made_and_loads(work):
@@ -37,6 +38,21 @@ def test_a_second_run_finds_everything_up_to_date(work, tiny):
         assert tiny(work, recipe) == 0
     assert {path: path.read_bytes() for path in place.rglob("*.safetensors")} == before
     assert (work / "log.jsonl").read_text() == lines
+
+
+def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(work, tmp_path):
+    job = Job(work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu")
+    target.run(job)  # nothing was shipped yet
+    shipped = fingerprint(tmp_path / TARGET)
+    assert shipped == fingerprint(work / "models" / TARGET)
+    with pytest.raises(TrainingError, match="does not win in story"):
+        target.run(job)  # equal weights do not win
+    draft.run(job)
+    report.run(job)
+    assert "report: begin" in (tmp_path / DRAFT / "README.md").read_text()
+    shutil.copyfile(SHIPPED / TARGET / "model-00001-of-00004.safetensors", tmp_path / TARGET / "extra.safetensors")
+    with pytest.raises(TrainingError, match="ship that one first"):
+        draft.run(job)
 
 
 def test_a_lost_shard_is_made_again_the_same(work, tiny):
