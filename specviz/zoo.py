@@ -246,9 +246,12 @@ def read_device(device: str) -> torch.device:
 
 
 def use_cores() -> None:
-    """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise."""
+    """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise. One where others keep the cores busy:
+    threads wait for the slowest of them, and a forward that should take 5 ms then takes 500."""
     if not os.environ.get("OMP_NUM_THREADS"):
-        torch.set_num_threads(physical_cores())
+        cores = physical_cores()
+        busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        torch.set_num_threads(1 if busy else cores)
 
 
 def physical_cores() -> int:
