@@ -9,6 +9,8 @@ import copy
 import itertools
 from typing import Callable, Hashable, Iterator
 
+import torch
+
 from specviz.core import Parts, Sampling, State, play
 
 Law = dict[Hashable, float]
@@ -28,6 +30,11 @@ class Script:
     def flip(self, stream: str, accept: float) -> tuple[bool, None]:
         assert 0 <= accept <= 1 + 1e-9
         return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
+
+    def raw(self, stream: str, shape: tuple[int, ...], device="cpu"):
+        """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose law is exact whatever they are."""
+        self.drawn = getattr(self, "drawn", 0) + 1
+        return torch.rand(shape, generator=torch.Generator().manual_seed(self.drawn), dtype=torch.float64)
 
     def _take(self, options: list[tuple]):
         at = len(self.sizes)

@@ -1,0 +1,33 @@
+"""The records of every method of the catalogue: each verdict can be recomputed from its u and a, the counts add up."""
+from __future__ import annotations
+
+import pytest
+
+from specviz.core import Committed, Judged, Sampling, State, Totals
+from specviz.loops import speculate
+
+from ..core.records import retell
+from .toys import PROMPT, any_knobs, methods, provided, toy
+
+ALL = methods("exact", "greedy only")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("method", ALL, ids=lambda m: m.key)
+def test_every_verdict_can_be_recomputed_and_the_counts_add_up(method, temperature):
+    if temperature and method.exactness == "greedy only":
+        pytest.skip("works at temperature 0 only")
+    for seed in range(3):
+        kit = toy(12, seed, share=0.8, sharp=2.0)
+        provided(method, kit)
+        parts = method.build(kit, **(any_knobs(method, seed) if seed else method.read_knobs({})))
+        state = State(list(PROMPT), Sampling(temperature, seed=seed), limit=30, stop=frozenset({5}), top_k_saved=4)
+        events, totals = list((parts.loop or speculate)(parts, kit.target, state)), Totals()
+        for event in events:
+            totals.fold(event)
+        assert retell(events, PROMPT) == state.tokens
+        verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.trials]
+        assert totals.tokens == len(state.tokens) - len(PROMPT) and totals.rounds == state.round
+        assert totals.accepted == verdicts.count("accepted") == sum(e.accepted for e in events if isinstance(e, Committed))
+        assert totals.tried == len(verdicts) - verdicts.count("skipped") and totals.drafted == len(verdicts)
+        assert sum(ok for _, ok in totals.by_position) == totals.accepted
