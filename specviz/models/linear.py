@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # measured: a plain step, a small tree
-TWICE = 2**28  # bytes of weights up to which both layouts may be kept
+TWICE = 2**28  # bytes of weights up to which two layouts may be kept
+WORTH = 1.1  # how much faster two layouts must be than one
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -74,10 +75,10 @@ class TwoLayouts:
         self.few, self.many = few, many
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.few(x) if len(x) < MANY else self.many(x)
+        return self.few(x) if x.shape[0] < MANY else self.many(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        return self.few.add(x, residual) if len(x) < MANY else self.many.add(x, residual)
+        return self.few.add(x, residual) if x.shape[0] < MANY else self.many.add(x, residual)
 
 
 class Layout:
@@ -92,33 +93,36 @@ class Layout:
         return few if self._many is self._few else TwoLayouts(few, self._many(weight, bias))
 
 
-def fastest(weights: list[Tensor], total: int, repeats: int = 7) -> Layout:
+def fastest(weights: list[Tensor], total: int, budget: float = 0.05) -> Layout:
     """The layout that runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
 
-    total: bytes of the whole model; a large one is not kept in two layouts, so one must do for both.
+    total: bytes of the whole model; a large one is not kept in two layouts, so one must do for both. budget: seconds of
+    measuring per number of rows.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()
-    seconds = _measure(weights, repeats)
+    seconds = _measure(weights, budget)
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
-    if few is not many and total > TWICE:
-        few = many = min(seconds, key=lambda kind: sum(seconds[kind].values()))
-    return Layout(few, many)
+    both = min(seconds, key=lambda kind: sum(seconds[kind].values()))
+    gain = sum(seconds[both].values()) / (seconds[few][ROWS[0]] + seconds[many][ROWS[1]])
+    return Layout(few, many) if gain > WORTH and total <= TWICE else Layout(both)
 
 
 @torch.inference_mode()
-def _measure(weights: list[Tensor], repeats: int) -> dict[type, dict[int, float]]:
+def _measure(weights: list[Tensor], budget: float) -> dict[type, dict[int, float]]:
     """Seconds per layout and number of rows: interleaved, and the least of several, as a busy machine only ever adds time."""
     kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear) if _agrees(kind, weights[0])]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
     seconds = {kind: dict.fromkeys(ROWS, float("inf")) for kind in kinds}
     for rows in ROWS:
-        inputs = [torch.ones(rows, w.shape[1]) for w in weights]
-        for kind in kinds * repeats:
-            began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
-            for layer, x in zip(stacks[kind], inputs):
-                layer(x)
-            seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
+        inputs, end, rounds = [torch.ones(rows, w.shape[1]) for w in weights], time.perf_counter() + budget, 0
+        while rounds < 5 or time.perf_counter() < end:
+            rounds += 1
+            for kind in kinds:
+                began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
+                for layer, x in zip(stacks[kind], inputs):
+                    layer(x)
+                seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
     return seconds
 
 

@@ -58,7 +58,7 @@ class FastTarget(CachedTarget):
     def norm(self, states: Tensor) -> Tensor:
         """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
         with torch.inference_mode():
-            return self.model.norm(states, self.model.norm_final)
+            return self.model.norm_final(states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
@@ -83,7 +83,7 @@ class FastTarget(CachedTarget):
         else:
             x = self._embed(rows)
         x, taps = self._layers(rows, x, first, self.layers)
-        x = model.norm(x, model.norm_final)
+        x = model.norm_final(x)
         if "final" in self._want:
             taps["final"] = x
         logits = model.head(x[-1:] if rows.last else x)
