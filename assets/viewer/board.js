@@ -23,10 +23,10 @@
 
     reset() {
       this.st = F.initial();
-      this.all = [];
       this.state = "idle";
       this.statusText = "";
       this.statusState = null;
+      this.reopened = false;
       Object.assign(this.cur, { mode: "follow", round: 0, phase: 4, t: 0, left: null });
       Object.assign(this.ui, { focus: null, sel: null });
     }
@@ -88,6 +88,7 @@
     load(records) {
       this.reset();
       this.add(records || []);
+      this.reopened = true;
       this.settle();
       this.begin();
     }
@@ -95,7 +96,8 @@
     snap(act) {
       const was = this.st.records;
       if (act.mend) { this.st = F.fold(act.e); this.ui.sel = null; } else this.add(act.e);
-      if (!was && this.st.records && !this.isLive()) { this.settle(); this.begin(); }
+      if (was || !this.st.records) return;
+      if (!this.isLive()) { this.settle(); this.begin(); } else if (act.fresh) { this.reopened = true; this.edge(1); } /* an earlier run, opened again */
     }
     isLive() { const h = this.header(); return Boolean(h && h.mode === "live"); }
     header() { for (const l of this.list()) if (l.header) return l.header; return null; }

@@ -70,7 +70,7 @@
     card.append(eq);
     const src = source(v, n);
     if (src) card.append(el("p", { class: "note", css: { "min-height": "16px" } }, src));
-    const list = rows(j.top_p, n.top, j.resid, n.tok);
+    const list = rows(j.top_p, n.top, j.resid, n.tok, [j.p, n.q ?? j.q]);
     if (list.length) card.append(dist(v, list, n.tok, { rejected: !yes, z: zOf(j, n), last: !yes && v.round.why === "correction" && v.round.tests[v.round.tests.length - 1] === n.id }));
     return card;
   }
@@ -109,8 +109,9 @@
   }
 
   /* Rows of both laws: the likeliest of either, the tested token always among them, and the rest as one row. */
-  function rows(p, q, resid, me) {
+  function rows(p, q, resid, me, known = []) {
     const laws = [p, q, resid].map((l) => (Array.isArray(l) ? new Map(l.filter((x) => Array.isArray(x) && finite(x[1]))) : null));
+    known.forEach((x, k) => { if (laws[k] && finite(x) && !laws[k].has(me)) laws[k].set(me, x); }); /* too unlikely for the saved list */
     const all = new Set(laws.flatMap((m) => (m ? [...m.keys()] : [])));
     const weight = (t) => Math.max(...laws.map((m) => (m && m.get(t)) || 0));
     const pick = [...all].sort((x, y) => weight(y) - weight(x)).slice(0, ROWS);
@@ -138,7 +139,8 @@
         el("span", { class: "num" }, num(p)), el("span", { class: "num" + (q ? "" : " off") }, num(q)), el("span", { class: "res" }),
         el("span", { class: "bars res" }, r ? el("i", { class: "fr", css: { width: r * 100 + "%" } }) : ""), el("span", { class: "num res" + (r ? "" : " off") }, num(r)));
     }
-    const note = rejected && has[2] ? "Residual: max(0, p \u2212 q)" + (z ? " / Z with Z = " + f3(z) : ", scaled to 1") + ". " + (last ? "The correction \u201c" + SV.fold.label(v.lane, v.round.commit.tail.tok) + "\u201d was drawn from it." : "The next test uses it in place of p.") : rejected ? "" : has[0] && has[1] ? "Accepted, so no residual is drawn." : "";
+    const what = !has[1] ? "Residual: p without the refused token, scaled to 1. " : "Residual: max(0, p \u2212 q)" + (z ? " / Z with Z = " + f3(z) : ", scaled to 1") + ". ";
+    const note = rejected && has[2] ? what + (last ? "The correction \u201c" + SV.fold.label(v.lane, v.round.commit.tail.tok) + "\u201d was drawn from it." : "The next test uses it in place of p.") : rejected ? "" : has[0] && has[1] ? "Accepted, so no residual is drawn." : "";
     return el("div", null, g, note ? el("p", { class: "note", css: { "margin-top": "10px" } }, note) : "");
   }
 

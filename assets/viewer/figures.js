@@ -60,7 +60,7 @@
       const cols = ["tokens_per_second", "walltime_speedup", "block_efficiency", "draft_yield", "acceptance_rate", "certificate"];
       const key = rows.map((r) => r.lane.id).join();
       if (key !== this.tableKey) this.build(rows, cols, key);
-      const best = (f) => Math.max(...rows.map((r) => f(r.m) ?? -1));
+      const best = (f) => Math.max(...rows.filter((r) => !r.lane.error).map((r) => f(r.m) ?? -1)); /* a lane that failed wins nothing */
       const top = { 0: best((m) => m.tokens_per_second), 1: best((m) => m.walltime_speedup), 2: best((m) => m.block_efficiency) };
       rows.forEach((r, i) => {
         const m = r.m, base = SV.metrics.isBaseline(r.lane), cert = r.lane.done && r.k >= r.lane.committed ? certificate(r.lane) : null;

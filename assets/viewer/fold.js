@@ -7,8 +7,7 @@
   const T = SV.text;
   const VERDICT = { accepted: "acc", rejected: "rej", skipped: "ski" };
   const TAIL = { bonus: "bon", correction: "cor", accepted: "acc" }; /* every other tail is the target's (or a rule's) own: neutral */
-  const num = (x) => (typeof x === "number" && Number.isFinite(x) ? x : null);
-  const arr = (x) => (Array.isArray(x) ? x : []);
+  const { shape, num } = SV.shape;
 
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
   const newLane = (id) => ({
@@ -21,8 +20,9 @@
   });
   const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0, seconds: 0 });
 
-  function step(state, rec) {
-    if (!rec || typeof rec !== "object" || !Number.isInteger(rec.lane) || rec.lane < 0) { state.bad++; return state; }
+  function step(state, raw) {
+    const rec = shape(raw);
+    if (!rec) { state.bad++; return state; }
     let lane = state.lanes.get(rec.lane);
     if (!lane) {
       lane = newLane(rec.lane);
@@ -35,7 +35,7 @@
       lane.lastSeq = rec.seq;
     }
     state.records++;
-    const how = HOW[rec.type];
+    const how = Object.hasOwn(HOW, String(rec.type)) ? HOW[rec.type] : null;
     if (!how) return state; /* an unknown type is a newer writer's business */
     try { how(lane, rec); } catch { state.bad++; }
     return state;
@@ -43,7 +43,7 @@
 
   function round(lane, rec) {
     const i = rec.round;
-    if (!Number.isInteger(i) || i < 0 || i > lane.rounds.length + 4096) throw new Error("round");
+    if (i > lane.rounds.length + 4096) throw new Error("round");
     while (lane.rounds.length <= i) lane.rounds.push(newRound(lane.rounds.length));
     return lane.rounds[i];
   }
@@ -51,24 +51,18 @@
   const HOW = {
     header(lane, rec) { lane.header = rec; },
     vocab(lane, rec) {
-      for (const [id, b64] of Object.entries(rec.tokens || {})) lane.vocab.set(Number(id), b64);
-      for (const id of arr(rec.special)) lane.special.add(id);
+      for (const [id, b64] of Object.entries(rec.tokens)) lane.vocab.set(Number(id), b64);
+      for (const id of rec.special) lane.special.add(id);
     },
     prefill(lane, rec) {
       const old = lane.prefill;
-      lane.prefill = { t0: old ? old.t0 : num(rec.t0) ?? 0, t1: num(rec.t1) ?? 0, n: (old ? old.n : 0) + (num(rec.n) ?? 0) };
+      lane.prefill = { t0: old ? old.t0 : rec.t0, t1: rec.t1, n: (old ? old.n : 0) + rec.n };
     },
     draft(lane, rec) {
       const r = round(lane, rec);
       r.draft = rec;
-      r.kind = rec.kind || "none";
-      r.nodes = arr(rec.nodes).map((n, k) => ({ ...n, id: k, depth: 1, kids: [] }));
-      for (const n of r.nodes) {
-        const up = n.parent >= 0 && n.parent < n.id ? r.nodes[n.parent] : null;
-        n.parent = up ? up.id : -1;
-        n.depth = up ? up.depth + 1 : 1;
-        if (up) up.kids.push(n.id);
-      }
+      r.kind = rec.kind;
+      r.nodes = rec.nodes;
     },
     verify(lane, rec) { round(lane, rec).verify = rec; },
     judge(lane, rec) {
@@ -80,8 +74,8 @@
     commit(lane, rec) {
       const r = round(lane, rec);
       r.commit = rec;
-      r.path = arr(rec.path).filter((id) => r.nodes[id]);
-      r.why = (rec.tail && rec.tail.why) || "plain";
+      r.path = rec.path.filter((id) => r.nodes[id]);
+      r.why = rec.tail.why;
       lane.committed = Math.max(lane.committed, r.i + 1);
       let before = r.i - 1;
       while (before >= 0 && !lane.rounds[before].sum) before--; /* updates may be missing until the snapshot */
@@ -91,16 +85,15 @@
     },
     text(lane, rec) {
       const r = round(lane, rec);
-      r.pieces = arr(rec.pieces);
+      r.pieces = rec.pieces;
       if (r.commit) write(lane, r);
     },
     timing(lane, rec) {
       const r = round(lane, rec);
       r.timing = rec;
-      const ns = ["draft_ns", "verify_ns", "judge_ns", "cache_ns", "other_ns"].reduce((s, k) => s + (num(rec[k]) ?? 0), 0);
-      if (r.sum && r.sum.seconds !== null) r.sum.seconds += ns / 1e9;
+      if (r.sum && r.sum.seconds !== null) r.sum.seconds += rec.ns / 1e9;
     },
-    lens(lane, rec) { if (Number.isInteger(rec.round)) round(lane, rec).lens.push(rec); },
+    lens(lane, rec) { round(lane, rec).lens.push(rec); },
     check(lane, rec) { lane.checks.push(rec); },
     stop(lane, rec) { lane.stop = rec; },
     error(lane, rec) { lane.error = rec; },
@@ -135,9 +128,9 @@
   function totals(r, before, timed) {
     const s = { ...before, pos: before.pos.map((p) => p.slice()) };
     s.rounds++;
-    s.tokens += num(r.commit.n_new) ?? 0;
+    s.tokens += r.commit.n_new;
     if (r.verify) s.passes++;
-    s.t = num(r.commit.t) ?? before.t;
+    s.t = r.commit.t ?? before.t;
     if (!timed) s.seconds = null; /* a round without its timing: fall back on the clock */
     s.accepted += r.path.length + (r.why === "accepted" ? 1 : 0);
     for (const n of r.nodes) {

@@ -30,8 +30,12 @@
 
   function defaultSel(r, phase) {
     if (!r) return null;
-    if (phase >= 3) for (const id of r.tests) if (r.judges.get(id).verdict === "rejected") return id;
-    if (!r.nodes.length) return "tail";
+    if (!r.nodes.some((n) => !n.probe)) return "tail";
+    if (phase >= 3) { /* the refusal that ended the round, else the first one */
+      const no = r.tests.filter((id) => r.judges.get(id).verdict === "rejected"), end = r.path.length ? r.path[r.path.length - 1] : -1;
+      const here = r.commit ? no.filter((id) => r.nodes[id].parent === end).pop() : undefined;
+      if (here !== undefined || no.length) return here ?? no[0];
+    }
     return phase >= 3 && r.path && r.path.length ? r.path[r.path.length - 1] : phase >= 4 ? "tail" : 0;
   }
 
@@ -83,8 +87,9 @@
     paintTree(v) {
       const r = v.round;
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
-      if (!r || !r.nodes.length) {
-        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : "There is no draft to draw this round: the target wrote one token by itself.";
+      const probes = r ? r.nodes.filter((n) => n.probe).length : 0;
+      if (!r || r.nodes.length === probes) {
+        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : probes ? "Nothing was drafted this round. The same target pass scored " + count(probes, "probe token") + ", which can never be accepted; what they say is kept for later guesses." : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
         return;
       }
@@ -92,7 +97,14 @@
       const drawn = v.narrow ? SV.tree.drawList(v) : r.kind === "tree" ? SV.tree.drawTree(v, W, v.race ? 444 : 376) : SV.tree.drawChain(v, W);
       this.tree.replaceChildren(drawn);
       const sel = this.tree.querySelector(".sel");
-      if (sel && !v.narrow && this.tree.scrollWidth > this.tree.clientWidth) sel.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+      if (sel && !v.narrow) this.reveal(sel);
+    }
+    /* Scrolls the tree's own box, never the page. */
+    reveal(node) {
+      const b = this.tree.getBoundingClientRect(), r = node.getBoundingClientRect();
+      if (r.right > b.right - 16) this.tree.scrollLeft += r.right - b.right + 80;
+      if (r.bottom > b.bottom - 16) this.tree.scrollTop += r.bottom - b.bottom + 80;
+      else if (r.top < b.top) this.tree.scrollTop += r.top - b.top - 40;
     }
     paintTabs(v) {
       const list = [["why", "Why"], ["mask", "Mask and cache"], ["log", "Log"]];

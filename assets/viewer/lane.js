@@ -20,9 +20,10 @@
       this.a = el("b"); this.b = el("b");
       this.fin = el("div", { class: "fin" }, this.status, el("span", null, this.a, " tokens"), (this.sep = el("span", { class: "sep" })), el("span", null, this.b, (this.bLabel = el("em"))));
       this.track = el("canvas", { "aria-hidden": "true" });
+      this.fault = el("p", { class: "fault", hidden: true });
       this.cells = el("div", { class: "cells" });
       this.lost = el("span");
-      this.rail = el("div", { class: "rail" }, el("div", { class: "cap" }, el("span", null, "Drafted, not kept"), this.lost), this.cells);
+      this.rail = el("div", { class: "rail" }, el("div", { class: "cap" }, el("span", null, "Drafted, not kept"), this.lost), this.cells, this.fault);
       this.root = el("section", { class: "lane", "data-lane": id },
         el("div", { class: "id" }, this.pick, this.rate, this.per), this.fin, el("div", { class: "track" }, this.track), this.stage.box, this.rail);
       this.pick.addEventListener("click", () => board.focusLane(id));
@@ -85,7 +86,10 @@
       setText(this.b, view.race ? String(m.passes) : m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2));
       setText(this.bLabel, view.race ? (m.passes === 1 ? " target pass" : " target passes") : " per target pass");
       setText(this.sep, view.race ? "" : ", ");
-      const s = SV.fold.sumAt(lane, view.k);
+      const s = SV.fold.sumAt(lane, view.k), why = lane.error && view.k >= lane.committed ? SV.text.joined(SV.text.visible(String(lane.error.why || "This method failed."))).slice(0, 240) : "";
+      setText(this.fault, why);
+      this.fault.hidden = !why;
+      this.cells.hidden = Boolean(why);
       setText(this.lost, base ? "" : s.rejected + " rejected, " + s.skipped + " never examined");
     }
 
@@ -123,6 +127,7 @@
         if (!a) { to.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 260 * k, delay, fill: "backwards" }); continue; }
         ghost.removeAttribute("data-node");
         ghost.classList.add("ghost");
+        ghost.style.lineHeight = Math.round(a.height) + "px";
         ghost.style.left = a.left - home.left + "px";
         ghost.style.top = a.top - home.top + "px";
         this.board.root.append(ghost);

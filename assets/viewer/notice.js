@@ -17,11 +17,11 @@
   }
 
   /* What the line says when no status text says something more pressing. */
-  function sentence(h, state, race) {
-    const where = machine(h), fair = race ? " The methods ran one after another on one machine; here they share one clock." : "";
-    if (state === "live") return "Running now" + (where ? " on " + where : "") + "." + (race ? " The methods take turns on one machine, so each figure is its own." : "");
-    if (h.mode === "live") return (state === "stopped" ? "Stopped; what was written is kept." : "Finished") + (state === "stopped" ? "" : where ? " on " + where + "." : ".") + fair;
-    if (h.mode === "recorded") return "Recorded" + (where ? " on " + where : "") + (when(h.created) ? ", " + when(h.created) : "") + ". Nothing is running." + fair;
+  function sentence(h, state, race, mode) {
+    const where = machine(h), fair = race ? " Methods took turns, each on its own clock." : "";
+    if (state === "live") return "Running now" + (where ? " on " + where : "") + "." + (race ? " Methods take turns, each on its own clock." : "");
+    if (mode === "live") return (state === "stopped" ? "Stopped; what was written is kept." : "Finished") + (state === "stopped" ? "" : where ? " on " + where + "." : ".") + fair;
+    if (mode === "recorded") return "Recorded" + (where ? " on " + where : "") + (when(h.created) ? ", " + when(h.created) : "") + "." + fair;
     return "Hand-made trace. No model ran; the probabilities and times are invented." + fair;
   }
 
@@ -33,12 +33,14 @@
       this.meta = el("span", { class: "meta mono end" });
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
     }
-    paint({ header, state, text, race, lost }) {
-      const busy = STATE[state] || (!header && "Ready"), mode = header ? header.mode : "";
+    /* A live run that was saved and opened again is a recording of it. */
+    paint({ header, state, text, race, lost, reopened }) {
+      const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
+      const busy = STATE[state] || (!header && "Ready") || (mode === "live" && state === "done" && "Finished");
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
-      setText(this.say, (text || (header ? sentence(header, state, race) : "Press Run, or open a recorded trace.")) + gap);
+      setText(this.say, (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) + gap);
       const t = header && header.target ? short(header.target.name, 32) : "", d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
       setText(this.meta, header ? (t ? "target " + t + d : "") : "");
     }

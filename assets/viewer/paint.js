@@ -28,7 +28,7 @@
   }
 
   function notice(b, { race, lanes, views }) {
-    b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost });
+    b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost, reopened: b.reopened });
     const sum = {};
     for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
     const ask = b.header() && b.header().prompt ? SV.text.label(SV.text.visible(String(b.header().prompt.text || "")), 400) : "";

@@ -63,7 +63,7 @@
       c.textAlign = "left";
       c.font = "12px " + p.sans;
       c.fillStyle = p.ink;
-      v.lanes.forEach((lane, i) => c.fillText(SV.stage.titleOf(lane).slice(0, 40), 0, i * ROW + 12));
+      v.lanes.forEach((lane, i) => c.fillText(SV.stage.titleOf(lane).slice(0, 40), 0, i * ROW + 11));
     }
     bars(v, w, h) {
       const c = sheet(this.back, w, h), p = this.board.colors, X = (t) => (t / this.end) * w;

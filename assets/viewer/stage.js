@@ -153,8 +153,9 @@
   /* The draft's own first guess: the first child all the way down; what a reader would have seen next. */
   function firstPath(r) {
     const out = [];
-    let at = r.nodes.find((n) => n.parent === -1);
-    while (at && out.length < 64) { out.push(at); at = r.nodes[at.kids[0]]; }
+    const real = (id) => r.nodes[id] && !r.nodes[id].probe;
+    let at = r.nodes.find((n) => n.parent === -1 && !n.probe);
+    while (at && out.length < 64) { out.push(at); at = r.nodes[at.kids.find(real)]; }
     return out;
   }
 

@@ -44,7 +44,7 @@
       this.line2.hidden = showLive;
       const n = v.lane ? v.lane.committed : 0;
       setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n);
-      setText(this.line2, v.empty ? "" : v.race ? (v.following ? "running" : v.speed === 0 || v.slow * 1 <= 1 ? "true time" : "slowed " + +(v.slow / v.speed).toPrecision(2) + "\u00d7") : span(v.now) + " engine");
+      setText(this.line2, v.empty ? "" : v.race ? (v.following && v.canLive ? "running" : v.speed === 0 || v.slow * 1 <= 1 ? "true time" : "slowed " + +(v.slow / v.speed).toPrecision(2) + "\u00d7") : span(v.now) + " engine");
       setAttr(this.scrub, "aria-valuemin", 0);
       setAttr(this.scrub, "aria-valuemax", v.race ? Math.round(v.end * 1e3) : Math.max(1, n));
       setAttr(this.scrub, "aria-valuenow", v.race ? Math.round(v.now * 1e3) : v.round + 1);

@@ -35,22 +35,26 @@
     return [svg("circle", { class: "rootdot", cx: x, cy: y, r: 4 }), text(x + 4, y - 10, "after", "hd", "end"), text(x + 4, y + 20, name, "alt", "end")];
   }
 
-  /* Which nodes to draw when there are too many: path and tests first, then the likeliest, parents always with them. */
-  function chosen(v) {
-    const all = v.round.nodes;
-    if (all.length <= NODES) return all;
-    const rank = (n) => { const c = SV.fold.verdictOf(v.round, n.id, 4); return (c === "acc" ? 4 : c === "rej" ? 3 : 0) + (n.q || 0) - n.depth * 0.01; };
-    const keep = new Set();
+  /* Which nodes to draw when there are too many rows: path and tests always, then the likeliest, parents with them. */
+  function chosen(v, rows) {
+    const up = v.round.nodes, all = up.filter((n) => !n.probe), keep = new Set(), busy = new Set();
+    const verdict = (n) => SV.fold.verdictOf(v.round, n.id, 4);
+    const rank = (n) => (verdict(n) === "acc" ? 400 : verdict(n) === "rej" ? 300 : 0) - n.depth * 10 + (n.q || 0) - n.id * 1e-4;
+    let used = 1;
     for (const n of [...all].sort((a, b) => rank(b) - rank(a))) {
       const need = [];
-      for (let m = n; m && !keep.has(m.id); m = all[m.parent]) need.push(m.id);
-      if (keep.size + need.length <= NODES) need.forEach((id) => keep.add(id));
+      for (let m = n; m && !keep.has(m.id); m = up[m.parent]) need.push(m);
+      if (!need.length) continue;
+      const foot = need[need.length - 1].parent, more = busy.has(foot) ? 1 : 0; /* a first child shares its parent's row */
+      if (keep.size + need.length > NODES || (used + more > rows && rank(n) < 200)) continue;
+      used += more;
+      for (const m of need) { keep.add(m.id); busy.add(m.parent); }
     }
     return all.filter((n) => keep.has(n.id));
   }
 
   function drawChain(v, W) {
-    const nodes = v.round.nodes.slice(0, 24), after = v.phase >= 3, done = v.phase >= 4 && v.round.commit;
+    const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24), after = v.phase >= 3, done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft of round " + (v.round.i + 1) });
     const tail = done ? tailBox(v, 0, 0, 32) : null, rootW = 68;
     v.long = nodes.length > 5 ? 9 : LONG;
@@ -123,17 +127,18 @@
   }
 
   function drawTree(v, W, H) {
-    const nodes = chosen(v), L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
+    const nodes = chosen(v, Math.floor((H - 40) / 19)), L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
     const D = Math.max(...nodes.map((n) => n.depth)), widths = [];
-    for (v.long of [14, 11, 8, 6]) { /* shorter labels before a sideways scroll */
-      for (let d = 1; d <= D; d++) widths[d] = Math.max(44, ...nodes.filter((n) => n.depth === d).map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 42));
+    for (v.long of [14, 11, 8, 6, 4]) { /* shorter labels before a sideways scroll */
+      for (let d = 1; d <= D; d++) widths[d] = Math.max(28, ...nodes.filter((n) => n.depth === d).map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + (n.q === null ? 16 : 42)));
       if (widths.slice(1).reduce((a, b) => a + b, 0) + 190 + 14 * D <= W) break;
     }
     const tail = done ? tailBox(v, 0, 0, L.h) : null, rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0;
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
     const gap = Math.max(14, Math.min(46, (W - need) / (D + 1))), X = [rootW - 10];
     for (let d = 1, x = rootW + gap - 10; d <= D + 1; d++) { X[d] = x; x += (widths[d] || 0) + gap; }
+    const drawn = new Set(nodes.map((n) => n.id));
     const edges = svg("g"), boxes = svg("g"), yr = L.Y(L.rootRow) + L.h / 2;
     const curve = (x1, y1, x2, y2, cls, sw) => edges.append(svg("path", { class: "edge " + cls, d: `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`, "stroke-width": sw }));
     boxes.append(...root(v, rootW - 14, yr));
@@ -143,6 +148,8 @@
       const up = n.parent >= 0 ? v.round.nodes[n.parent] : null, y2 = L.Y(L.row.get(n.id)) + L.h / 2;
       curve(up ? X[up.depth] + widths[up.depth] : X[0], up ? L.Y(L.row.get(up.id)) + L.h / 2 : yr, X[n.depth], y2, cls(n), cls(n) === "acc" ? 3.5 : 1 + (n.q || 0) * 1.5);
       boxes.append(nodeBox(v, n, X[n.depth], y2 - L.h / 2, widths[n.depth], L.h, n.q));
+      const hidden = n.kids.filter((id) => !drawn.has(id) && !v.round.nodes[id].probe).length;
+      if (hidden) boxes.append(text(X[n.depth] + widths[n.depth] + 3, y2 + (n.kids.length > hidden ? -4 : 3.5), "+" + hidden, "q"));
     }
     let right = X[D] + widths[D] + 12;
     if (tail) {
@@ -151,7 +158,9 @@
       boxes.append(tailBox(v, X[at + 1], ty, L.h).g, text(X[at + 1] + tail.w + 6, ty + L.h / 2 + 4, TAILS[v.round.why] || v.round.why, "hd"));
       right = Math.max(right, X[at + 1] + tail.w + 80);
     }
-    if (nodes.length < v.round.nodes.length) boxes.append(text(8, L.height - 4, "+ " + (v.round.nodes.length - nodes.length) + " nodes not drawn", "hd"));
+    const probes = v.round.nodes.filter((n) => n.probe).length, more = v.round.nodes.length - probes - nodes.length;
+    const also = [more ? "+ " + more + " nodes not drawn" : "", probes ? "+ " + probes + " probes, scored for later rounds" : ""].filter(Boolean).join(", ");
+    if (also) boxes.append(text(Math.max(W, right) - 4, L.height - 4, also, "hd", "end"));
     size(S, Math.max(W, right), L.height);
     S.append(edges, boxes);
     return S;
@@ -165,6 +174,7 @@
       el("bdi", { class: "t " + cls, "data-v": SV.stage.SAYS[cls] }, label), el("span", { class: "q" }, q === null ? "" : "q " + f2(q)), el("span", { class: "v" }, say));
     let hidden = 0;
     for (const n of r.nodes) {
+      if (n.probe) continue;
       const cls = SV.fold.verdictOf(r, n.id, v.phase);
       if (tree && cls === "ski") { hidden++; continue; }
       if (list.childElementCount < 40) list.append(item(n.id, SV.fold.label(v.lane, n.tok, 16), cls, n.depth, n.q, WORD[cls])); else hidden++;

@@ -19,7 +19,7 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "viewer"
 # Order matters: each file uses only what stands before it.
 SCRIPTS = (
-    "text fold metrics frames dom stage lane tree card log inspector ribbon chart figures transport player notice keys paint board"
+    "text shape fold metrics frames dom stage lane tree card log inspector ribbon chart figures transport player notice keys paint board"
 ).split()
 HTML_TEMPLATE = '<div class="sv"></div>'
 MAX_RECORDS = 400_000

@@ -124,7 +124,7 @@
       }
     },
     "one sentence a round"(SV) {
-      const round = (nodes, path, why, extra = {}) => ({ i: 0, kind: "chain", nodes: Array.from({ length: nodes }, (_, i) => ({ id: i, parent: i - 1, kids: [] })), path, why, tests: [], judges: new Map(), commit: { n_new: path.length + 1 }, ...extra });
+      const round = (nodes, path, why, extra = {}) => ({ i: 0, kind: "chain", nodes: Array.from({ length: nodes }, (_, i) => ({ id: i, parent: i - 1, kids: [] })), path, why, tests: [], judges: new Map(), commit: { n_new: path.length + 1, tail: {} }, ...extra });
       const lane = { header: { method: { key: "speculative" } } }, say = (r) => SV.inspector.sentence(lane, r, 4);
       same(say(round(4, [0, 1, 2], "correction")), "The draft guessed 4 tokens; the target kept 3 and corrected the 4th: 4 tokens from one pass.", "correction");
       same(say(round(4, [0, 1, 2, 3], "bonus")), "The draft guessed 4 tokens; the target kept all 4 and added one of its own: 5 tokens from one pass.", "bonus");

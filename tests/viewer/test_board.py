@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 
 import pytest
 
@@ -391,3 +392,45 @@ def test_destroy_leaves_nothing_behind(drive, settled) -> None:
         assert page.evaluate("document.querySelector('.sv').childNodes.length") == 0
 
     drive(use)
+
+
+def mutated(records: list[dict], seed: int) -> list[dict]:
+    """A trace with fields of the wrong type, missing, huge or swapped, records dropped, doubled and out of order."""
+    dice, odd = random.Random(seed), [None, -1, 10**12, 1e308, "x", "<b>", [], [[]], {}, {"tok": {}}, True, [None, "a", [1]], -0.5, "\u202e" * 40]
+
+    def spoil(value, depth=0):
+        if dice.random() < 0.03:
+            return dice.choice(odd)
+        if isinstance(value, dict):
+            return {k: spoil(v, depth + 1) for k, v in value.items() if dice.random() > 0.01}
+        if isinstance(value, list):
+            return [spoil(v, depth + 1) for v in value]
+        return value
+
+    out = []
+    for r in records:
+        keep = {k: r[k] for k in ("type", "lane", "seq") if k in r}
+        if dice.random() > 0.02:
+            bad = {k: spoil(v) for k, v in r.items()}
+            out.append({**bad, **(keep if dice.random() > 0.05 else {})})
+        if dice.random() < 0.02 and out:
+            out.insert(dice.randrange(len(out)), dice.choice(records))
+    return out
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_spoilt_trace_is_drawn_or_dropped_but_breaks_nothing(drive, settled, seed) -> None:
+    records = mutated(sample.race(("plain", "chain", "tree") if seed % 2 else ("plain", "tree")), seed)
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(records))
+        for x in (0.2, 0.6, 1.0):
+            page.evaluate("(x) => board.board.scrubTo(x)", x)
+            for tab in ("mask", "log", "lens", "why"):
+                page.evaluate("(t) => { board.board.inspector.tab = t; board.board.paint(); }", tab)
+            for sel in (0, 3, "tail"):
+                page.evaluate("(n) => { const v = board.board.inspector.v; if (v.round) board.board.selectNode(v.lane.id, v.round.i, n, true); board.board.paint(); }", sel)
+        page.evaluate("(x) => { board.board.setSpeed(0); board.board.edge(0); board.board.play(); }", 0)
+        settled(page)
+
+    drive(use, size=(1400 if seed < 2 else 390, 900))
