@@ -81,18 +81,29 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | None = None, 
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     items = choose(read_suite(suite), tasks, None if prompts is None else read_whole("prompts", prompts, 1))
     runners, skipped = _runners(loaded, methods, sampling)
-    for item in items:  # a prompt that cannot be run is told before anything is measured
-        next(iter(runners.values())).session.encode(item.prompt)
+    asked, items = items, [item for item in items if fits(runners, item, length)]
+    if not items:
+        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
     if reference:
         from .reference import references
 
         runners |= references(loaded, next(iter(runners.values())).session)
     cells, interrupted = measure(runners, items, repeats, length, sampling, quiet)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
-           "suite": Path(suite or SUITE).name, "prompts": len(items), "repeats": repeats, "max_new_tokens": length,
+           "suite": Path(suite or SUITE).name, "prompts": len(items), "too_long": len(asked) - len(items), "repeats": repeats,
+           "max_new_tokens": length,
            "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
            "spread": "interquartile range of the paired ratios", "skipped": skipped, "interrupted": interrupted}
     return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
+
+
+def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
+    """Whether the prompt and its answer fit into the context, so that no run is cut short by it."""
+    session = next(iter(runners.values())).session
+    try:
+        return len(session.encode(item.prompt)) + length <= session.loaded.context
+    except SessionError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True)
     except Exception as error:  # its loaders break in many ways

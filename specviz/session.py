@@ -120,7 +120,9 @@ class Run:
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
-            self.kit, self.border = None, False  # every cache of this run goes with the kit
+            if self.kit:
+                self.kit.close()
+            self.kit, self.border = None, False
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 
     def _rounds(self) -> Iterator[Event]:

@@ -71,6 +71,10 @@ class FakeKit:
         self.opened.append(ScriptedTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
+    def close(self):
+        for model in self.opened:
+            model.close()
+
 
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""

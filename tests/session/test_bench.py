@@ -117,6 +117,15 @@ def test_methods_that_cannot_run_are_named(at_home):
         bench(load(draft="none"), ["speculative"], quiet=True)
 
 
+def test_prompts_that_do_not_fit_are_left_out_and_counted(at_home, tmp_path):
+    suite = tmp_path / "s.yaml"
+    suite.write_text(json.dumps({"a": ["the cat", "cat " * 400]}))
+    report = bench(load(), ["autoregressive"], suite, repeats=1, max_new_tokens=4, quiet=True)
+    assert (report["environment"]["prompts"], report["environment"]["too_long"]) == (1, 1)
+    with pytest.raises(SessionError, match="No prompt of the suite leaves room for 250 tokens in the context of 256"):
+        bench(load(), ["autoregressive"], suite, max_new_tokens=250, quiet=True)
+
+
 def test_our_own_suite():
     items = read_suite()
     assert Counter(i.task for i in items) == {task: 6 for task in TASKS}

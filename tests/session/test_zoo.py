@@ -11,12 +11,13 @@ from safetensors.torch import load_file, save_file
 
 from specviz import load
 from specviz.core import DraftTree, Scores
+from specviz.machine import physical_cores, read_device, use_cores
 from specviz.methods import catalogue
 from specviz.names import HERE, register
 from specviz.results import collect
 from specviz.session import Session
 from specviz.tokenizer import end_tokens
-from specviz.zoo import Fitted, ZooError, physical_cores, read_device, survey
+from specviz.zoo import Fitted, ZooError, survey
 
 from .checkpoints import write
 
@@ -228,5 +229,15 @@ def test_other_architectures_go_through_transformers(tmp_path, at_home):
     assert collect(Session(loaded, "draft_tree").run("the cat", 8)).token_ids == plain.token_ids
 
 
-def test_cores():
+def test_cores(monkeypatch):
     assert 1 <= physical_cores() <= 4096
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    use_cores()  # the tests' OMP_NUM_THREADS has its way
+    assert used == []
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr("specviz.machine.physical_cores", lambda: 6)
+    for load_average in (0.5, 9.0):
+        monkeypatch.setattr("os.getloadavg", lambda: (load_average, 0, 0))  # noqa: B023
+        use_cores()
+    assert used == [6, 1]
