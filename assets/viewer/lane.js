@@ -11,7 +11,7 @@
       this.id = id;
       this.board = board;
       this.stage = new Stage();
-      this.name = el("h3");
+      this.name = el("h2");
       this.knobs = el("span", { class: "knobs" });
       this.rate = el("span", { class: "rate" }, (this.rateN = el("span")), el("small", null, "tok/s"));
       this.per = el("span", { class: "per" });

@@ -14,10 +14,10 @@
   const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
 
   function box(x, y, w, h, opt) {
-    const g = svg("g", { class: "node " + opt.cls + (opt.sel ? " sel" : ""), tabindex: -1, role: "button", "data-node": opt.id, "data-v": opt.say, "aria-label": opt.label + (opt.q === null ? "" : ", draft probability " + f3(opt.q)) + ", " + opt.say });
+    const g = svg("g", { class: "node " + opt.cls + (opt.sel ? " sel" : ""), tabindex: -1, role: "button", "data-node": opt.id, "data-v": opt.say, "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say });
     g.append(svg("rect", { class: "ring", x: x - 3, y: y - 3, width: w + 6, height: h + 6, rx: 7 }), svg("rect", { class: "box", x, y, width: w, height: h, rx: 4 }),
       text(x + 8, y + h / 2 + 4, opt.label, "w"));
-    if (opt.q !== null) g.append(text(x + w - 7, y + h / 2 + 3.5, f2(opt.q), "q", "end"));
+    if (opt.q !== null) { const q = text(x + w - 7, y + h / 2 + 3.5, " " + f2(opt.q), "q", "end"); g.append(q); }
     return g;
   }
   const LONG = 14;
