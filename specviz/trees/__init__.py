@@ -1,7 +1,8 @@
 """Draft trees: fixed shapes, growth level by level, honest draws."""
 from .draws import best, draw_one, draw_some
-from .growth import Scorer, chosen_children, drawn_children, grow_shape
+from .growth import (HUB, Scorer, chosen_children, drawn_children, grow_shape, hub_children, independent_children,
+                     top_and_one_children)
+from .sequoia import SequoiaPlan
 from .shapes import RECYCLING, Shape, product, sparse
 
-__all__ = ["RECYCLING", "Scorer", "Shape", "best", "chosen_children", "draw_one", "draw_some", "drawn_children", "grow_shape",
-           "product", "sparse"]
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,11 +1,22 @@
-"""Growing a draft tree with a draft model, one forward a level."""
+"""Growing a draft tree of a known shape with a draft model, one forward a level, and the ways to choose children.
+
+A way to choose children is a function (build, parents, counts, rows, state) -> lists of nodes: counts[i] children under
+parents[i], whose logits are rows[i]; best place of the shape first, fewer where the law has fewer tokens.
+"""
 from __future__ import annotations
+
+from typing import Callable
 
 from torch import Tensor
 
-from ..core import WITHOUT_REPLACEMENT, DraftTree, State, Target, TreeBuilder
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, State, Target, TreeBuilder
 from .draws import best, draw_some
 from .shapes import Shape
+
+HUB = "hub"
+"""Two siblings of which at least one is the most likely token (SpecHub, Sun et al. 2411.05289)."""
+
+Children = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[list[int]]]
 
 
 class Scorer:
@@ -32,22 +43,17 @@ class Scorer:
         return self.model.score(tree, first).logits[-len(nodes):]
 
 
-def grow_shape(model: Target, shape: Shape, state: State, drawn: bool) -> DraftTree:
-    """A tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens.
-
-    drawn: siblings are drawn without replacement from the run's law; otherwise they are the most likely tokens (chosen).
-    A node gets fewer children where the law has fewer tokens, so at temperature 0 a drawn tree is a chain.
-    """
+def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:
+    """A tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens."""
     build, scorer = TreeBuilder(), Scorer(model)
     at = {-1: -1}  # place in the shape -> node of the tree
     parents = [-1] if len(shape) else []
     for level in shape.levels:
-        rows = scorer.rows(build, [at[place] for place in parents])
-        counts = [shape.fanout[place] for place in parents]
-        grow = drawn_children if drawn else chosen_children
-        children = dict(zip(parents, grow(build, [at[place] for place in parents], counts, rows, state)))
+        nodes = [at[place] for place in parents]
+        made = children(build, nodes, [shape.fanout[place] for place in parents], scorer.rows(build, nodes), state)
+        under = dict(zip(parents, made))
         for place in level:
-            have = children.get(shape.parents[place], ())
+            have = under.get(shape.parents[place], ())
             if shape.ranks[place] < len(have):
                 at[place] = have[shape.ranks[place]]
         parents = [place for place in level if place in shape.fanout and place in at]
@@ -56,8 +62,14 @@ def grow_shape(model: Target, shape: Shape, state: State, drawn: bool) -> DraftT
     return build.tree()
 
 
+def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+    """The most likely tokens."""
+    tokens = best(rows, max(counts))[1].tolist()
+    return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
+
+
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Children drawn without replacement: counts[i] under parents[i], whose row is rows[i]."""
+    """Tokens drawn without replacement from the run's law."""
     out = []
     for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
         draw = build.begin(law, WITHOUT_REPLACEMENT)
@@ -65,7 +77,47 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
     return out
 
 
-def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """The most likely tokens: counts[i] under parents[i], whose row is rows[i]."""
-    tokens = best(rows, max(counts))[1].tolist()
-    return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
+def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+    """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own."""
+    out = []
+    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
+        draw = build.begin(law, IID)
+        out.append([build.add(state.dice.pick("draft", law), parent, draw) for _ in range(count)])
+    return out
+
+
+def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+    """SpecHub's pairs: a token drawn from the law, and the most likely one; or, where that was drawn, a second token drawn from
+    the rest. At most two a node."""
+    out = []
+    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
+        hub, first = int(law.argmax()), state.dice.pick("draft", law)
+        draw = build.begin(law, HUB if count > 1 else IID)
+        pair = [first]
+        if count > 1 and first != hub:
+            pair.append(hub)
+        elif count > 1:
+            rest = law.clone()
+            rest[hub] = 0
+            mass = float(rest.sum())
+            pair += [state.dice.pick("draft", rest / mass)] if mass > 0 else []
+        out.append([build.add(token, parent, draw) for token in pair])
+    return out
+
+
+def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+    """Greedy multi-draft (Hu et al. 2502.18779): all but one are the most likely tokens, one is drawn from the rest of the law.
+
+    The drawn one is judged first, as drawn siblings must be; in the shape it takes the last place.
+    """
+    out = []
+    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
+        top = best(law[None], count - 1)[1][0].tolist() if count > 1 else []
+        rest = law.clone()
+        rest[top] = 0
+        mass, last = float(rest.sum()), []
+        if mass > 0:
+            rest /= mass
+            last = [build.add(state.dice.pick("draft", rest), parent, build.begin(rest, IID))]
+        out.append([build.add(token, parent) for token in top] + last)
+    return out

@@ -1,0 +1,58 @@
+"""Sequoia's dynamic program: the tree of a given size with the most accepted tokens (Chen et al. 2402.12374).
+
+accept[b] is the chance that the sibling of rank b is the accepted one. The best tree of m nodes (the root counted) in l levels
+whose root has b children is worth T[m, l, b] = max over y of T[y, l, b-1] + accept[b-1] * max over b' of T[m-y, l-1, b'].
+"""
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import torch
+
+from .shapes import Shape
+
+
+class SequoiaPlan:
+    """Values and choices for trees of up to ``nodes`` + 1 nodes, ``depth`` + 1 levels and len(accept) children a node.
+
+    ``value[m, l]``: tokens a round of the best tree with exactly m nodes in at most l levels, both counted with the root; -inf
+    where so many do not fit.
+    """
+
+    def __init__(self, accept: Sequence[float], nodes: int, depth: int):
+        size, width = nodes + 1, len(accept)
+        index = torch.arange(size + 1)
+        rest = index[:, None] - index[None, :]  # m - y
+        legal = (rest >= 1) & (index[None, :] >= 1)
+        rest = rest.clamp(min=0)
+        table = torch.full((size + 1, depth + 2, width + 1), -torch.inf, dtype=torch.float64)
+        self._split = torch.zeros(size + 1, depth + 2, width + 1, dtype=torch.long)  # nodes on the side of the earlier siblings
+        for levels in range(1, depth + 2):
+            table[1, levels, 0] = 1.0
+            below = table[:, levels - 1].amax(-1)
+            fits = legal & (below[rest] > 0)
+            for b in range(1, width + 1):
+                worth = table[None, :, levels, b - 1] + accept[b - 1] * below[rest]
+                worth = worth.masked_fill(~fits, -torch.inf)  # also where 0 * -inf is no number
+                table[:, levels, b], self._split[:, levels, b] = worth.max(-1)
+        self.value, self._fan = table.max(-1)
+
+    def best(self, seconds: Callable[[int, int], float]) -> tuple[int, int]:
+        """(nodes, depth), the root not counted, with the fewest seconds a token; seconds(nodes, depth) is the cost of a round."""
+        options = [(nodes, depth) for nodes in range(1, self.value.shape[0] - 1) for depth in range(1, self.value.shape[1] - 1)
+                   if self.value[nodes + 1, depth + 1] > 0]
+        return min(options, key=lambda option: seconds(*option) / float(self.value[option[0] + 1, option[1] + 1]))
+
+    def shape(self, nodes: int, depth: int) -> Shape:
+        """The best tree of ``nodes`` nodes, the root not counted."""
+        paths: list[tuple[int, ...]] = []
+        work = [(nodes + 1, depth + 1, ())]
+        while work:
+            size, levels, path = work.pop()
+            for b in range(int(self._fan[size, levels]), 0, -1):
+                earlier = int(self._split[size, levels, b])
+                child = path + (b - 1,)
+                paths.append(child)
+                work.append((size - earlier, levels - 1, child))
+                size = earlier
+        return Shape.of_paths(paths)
