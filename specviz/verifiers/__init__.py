@@ -1,6 +1,8 @@
 """Verifiers: which drafted tokens are kept, and the law of the token after them."""
 from .block import BlockVerification
+from .hub import SpecHub
+from .kseq import KSeq
 from .token import TokenRejection
 from .traversal import Traversal
 
-__all__ = ["BlockVerification", "TokenRejection", "Traversal"]
+__all__ = ["BlockVerification", "KSeq", "SpecHub", "TokenRejection", "Traversal"]

@@ -1,0 +1,95 @@
+"""SpecHub: two siblings of which one is the draft's most likely token, judged as a pair (Sun et al. 2411.05289).
+
+With a the most likely token and q the law, the pairs are (i, a) with chance q(i) and (a, i) with chance q(a) q(i) / (1 - q(a)).
+Each pair tests i first; what is left of its chance then goes to a. Of all rules for these pairs none accepts more.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, UnlawfulPair, Verdict
+from ..trees import HUB
+from .token import TokenRejection, follow_best
+
+
+class SpecHub(TokenRejection):
+    """Judges hub pairs, and by token rejection single drawn and chosen children."""
+
+    labels = frozenset({HUB, CHOSEN, IID})
+
+    def check(self, tree: DraftTree) -> None:
+        super().check(tree)
+        for node in range(-1, len(tree)):
+            drawn = [tree.label(child) for child in tree.children(node) if tree.draw[child] >= 0]
+            if HUB in drawn and drawn not in ([HUB], [HUB, HUB]):
+                raise UnlawfulPair("SpecHub judges at most one pair of hub siblings under a node")
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.greedy:
+            return follow_best(tree, scores, state)
+        node, path, trials = -1, [], []
+        while True:
+            p = state.sampling.probs(scores.logits[node + 1])
+            children = tree.children(node)
+            pair = [child for child in children if tree.label(child) == HUB]
+            found = judge_pair(tree, pair, p, state) if len(pair) == 2 else []
+            hit = next((trial.node for trial in found if trial.verdict == "accepted"), None)
+            p = found[-1].residual if found else p
+            for child in children if hit is None else ():
+                if len(pair) == 2 and child in pair:
+                    continue
+                found.append(self.test(tree, child, p, state))
+                if found[-1].verdict == "accepted":
+                    hit = child
+                    break
+                p = found[-1].residual
+            trials += found
+            if hit is None:
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+            path.append(hit)
+            node = hit
+
+
+def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Trial]:
+    """The trials of a pair: the child beside the hub first, then the hub."""
+    q = tree.probs[tree.draw[pair[0]]].double()
+    q = q / q.sum()
+    tokens = [tree.tokens[child] for child in pair]
+    hub = int(tree.probs[tree.draw[pair[0]]].argmax())  # as the drafter found it, ties and rounding included
+    other_q, hub_q = q.clone(), float(q[hub])
+    other_q[hub] = 0
+    first = other_q  # chance of the pair (i, hub)
+    second = other_q * (hub_q / float(other_q.sum()))  # chance of the pair (hub, i)
+    left = p.double() / p.sum(dtype=torch.float64)
+    after_first = _take(left, first)
+    after_second = _take(after_first, second)
+    spare_second, spare_first = float((second - after_first).clamp_(min=0).sum()), float((first - left).clamp_(min=0).sum())
+    hub_left = float(after_second[hub])
+    place = tokens.index(hub)
+    i, law, chance = tokens[1 - place], (after_first, left)[place], (second, first)[place]
+    spare, hub_p = ((spare_second, hub_left), (spare_first, max(0.0, hub_left - spare_second)))[place]
+    rest = after_second
+    rest[hub] = max(0.0, hub_left - spare_second - spare_first)
+    mass = float(rest.sum())
+    rest = (rest / mass).to(p.dtype) if mass > 0 else p
+    trials = []
+    for child, target_prob, draft_prob, accept in (
+            (pair[1 - place], float(law[i]), float(chance[i]), _share(float(law[i]), float(chance[i]))),
+            (pair[place], hub_p, spare, _share(hub_p, spare))):
+        ok, u = state.dice.flip("verify", accept)
+        verdict = "accepted" if ok else "rejected"
+        trials.append(Trial(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest))
+        if ok:
+            break
+    return trials
+
+
+def _take(law: Tensor, chance: Tensor) -> Tensor:
+    """What is left of a law after ``chance`` took what it could."""
+    return (law - chance).clamp_(min=0)
+
+
+def _share(have: float, want: float) -> float:
+    return min(1.0, have / want) if want > 0 else 0.0

@@ -1,0 +1,89 @@
+"""K-SEQ, the verifier of SpecTr: k independent drafts judged together (Sun et al. 2310.15141).
+
+At a node with k surviving drafts of law q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] is where
+1 - (1 - beta)^k = rho beta, with beta the sum of min(q, p / rho). At least (1 - 1/e) of the best possible acceptance. All drafts that
+begin with the accepted token survive to the next place, so twins are kept apart in the tree and walked together.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, UnlawfulPair, Verdict
+from .token import TokenRejection, follow_best
+
+
+class KSeq(TokenRejection):
+    """Judges independent draws of one law at each place; chosen children, which have none, by token rejection."""
+
+    labels = frozenset({IID, CHOSEN})
+
+    def check(self, tree: DraftTree) -> None:
+        super().check(tree)
+        for node in range(-1, len(tree)):
+            if len({tree.draw[child] for child in tree.children(node)}) > 1:
+                raise UnlawfulPair("KSeq judges siblings of one draw; the drafter mixed several under a node")
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.greedy:
+            return follow_best(tree, scores, state)
+        twins, path, trials = [-1], [], []
+        while True:
+            p = state.sampling.probs(scores.logits[twins[0] + 1])
+            children = [child for node in twins for child in tree.children(node)]
+            drawn = [child for child in children if tree.draw[child] >= 0]
+            found = judge(tree, drawn, p, state) if drawn else []
+            if not drawn:
+                for child in children:
+                    found.append(self.test(tree, child, p if not found else found[-1].residual, state))
+                    if found[-1].verdict == "accepted":
+                        break
+            trials += found
+            if not found or found[-1].verdict != "accepted":
+                law = found[-1].residual if found else p
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(trials), law)
+            token = tree.tokens[found[-1].node]
+            twins = [child for child in children if tree.tokens[child] == token]
+            twins.sort(key=lambda child: child != found[-1].node)
+            path = tree.path(twins[0])
+
+
+def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:
+    """Try the drafts one after the other, up to the one accepted."""
+    k, q = len(drawn), tree.law(drawn[0]).double()
+    left = p.double()
+    rho, beta = best_rho(left, q, k)
+    rest = (left - torch.minimum(q, left / rho) * ((1 - (1 - beta) ** k) / beta)).clamp_(min=0) if beta > 0 else left
+    mass = float(rest.sum())
+    rest = (rest / mass).to(p.dtype) if mass > _ROUNDING else p
+    trials = []
+    for child in drawn:
+        x = tree.tokens[child]
+        accept = min(1.0, float(left[x]) / (rho * float(q[x])))
+        ok, u = state.dice.flip("verify", accept)
+        verdict = "accepted" if ok else "rejected"
+        trials.append(Trial(child, "k-seq", float(left[x]), float(q[x]), accept, u, verdict, p, None if ok else rest))
+        if ok:
+            break
+    return trials
+
+
+def best_rho(p: Tensor, q: Tensor, k: int) -> tuple[float, float]:
+    """rho and its beta for k drafts of law q [vocab] against p [vocab], found by bisection; rho = 1 for one draft.
+
+    Any rho above the root is as exact and accepts a little less, so a short search from above will do.
+    """
+    if k == 1:
+        return 1.0, float(torch.minimum(q, p).sum())
+    keep = (q > 0).nonzero()[:, 0]  # beyond the draft's support nothing can be accepted
+    p, q = p[keep], q[keep]
+    low, high = 1.0, float(k)
+    for _ in range(24):
+        rho = (low + high) / 2
+        beta = float(torch.minimum(q, p / rho).sum())
+        low, high = (rho, high) if 1 - (1 - beta) ** k > rho * beta else (low, rho)
+    return high, float(torch.minimum(q, p / high).sum())
+
+
+_ROUNDING = 1e-13
