@@ -1,4 +1,6 @@
 """Policies: how much to draft."""
+from .bandit import Bandit, Exp3, Ucb
 from .fixed import Fixed
+from .stopping import Confidence, Entropy, Heuristic
 
-__all__ = ["Fixed"]
+__all__ = ["Bandit", "Confidence", "Entropy", "Exp3", "Fixed", "Heuristic", "Ucb"]

@@ -1,0 +1,92 @@
+"""When to stop drafting, asked after every token. A token that was looked at stays: dropping it would bias the output.
+
+Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304). Entropy: SVIP (Zhang et
+al. 2411.18462).
+"""
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+import torch
+
+from ..core import Budget, Outcome, Policy, State, Step
+
+MEMORY = 256  # drafted tokens the threshold is fitted to
+
+
+class Confidence(Policy):
+    """Stop after a token whose draft probability is below the threshold.
+
+    learn: after each round the threshold becomes the one that would have told accepted from refused tokens best; as in
+    transformers, holding back a good token weighs three times as much as letting a bad one through.
+    """
+
+    def __init__(self, most: int = 20, threshold: float = 0.4, learn: bool = True):
+        self.most, self.threshold, self.learn = most, threshold, learn
+        self.sure: list[float] = []  # of the tokens drafted this round
+        self.seen: list[tuple[float, bool]] = []  # sureness, accepted
+
+    def plan(self, state: State) -> Budget:
+        self.sure = []
+        state.note("threshold", value=self.threshold)
+        return Budget(self.most, stop=self._stop)
+
+    def _stop(self, step: Step) -> bool:
+        self.sure.append(float(step.probs[step.token]))
+        return self.sure[-1] < self.threshold
+
+    def observe(self, outcome: Outcome) -> None:
+        accepted = len(outcome.verdict.path)
+        self.seen += [(sure, i < accepted) for i, sure in enumerate(self.sure[:accepted + 1])]
+        self.seen = self.seen[-MEMORY:]
+        if self.learn and len(self.seen) > 5 and len({ok for _, ok in self.seen}) == 2:
+            self.threshold = best_threshold(self.seen)
+
+
+def best_threshold(seen: list[tuple[float, bool]]) -> float:
+    """Of the sureness values seen, the one t for which calling tokens with sureness >= t good makes the least of
+    false positive rate + 3 x false negative rate; the largest such."""
+    good = sorted(sure for sure, ok in seen if ok)
+    bad = sorted(sure for sure, ok in seen if not ok)
+
+    def cost(t: float) -> float:
+        return (len(bad) - bisect_left(bad, t)) / len(bad) + 3 * bisect_left(good, t) / len(good)
+
+    return min(sorted({sure for sure, _ in seen}, reverse=True), key=cost)
+
+
+class Entropy(Policy):
+    """Stop after a token whose law had sqrt(scale * entropy) above the limit; entropy in nats."""
+
+    def __init__(self, most: int = 40, limit: float = 0.3, scale: float = 0.15):
+        self.most, self.limit, self.scale = most, limit, scale
+        self.line: list[float] = []
+
+    def plan(self, state: State) -> Budget:
+        if self.line:
+            state.note("entropy", line=self.line, limit=self.limit)
+        self.line = []
+        return Budget(self.most, stop=self._stop)
+
+    def _stop(self, step: Step) -> bool:
+        entropy = -float(torch.special.xlogy(step.probs, step.probs).sum())
+        self.line.append(math.sqrt(self.scale * max(0.0, entropy)))
+        return self.line[-1] > self.limit
+
+
+class Heuristic(Policy):
+    """Draft more after a round in which everything was accepted, less after any other (transformers' heuristic schedule)."""
+
+    def __init__(self, first: int = 5, up: int = 2, down: int = 1, most: int = 40):
+        self.gamma, self.up, self.down, self.most = first, up, down, most
+
+    def plan(self, state: State) -> Budget:
+        state.note("length", gamma=self.gamma)
+        return Budget(self.gamma)
+
+    def observe(self, outcome: Outcome) -> None:
+        if len(outcome.tree) and len(outcome.verdict.path) == len(outcome.tree):
+            self.gamma = min(self.most, self.gamma + self.up)
+        else:
+            self.gamma = max(1, self.gamma - self.down)

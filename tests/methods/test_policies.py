@@ -1,0 +1,126 @@
+"""Policies: stop rules, schedules, bandits; the staged drafter."""
+import math
+
+import pytest
+import torch
+
+from specviz.core import Budget, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict
+from specviz.drafters import DraftChain, PromptLookup, Staged
+from specviz.policies import Confidence, Entropy, Exp3, Fixed, Heuristic, Ucb
+from specviz.policies.stopping import best_threshold
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.verifiers import TokenRejection
+
+
+def outcome(drafted, accepted, budget=Budget(), seconds=1.0):
+    tree = DraftTree.chain([1] * drafted)
+    return Outcome(tree, Scores(torch.zeros(1, 2)), Verdict(tuple(range(accepted)), 0, ""), budget, (1,) * (accepted + 1), (0,),
+                   {"verify": seconds})
+
+
+def test_the_heuristic_schedule_climbs_and_falls():
+    policy, lengths = Heuristic(5, 2, 1, 8), []
+    for drafted, accepted in ((5, 5), (7, 7), (8, 8), (8, 3), (7, 0), (6, 5)):
+        assert policy.plan(State([0])).gamma == drafted
+        policy.observe(outcome(drafted, accepted))
+        lengths.append(policy.gamma)
+    assert lengths == [7, 8, 8, 7, 6, 5]
+    for _ in range(10):
+        policy.observe(outcome(1, 0))
+    assert policy.gamma == 1
+
+
+def test_confidence_stops_at_the_first_doubtful_token():
+    policy = Confidence(10, 0.4, learn=False)
+    stop = policy.plan(State([0])).stop
+    assert [stop(Step(0, torch.tensor([p, 1 - p]), 0)) for p in (0.9, 0.41, 0.39)] == [False, False, True]
+
+
+def naive_threshold(seen):
+    def cost(t):
+        good, bad = [s for s, ok in seen if ok], [s for s, ok in seen if not ok]
+        return sum(s >= t for s in bad) / len(bad) + 3 * sum(s < t for s in good) / len(good)
+    costs = {t: cost(t) for t, _ in seen}
+    return max(t for t in costs if costs[t] == min(costs.values()))
+
+
+def test_the_threshold_is_the_one_that_separates_best():
+    source = torch.Generator().manual_seed(2)
+    for _ in range(30):
+        sure = torch.rand(12, generator=source).mul(20).round().div(20).tolist()
+        ok = (torch.rand(12, generator=source) < torch.tensor(sure)).tolist()
+        if len(set(ok)) == 2:
+            assert best_threshold(list(zip(sure, ok))) == naive_threshold(list(zip(sure, ok)))
+
+
+def test_the_threshold_is_learned_from_what_was_tried():
+    policy = Confidence(10, 0.4)
+    for _ in range(4):
+        stop = policy.plan(State([0])).stop
+        for p in (0.9, 0.6, 0.5, 0.45):
+            stop(Step(0, torch.tensor([p, 1 - p]), 0))
+        policy.observe(outcome(4, 1))  # the second token is refused, the third and fourth were never tried
+    assert {(round(sure, 2), ok) for sure, ok in policy.seen} == {(0.9, True), (0.6, False)}
+    assert policy.threshold == pytest.approx(0.9)
+
+
+def test_svip_stops_where_the_entropy_is_high():
+    policy = Entropy(10, 0.3, 0.15)
+    stop = policy.plan(State([0])).stop
+    assert not stop(Step(0, torch.tensor([1.0, 0.0]), 0)) and stop(Step(0, torch.tensor([0.5, 0.5]), 0))
+    assert policy.line == pytest.approx([0, math.sqrt(0.15 * math.log(2))])
+
+
+def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
+    net = ScriptedNet(6, 2, sharp=1.0)
+    for sampling in (Sampling(), Sampling(1.0)):
+        policy, state = Confidence(8, 0.99, learn=False), State([1, 2], sampling, Dice(1))
+        tree = DraftChain(ScriptedTarget(net)).propose(state, policy.plan(state))
+        assert len(tree) == len(policy.sure) == 1
+
+
+@pytest.mark.parametrize("rule", [Ucb, Exp3])
+def test_a_bandit_finds_the_arm_that_pays(rule):
+    """Arm 2 writes three tokens in the time the others need for one."""
+    policy, dice = rule(range(1, 5)), Dice(3)
+    for _ in range(400):
+        budget = policy.plan(State([0], dice=dice))
+        assert budget.gamma == budget.arm + 1
+        policy.observe(outcome(4, 2 if budget.arm == 2 else 0, budget))
+    assert policy.pulls[2] == max(policy.pulls) > 200 and min(policy.pulls) >= 2
+    assert sum(policy.pulls) == 400 and policy.means[2] == pytest.approx(1)
+
+
+def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
+    policy = Exp3([1, 2])
+    policy.choose(State([0], dice=Dice(0)))
+    policy.learn(0, 0.25)
+    assert policy.losses == [0.75 / 0.5, 0.0]
+    policy.choose(State([0], dice=Dice(0)))
+    assert policy.chances[1] > policy.chances[0]
+
+
+def test_staged_tokens_follow_the_draft_models_law():
+    net = ScriptedNet(6, 2)
+    inner = Parts(PromptLookup(2), Fixed(3), TokenRejection())
+    for sampling in (Sampling(), Sampling(1.0)):
+        state = State([1, 2, 0, 1, 2], sampling, Dice(5))
+        drafter = Staged(inner, ScriptedTarget(net))
+        drafter.start(state, None, None)
+        tree = drafter.propose(state, Budget(gamma=6))
+        assert len(tree) == 6 and state.tokens == [1, 2, 0, 1, 2]
+        rows = sampling.probs(net.logits(state.tokens + list(tree.tokens)))[4:]
+        for i in range(6):
+            assert torch.allclose(tree.law(i), rows[i]) and tree.law(i)[tree.tokens[i]] > 0
+        assert sum(state.notes[-1][1]["sizes"]) == 6
+    assert len(drafter.propose(state, Budget(gamma=0))) == 0
+
+
+def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():
+    net = ScriptedNet(12, 3)
+    state, model = State([1, 2, 0, 3, 1, 2]), ScriptedTarget(net, 128)
+    drafter = Staged(Parts(PromptLookup(2, latest=True), Fixed(4), TokenRejection()), model)
+    drafter.start(state, None, None)
+    tree = drafter.propose(state, Budget(gamma=40))
+    assert len(tree) == 40 and state.notes[-1][1]["rounds"] < 30
+    assert state.costs.verify(3) == 1.0  # what the draft model costs is not mistaken for the target
