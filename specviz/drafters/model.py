@@ -5,7 +5,8 @@ The model follows any state.tokens: ``sync`` keeps what agrees and drops the res
 from __future__ import annotations
 
 from ..core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
-from ..trees import Scorer, Shape, draw_one, grow_shape
+from ..trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape
+from ..trees.growth import Children
 
 
 class DraftChain(Drafter):
@@ -29,20 +30,21 @@ class DraftChain(Drafter):
 
 
 class DraftShape(Drafter):
-    """A tree of a shape known beforehand; children drawn without replacement, or the most likely ones.
+    """A tree of a shape known beforehand. ``children``: how the children of a node are drawn (see trees/growth.py).
 
-    At temperature 0 a drawn tree would be a chain, so the most likely children stand in for it, as MCSD and Sequoia do.
+    Without ``drawn``, and at temperature 0, where a drawn tree would be a chain, they are the draft's most likely tokens, as
+    MCSD and Sequoia have it.
     """
 
-    def __init__(self, model: Target, shape: Shape, drawn: bool):
-        self.model, self.shape, self.drawn = model, shape, drawn
+    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children):
+        self.model, self.shape, self.drawn, self.children = model, shape, drawn, children
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(budget.gamma, budget.width)
         if not len(shape):
             return DraftTree()
         self.model.sync(state.tokens)
-        return grow_shape(self.model, shape, state, self.drawn and not state.sampling.greedy)
+        return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
 
 
 def belief(logits, law, state: State):
