@@ -7,9 +7,10 @@ from specviz.methods import catalogue
 
 PROMPT = [1, 2, 0, 3, 1, 2]
 MINE = ["autoregressive", "speculative", "block_verification", "draft_tree", "prompt_lookup", "token_recycling", "lookahead",
-        "jacobi"]
+        "jacobi", "traversal", "specinfer", "mcsd", "rsd_c", "rsd_s", "spectr", "spechub", "greedy_multidraft", "confidence_tree",
+        "opt_tree", "dyspec", "sequoia", "svip", "confidence_stop", "heuristic_schedule", "banditspec", "staged"]
 CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
-                                       ("token_recycling", {"nodes": 9, "warm": False})]
+                                       ("token_recycling", {"nodes": 9, "warm": False}), ("banditspec", {"rule": "EXP3Spec"})]
 SMALL = [
     ("speculative", {"gamma": 2}),
     ("block_verification", {"gamma": 2}),
@@ -81,7 +82,7 @@ def test_the_law_at_temperature_one_is_the_targets(key, knobs):
 
 def test_a_target_without_trees_gets_chains():
     things = kit(12, 0.9, 3)
-    for key in ("draft_tree", "token_recycling"):
+    for key in (k for k in MINE if "tree" in catalogue()[k].needs and k != "lookahead"):
         parts = catalogue()[key].build(things, **catalogue()[key].read_knobs({}))
         state = State(list(PROMPT))
         parts.drafter.start(state, things.target, None)

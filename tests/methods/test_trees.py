@@ -7,7 +7,7 @@ import torch
 from .toys import Rows, distance, law_of
 
 from specviz.core import Sampling, State
-from specviz.trees import RECYCLING, Shape, best, draw_one, draw_some, grow_shape, product, sparse
+from specviz.trees import RECYCLING, Shape, best, chosen_children, draw_one, draw_some, drawn_children, grow_shape, product, sparse
 
 
 def test_the_recycling_template_is_the_papers():
@@ -94,7 +94,7 @@ def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
     law, model = hash_law(6), Rows(hash_law(6), 6)
     state, shape = State([1, 4, 2], Sampling(1.0, seed=3)), sparse(3, 3, 9)
     model.sync(state.tokens)
-    tree = grow_shape(model, shape, state, drawn)
+    tree = grow_shape(model, shape, state, drawn_children if drawn else chosen_children)
     assert tree.parents == shape.parents
     inner = len({p for p in shape.parents})  # nodes with children, the root among them
     assert model.rows <= inner + 1  # the root is scored again with the first level

@@ -1,7 +1,7 @@
 """Verifiers alone: exact law by enumeration, golden numbers of the literature, and what they refuse."""
 import pytest
 import torch
-from .toys import distance, every, law_of
+from .toys import distance, law_of, round_law, table, target_law
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Dice, DraftTree, Sampling, Scores, State, TreeBuilder, UnlawfulPair
 from specviz.trees import draw_some
@@ -9,14 +9,6 @@ from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 ONE = Sampling(1.0)
-
-
-def table(vocab, seed):
-    """A law for every context of up to three tokens."""
-    def law(tokens):
-        source = torch.Generator().manual_seed(seed + sum((x + 1) * 11**i for i, x in enumerate(tokens)))
-        return (2 * torch.randn(vocab, generator=source, dtype=torch.float64)).softmax(-1)
-    return law
 
 
 def draw_tree(law, widths, how, state):
@@ -42,32 +34,8 @@ def draw_tree(law, widths, how, state):
 
 
 def output_law(verifier, target, draft, widths, how, depth):
-    """The law of the first ``depth`` tokens after one round completed by plain draws, and the mean accepted length."""
-    out, accepted = {}, 0.0
-
-    def one(dice):
-        state = State([0], ONE, dice)
-        tree = draw_tree(draft, widths, how, state)
-        rows = [[]] + [[tree.tokens[j] for j in tree.path(i)] for i in range(len(tree))]
-        verifier.check(tree)
-        verdict = verifier.verify(tree, Scores(torch.stack([target(r) for r in rows]).log()), state)
-        return tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,), len(verdict.path)
-
-    for (tokens, length), chance in every(one):
-        accepted += chance * length
-        tails = {tokens[:depth]: chance}
-        for _ in range(depth - len(tokens)):
-            tails = {t + (x,): c * float(p) for t, c in tails.items() for x, p in enumerate(target(list(t)))}
-        for t, c in tails.items():
-            out[t] = out.get(t, 0.0) + c
-    return out, accepted
-
-
-def target_law(target, vocab, depth):
-    out = {(): 1.0}
-    for _ in range(depth):
-        out = {t + (x,): c * float(p) for t, c in out.items() for x, p in enumerate(target(list(t)))}
-    return out
+    law, accepted, _ = round_law(lambda state: draw_tree(draft, widths, how, state), verifier, target, depth)
+    return law, accepted
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])

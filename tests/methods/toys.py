@@ -2,19 +2,25 @@
 from __future__ import annotations
 
 import itertools
+import random
 from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Dice, Sampling, Scores, State, Verdict, open_run, play
+from specviz.core import Clock, Dice, Sampling, Scores, State, Verdict, open_run, play
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
 
 class Script:
-    """Dice that replay a plan and note how likely it was; ``every`` walks all plans."""
+    """Dice that replay a plan and note how likely it was; ``every`` walks all plans. Bulk uniforms cannot be enumerated: they are
+    the same numbers in every plan, for methods whose law is exact whatever they are."""
 
-    def __init__(self, plan):
-        self.plan, self.used, self.chance, self.sizes = plan, 0, 1.0, []
+    def __init__(self, plan, seed=0):
+        self.plan, self.used, self.chance, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
+
+    def raw(self, stream, shape, device="cpu"):
+        count = torch.Size(shape).numel()
+        return torch.tensor([self.source.random() for _ in range(count)], dtype=torch.float64).reshape(shape)
 
     def _next(self, options):
         if len(options) == 1:
@@ -38,11 +44,11 @@ class Script:
         return self._next([(True, accept), (False, 1 - accept)]), None
 
 
-def every(run):
+def every(run, seed=0):
     """(result, chance) of each way run(dice) can go."""
     plan = []
     while True:
-        dice = Script(plan)
+        dice = Script(plan, seed)
         yield run(dice), dice.chance
         plan = dice.plan[:dice.used]
         while plan and plan[-1] + 1 >= dice.sizes[len(plan) - 1]:
@@ -52,9 +58,9 @@ def every(run):
         plan[-1] += 1
 
 
-def law_of(run):
+def law_of(run, seed=0):
     out = {}
-    for result, chance in every(run):
+    for result, chance in every(run, seed):
         out[result] = out.get(result, 0.0) + chance
     return out
 
@@ -98,7 +104,8 @@ def kit(vocab=4, share=0.85, seed=0):
 def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
     """The tokens a method writes, and its outcomes; the cache is checked against the committed tokens each round."""
     parts = method.build(kit, **method.read_knobs(knobs))
-    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    ticks = itertools.count()  # a clock that counts its readings: methods that learn from time repeat themselves
+    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
     target, outcomes = ScriptedTarget(kit.net, 128), []
     open_run(parts, target, state)
     while not state.done:
@@ -120,4 +127,42 @@ def joint(net, prompt, count, sampling):
     for tail in itertools.product(range(net.vocab), repeat=count):
         rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
         out[tail] = float(torch.stack([rows[i, x] for i, x in enumerate(tail)]).prod())
+    return out
+
+
+def table(vocab, seed):
+    """A law for every context, peaked now and then."""
+    def law(tokens):
+        source = torch.Generator().manual_seed(seed + sum((x + 1) * 11**i for i, x in enumerate(tokens)))
+        return (2 * torch.randn(vocab, generator=source, dtype=torch.float64)).softmax(-1)
+    return law
+
+
+def round_law(propose, verifier, target, depth, seed=0):
+    """The law of the first ``depth`` tokens when one round (propose(state) -> tree, judged against ``target``) is completed by plain
+    draws; the expected accepted length; the chance that the first token was drafted."""
+    out, accepted, first = {}, 0.0, 0.0
+
+    def one(dice):
+        state = State([0], Sampling(1.0), dice)
+        tree = propose(state)
+        rows = [[]] + [[tree.tokens[j] for j in tree.path(i)] for i in range(len(tree))]
+        verifier.check(tree)
+        verdict = verifier.verify(tree, Scores(torch.stack([target(r) for r in rows]).log()), state)
+        return tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,), len(verdict.path)
+
+    for (tokens, length), chance in every(one, seed):
+        accepted, first = accepted + chance * length, first + chance * (length > 0)
+        tails = {tokens[:depth]: chance}
+        for _ in range(depth - len(tokens)):
+            tails = {t + (x,): c * float(p) for t, c in tails.items() for x, p in enumerate(target(list(t)))}
+        for t, c in tails.items():
+            out[t] = out.get(t, 0.0) + c
+    return out, accepted, first
+
+
+def target_law(target, vocab, depth):
+    out = {(): 1.0}
+    for _ in range(depth):
+        out = {t + (x,): c * float(p) for t, c in out.items() for x, p in enumerate(target(list(t)))}
     return out
