@@ -22,13 +22,24 @@ class Script:
 
     def __init__(self, plan: list[int]):
         self.plan, self.sizes, self.chance = plan, [], 1.0
+        self.last: list[tuple] = []  # the outcomes of the decision taken last, when a verifier drew a token
 
     def pick(self, stream: str, probs) -> int:
         assert abs(float(probs.sum()) - 1) < 1e-5, "a law must sum to one"
-        return self._take([(i, p) for i, p in enumerate(probs.tolist()) if p > NOTHING])
+        options = [(i, p) for i, p in enumerate(probs.tolist()) if p > NOTHING]
+        token = self._take(options)
+        self.last = options if stream == "verify" else []
+        return token
+
+    def all_of_last(self) -> list[tuple]:
+        """The outcomes of the decision taken last, this one among them; the others will not be played any more."""
+        if len(self.last) > 1:
+            self.sizes[-1] = self.plan[len(self.sizes) - 1] + 1
+        return self.last
 
     def flip(self, stream: str, accept: float) -> tuple[bool, None]:
         assert 0 <= accept <= 1 + 1e-9
+        self.last = []
         return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
 
     def raw(self, stream: str, shape: tuple[int, ...], device="cpu"):
@@ -83,22 +94,33 @@ def law_of_engine(parts: Parts, target, state: State, count: int, after_round=la
 
     def go(run, chance):
         nonlocal endings
-        written = len(run[2].tokens) - first
-        if written >= count or run[2].done:
-            tail = tuple(run[2].tokens[first:first + count])
-            law[tail], endings = law.get(tail, 0.0) + chance, endings + 1
+        if len(run[2].tokens) - first >= count or run[2].done:
+            add(run[2].tokens, chance)
             return
 
         def once(dice):
             parts, target, state = again = copy.deepcopy(run, dict(keep))
             state.dice = dice
             outcome = play(parts, target, state)
-            after_round(target, state, outcome, chance * dice.chance)
-            state.dice = None
-            return again
+            state.dice, drawn = None, dict(dice.last)
+            if len(state.tokens) - first < count or outcome.verdict.token not in drawn or outcome.verdict.kind == "accepted":
+                after_round(target, state, outcome, chance * dice.chance)
+                return again
+            # nothing follows, so the last token's law is counted whole instead of token by token
+            before = chance * dice.chance / drawn[outcome.verdict.token]
+            after_round(target, state, outcome, before)
+            for token, odds in dice.all_of_last():
+                add([*state.tokens[:-1], token], before * odds)
+            return None
 
         for again, odds in every(once):
-            go(again, chance * odds)
+            if again is not None:
+                go(again, chance * odds)
+
+    def add(tokens, chance):
+        nonlocal endings
+        tail = tuple(tokens[first:first + count])
+        law[tail], endings = law.get(tail, 0.0) + chance, endings + 1
 
     state.dice = None
     go((parts, target, state), 1.0)
