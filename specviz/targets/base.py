@@ -17,6 +17,7 @@ from ..core import DraftTree, Scores, Verdict
 from .rows import Growing, Rows, common
 
 CHUNK = 512  # most prompt rows in one forward, so that masks stay small
+FEW = 8  # rows that may wait for the next score()
 
 
 class ContextOverflow(ValueError):
@@ -65,6 +66,7 @@ class CachedTarget:
             if known not in self.provides or (layer and int(layer) >= self.layers):
                 raise ValueError(f"{self.name} has no state named {name!r}")
         if self._want != names:
+            self.settle()
             self._want = frozenset(names)
             self._drop()  # rows scored so far lack the new states
 
@@ -72,20 +74,24 @@ class CachedTarget:
         """Make the cache hold tokens[:-1]; the last token becomes the root.
 
         What agrees is kept, also rows of the scratch (followed by token); the rest is dropped, what is missing is fed. Taps
-        hold every row fed, logits the last one only, and ``fed`` counts them. Raises ContextOverflow, or ValueError when
-        there is no token.
+        hold every row fed, logits the last one only, and ``fed`` counts them. A few rows behind many, when nothing is tapped,
+        wait and are fed together with the next score(): a draft model catches up without a forward of its own.
+        Raises ContextOverflow, or ValueError when there is no token.
         """
         tokens = list(tokens)
         self._check(tokens)
-        if tokens[-1] == self.root and tokens[:-1] == self.seen:
+        if tokens[-1] == self.root and tokens[:-1] == self.seen + self._waiting:
             return self._nothing()
         self._follow(tokens)
         keep = common(self.seen, tokens[:-1])
         del self.seen[keep:]
         self._drop()
-        scores = self._feed(tokens[keep:-1])
-        self.root = tokens[-1]
-        return scores
+        self.root, missing = tokens[-1], tokens[keep:-1]
+        if keep and len(missing) <= FEW and not self._want:
+            self._readable(missing)
+            self._waiting = missing
+            return self._nothing()
+        return self._feed(missing)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Logits and taps of the root and every node.
@@ -95,6 +101,8 @@ class CachedTarget:
         """
         if self.root is None:
             raise ValueError("score() before sync(): there is no root")
+        if self._waiting and tree.inputs:  # an Entry counts rows from the root
+            self.settle()
         old = self._tree
         if start and (start >= self._rows or tree.tokens[:start] != old.tokens[:start] or tree.parents[:start] != old.parents[:start]):
             raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
@@ -102,9 +110,15 @@ class CachedTarget:
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again below its first children
         if lo > len(tree):
             return Scores(self._logits.first(lo), {name: rows.first(lo) for name, rows in self._taps.items()}, len(self.seen))
+        ids, waiting = self.ids_of(tree, lo), self._waiting
         with self.timed():
             self.passes += 1
-            logits, taps = self._forward(Rows(tree, self.ids_of(tree, lo), len(self.seen), lo, False))
+            if waiting:
+                logits, taps = self._forward(Rows(_behind(waiting, self.root, tree), waiting + ids, len(self.seen), 0, False))
+                logits, taps = logits[len(waiting):], {name: rows[len(waiting):] for name, rows in taps.items()}
+                self.seen, self._waiting = self.seen + waiting, []
+            else:
+                logits, taps = self._forward(Rows(tree, ids, len(self.seen), lo, False))
             if lo:
                 logits, taps = self._logits.add(lo, logits), {name: self._taps[name].add(lo, rows) for name, rows in taps.items()}
             else:
@@ -125,7 +139,7 @@ class CachedTarget:
     # --- bookkeeping -----------------------------------------------------------------------------------------------
     def forget(self) -> None:
         """Forget the scratch."""
-        self._tree, self._rows = DraftTree(), 0
+        self._tree, self._rows, self._waiting = DraftTree(), 0, []
         self._logits, self._taps = None, {}
 
     def _drop(self) -> None:
@@ -183,11 +197,17 @@ class CachedTarget:
         return Scores(logits[-1:], taps, at, len(tokens))
 
     def _readable(self, ids: Sequence[int]) -> None:
-        if max(ids) >= self.vocab or min(ids) < 0:
+        if ids and (max(ids) >= self.vocab or min(ids) < 0):
             alien = next(i for i in ids if not 0 <= i < self.vocab)
             raise ValueError(f"token {alien} is not in the vocabulary of {self.name} ({self.vocab} tokens)")
 
     # --- for views -------------------------------------------------------------------------------------------------
+    def settle(self) -> None:
+        """Feed the rows that wait, so that the cache holds all of tokens[:-1]."""
+        if self._waiting:
+            self._feed(self._waiting)
+            self._waiting = []
+
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
         """Token ids of the scratch rows from lo on; a probe that is not a token reads as token 0."""
         ids = [max(token, 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
@@ -196,13 +216,21 @@ class CachedTarget:
 
     @contextmanager
     def timed(self):
-        """Around every forward: its time is ``busy``; when it fails, the scratch counts as lost."""
+        """Around every forward: its time is ``busy``; when it fails, a new sync() must come first."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():
                 yield
         except BaseException:
+            self.root = None
             self._drop()
             raise
         finally:
             self.busy += time.perf_counter() - began
+
+
+def _behind(waiting: list[int], root: int, tree: DraftTree) -> DraftTree:
+    """The rows waiting, the root and the tree as one tree under the first of them."""
+    n = len(waiting)
+    return DraftTree((*waiting[1:], root, *tree.tokens), (*range(-1, n - 1), *(parent + n for parent in tree.parents)),
+                     (-1,) * (n + len(tree)))

@@ -40,6 +40,7 @@ class EarlyExit:
 
         Nodes before ``start`` are those of the last call. Raises ValueError when the last call left something else.
         """
+        self._target.settle()
         target, work = self._target, self._target.work
         if work is not None and (work.exit != self._exit or work.shared(tree) < start or not start and len(work.tree)):
             work = None  # another exit or another tree: begin again

@@ -62,6 +62,7 @@ class FastTarget(CachedTarget):
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
+        self.settle()
         self._reserve(0)
         keys, values = self._cache[layer, :, :, :len(self.seen)]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()

@@ -22,6 +22,11 @@ class Reference:
         return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 
+def apart(a, b) -> float:
+    """Largest difference, in units of the largest value (at least 1): float32 rounds relative to what it adds up."""
+    return float((a - b).abs().max()) / max(1.0, float(b.abs().max())) if b.numel() else 0.0
+
+
 def random_tree(source: random.Random, vocab: int, nodes: int, depth: int, probes: int = 0) -> DraftTree:
     """Candidates anywhere under the root, twins allowed, then probes below them."""
     tree, depths = TreeBuilder(), []
@@ -47,7 +52,7 @@ def score_in_pieces(target, tree: DraftTree, source: random.Random):
 
 
 def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, start: int = 20, pieces: bool = True):
-    """Play random rounds; yields (largest error of logits, largest error of the cache, what happened) for each.
+    """Play random rounds; yields (relative error of logits, of the cache, what happened) for each.
 
     Full acceptance, full refusal, a cut at an end token inside the draft, a path cut by the length limit, rewinds to a shorter
     or another text, a jump to a longer text and plain steps all occur; stale slots are poisoned before every round.
@@ -70,13 +75,13 @@ def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, sta
         path = tree.path(source.choice([i for i in range(-1, len(tree)) if i not in tree.probes]))
         probe = [p for p in sorted(tree.probes) if tree.parents[p] == (path[-1] if path else -1)][:1]
         want, rows = reference(tokens + [tree.tokens[i] for i in path + probe])
-        error = (scores.logits[[0] + [i + 1 for i in path + probe]] - want[len(tokens) - 1:]).abs().max()
+        error = apart(scores.logits[[0] + [i + 1 for i in path + probe]], want[len(tokens) - 1:])
         held = cache_of(target)
-        worst = max(float((a - b[:, :len(tokens) - 1]).abs().max()) for have, full in zip(held, rows) for a, b in zip(have, full))
+        worst = max(apart(a, b[:, :len(tokens) - 1]) for have, full in zip(held, rows) for a, b in zip(have, full))
         assert all(k.shape[1] == len(tokens) - 1 for k, _ in held)
         happened = source.choice(["full", "refused", "path", "cut", "synced", "rewound", "jumped"])
         tokens = _continue(target, tokens, tree, path, happened, source)
-        yield float(error), worst, happened
+        yield error, worst, happened
 
 
 def _continue(target, tokens, tree, path, happened, source):
