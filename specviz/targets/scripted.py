@@ -10,7 +10,8 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from .base import CachedTarget, Rows
+from ..core import DraftTree, Scores
+from .base import CachedTarget, Rows, common
 
 Layer = dict[str, Tensor]
 
@@ -53,14 +54,21 @@ class ScriptedNet:
         return torch.polar(torch.ones_like(angles), angles)
 
     def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
-        """One layer over rows x [rows, width]. Their keys and values go to slots first, first + 1, ... of kv
+        """One layer over rows x [rows, width]."""
+        return self.transform(layer, self.attend(layer, x, kv, first, turn, mask))
+
+    def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
+        """The attention of a layer. Keys and values of the rows go to slots first, first + 1, ... of kv
         [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
         pairs = torch.complex(*qkv[:2].chunk(2, -1)) * turn
         q, k = torch.cat([pairs.real, pairs.imag], -1)
         kv[0, :, first:first + len(x)], kv[1, :, first:first + len(x)] = k, qkv[2]
         weights = (q @ kv[0].mT / q.shape[-1] ** 0.5 + mask).softmax(-1)
-        x = x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
+        return x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
+
+    def transform(self, layer: Layer, x: Tensor) -> Tensor:
+        """The feed-forward of a layer."""
         gate, up = (self.norm(x) @ layer["up"].T).chunk(2, -1)
         return x + (torch.nn.functional.silu(gate) * up) @ layer["down"].T
 
@@ -80,8 +88,9 @@ class ScriptedNet:
 class ScriptedTarget(CachedTarget):
     """A ScriptedNet behind the Target protocol, with the bookkeeping that every target shares."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip"})
     name = "the scripted model"
+    skip: frozenset[int] = frozenset()  # sublayers that are left out
 
     def __init__(self, net: ScriptedNet, context: int = 64):
         self.net, self.vocab, self.context = net, net.vocab, context
@@ -95,12 +104,27 @@ class ScriptedTarget(CachedTarget):
     def head(self, states: Tensor) -> Tensor:
         return self.net.head(states)
 
+    def norm(self, states: Tensor) -> Tensor:
+        return self.net.norm(states)
+
+    def early(self, exit: int) -> ScriptedEarly:
+        return ScriptedEarly(self, exit)
+
+    def skipping(self, sublayers: Sequence[int]) -> ScriptedView:
+        return ScriptedView(self, sublayers)
+
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
         keys, values = self._slots[layer, :, :, :len(self.seen)].clone()
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        x, taps = self.through(rows, self.layers)
+        taps["final"] = self.net.norm(x)
+        return self.net.head(taps["final"]), {name: taps[name] for name in self._want}
+
+    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """States after the first ``layers`` layers and what entered each of them."""
         at, taps = rows.past + rows.lo, {}
         end = at + len(rows.ids)
         if end > self._slots.shape[3]:  # a wide tree behind a long text
@@ -109,15 +133,44 @@ class ScriptedTarget(CachedTarget):
         mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
         turn = self.net.turns((rows.shape.depth + rows.past).tolist())
         x = self.net.embed(rows.ids)
-        for depth, layer in enumerate(self.net.layers):
+        for depth, layer in enumerate(self.net.layers[:layers]):
             for entry, where in rows.entries(depth):
                 made, x = entry.make(x), x.clone()
                 x[where] = made
             taps[f"layer:{depth}"] = x
-            x = self.net.block(layer, x, self._slots[depth, :, :, :end], at, turn, mask)
-        taps["final"] = self.net.norm(x)
-        return self.net.head(taps["final"]), {name: taps[name] for name in self._want}
+            if 2 * depth not in self.skip:
+                x = self.net.attend(layer, x, self._slots[depth, :, :, :end], at, turn, mask)
+            if 2 * depth + 1 not in self.skip:
+                x = self.net.transform(layer, x)
+        return x, taps
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
             self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
+
+
+class ScriptedView(ScriptedTarget):
+    """The target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its committed rows."""
+
+    def __init__(self, whole: ScriptedTarget, sublayers: Sequence[int]):
+        super().__init__(whole.net, whole.context)
+        self.whole, self.skip = whole, frozenset(sublayers)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        agree = common(self.whole.seen, list(tokens[:-1]))
+        self._slots, self.seen = self.whole._slots.clone(), self.whole.seen[:agree]
+        self._drop()
+        self.root = None
+        return super().sync(tokens)
+
+
+class ScriptedEarly:
+    """The first layers of the target, run anew for every question."""
+
+    def __init__(self, target: ScriptedTarget, exit: int):
+        self.target, self.exit = target, exit
+
+    def step(self, tree: DraftTree, start: int = 0) -> Tensor:
+        states, _ = self.target.through(Rows(tree, self.target.ids_of(tree, 0), len(self.target.seen), 0, False), self.exit)
+        self.target._drop()
+        return states[start + 1:] if start else states
