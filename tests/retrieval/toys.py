@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Dice, Sampling, State, open_run, play
+from specviz.core import Dice, DraftTree, Sampling, State, open_run, play
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
 PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
@@ -65,12 +65,41 @@ def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     """A target, and a draft of it that is right now and then."""
     net = ScriptedNet(vocab, seed, sharp=sharp)
     small = ScriptedNet(vocab, seed + 7).blend(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, target=ScriptedTarget(net, 128), open=lambda role: ScriptedTarget(small, 128), **more)
+    return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: ScriptedTarget(net, 128), target=ScriptedTarget(net, 128),
+                           open=lambda role: ScriptedTarget(small, 128), **more)
+
+
+def layered(folder, vocab=12, layers=6, seed=0, sharp=1.5):
+    """A kit whose target is our own forward on a tiny random Llama in double precision: it lends early exits and views."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from specviz.targets.fast import FastModel
+
+    path = folder / f"{vocab}-{layers}-{seed}-{sharp}"
+    if not path.exists():
+        torch.manual_seed(seed)
+        net = LlamaForCausalLM(LlamaConfig(
+            vocab_size=vocab, hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=2, num_key_value_heads=1,
+            max_position_embeddings=96, bos_token_id=None, eos_token_id=None, pad_token_id=None))
+        with torch.no_grad():
+            for name, weight in net.named_parameters():
+                if weight.dim() > 1:
+                    inner = 1.0 if "embed" in name or "head" in name else 0.6
+                    weight.copy_(torch.randn_like(weight) / weight.shape[-1] ** 0.5 * inner * (sharp if "head" in name else 1.0))
+        net.save_pretrained(path)
+    model = FastModel(path, dtype=torch.float64)
+
+    def logits(tokens):
+        target = model.open()
+        target.sync(tokens[:1])
+        return target.score(DraftTree.chain(tokens[1:])).logits
+
+    return SimpleNamespace(vocab=vocab, net=SimpleNamespace(vocab=vocab, logits=logits), fresh=model.open, target=model.open())
 
 
 def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), parts=None, **knobs):
     """(tokens written, outcomes, state); the cache must hold the committed tokens after each round."""
-    kit.target = ScriptedTarget(kit.net, 128)  # a cache that knows of no earlier run
+    kit.target = kit.fresh()  # a cache that knows of no earlier run
     parts = parts or method.build(kit, **method.read_knobs(knobs))
     state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
     target, outcomes = kit.target, []
