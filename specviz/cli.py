@@ -245,11 +245,12 @@ def bench_methods(args: argparse.Namespace) -> int:
 
 
 def verify_methods(args: argparse.Namespace) -> int:
-    from . import certify
     from .methods import catalogue
     from .terminal import table
 
-    keys = list(catalogue()) if args.method == "all" else _keys(args.method)
+    keys = _keys(args.method)
+    from . import certify
+
     loaded, rows = _loaded(args), []
     for key in keys:
         missing = loaded.why_not(catalogue()[key])

@@ -25,6 +25,8 @@ NEEDS = {  # what a method may ask for, and what would make it work
     "draft": "needs a draft model: choose one with --draft, or a target that is paired with one",
     "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
     "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
+    "early": "needs a target that can stop after some of its layers, which {name} cannot; choose one of the Llama family",
+    "skip": "needs a target that can leave layers out, which {name} cannot; choose one of the Llama family",
 }
 _loaded: dict[tuple[Path, str, str], Any] = {}
 _lock = threading.Lock()
@@ -232,4 +234,4 @@ def _needs(need: str, name: str, draft_problem: str) -> str:
         return f"needs a datastore named {need[6:]!r}: build one with `{HOW}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
-    return NEEDS.get(need, "needs {need!r}, which {name} does not provide").format(need=need, name=name)
+    return NEEDS.get(need, "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family").format(need=need, name=name)

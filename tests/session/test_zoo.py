@@ -17,7 +17,7 @@ from specviz.names import HERE, register
 from specviz.results import collect
 from specviz.session import Session
 from specviz.tokenizer import end_tokens
-from specviz.zoo import Fitted, ZooError, survey
+from specviz.zoo import Fitted, ZooError, survey, why_not
 
 from .checkpoints import write
 
@@ -241,3 +241,13 @@ def test_cores(monkeypatch):
         monkeypatch.setattr("os.getloadavg", lambda: (load_average, 0, 0))  # noqa: B023
         use_cores()
     assert used == [6, 1]
+
+
+def test_whatever_is_missing_there_is_a_sentence():
+    from dataclasses import replace
+
+    plain = catalogue()["autoregressive"]
+    for need in ("draft", "tree", "rewind", "early", "skip", "kv", "tap:final", "store:text"):
+        said = why_not(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
+        assert said.startswith("Plain decoding needs a ") and said.endswith(".") and "{" not in said
+    assert why_not(plain, "gpt2", frozenset(), has_draft=False) is None
