@@ -101,7 +101,7 @@ def training(job: Job, curve: Path) -> str:
     if line is None:
         return ""
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
-    return f"Last training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
+    return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 
 
 def _quoted(text: str) -> str:
