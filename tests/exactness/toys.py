@@ -116,6 +116,7 @@ def greedy(logits, prompt: list[int], count: int, stop=frozenset()) -> list[int]
 def cache_error(target, fresh, tokens: list[int]) -> float:
     """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another target on its weights."""
     assert target.seen == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
+    fresh.close()
     fresh.sync(tokens)
     if len(tokens) < 2:
         return 0.0
