@@ -42,12 +42,12 @@ class Weights:
     def _index(self) -> dict[str, str]:
         if (self._folder / "model.safetensors.index.json").exists():
             where = read_json(self._folder, "model.safetensors.index.json").get("weight_map")
-            if not isinstance(where, dict):
+            if not isinstance(where, dict) or not all(isinstance(shard, str) for shard in where.values()):
                 raise ModelError(f"model.safetensors.index.json of {self._folder.name} has no weight_map")
-            missing = sorted({shard for shard in where.values() if not (self._folder / str(shard)).is_file()})
+            missing = sorted({shard for shard in where.values() if not (self._folder / shard).is_file()})
             if missing:
-                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(map(str, missing))}")
-            if any(Path(str(shard)).name != shard for shard in where.values()):
+                raise ModelError(f"{self._folder.name} lacks the shard {', ', '.join(missing)}")
+            if any(Path(shard).name != shard for shard in where.values()):
                 raise ModelError(f"the index of {self._folder.name} points outside its folder")
             return where
         if not (self._folder / "model.safetensors").is_file():

@@ -12,18 +12,16 @@ from contextlib import ExitStack
 from typing import Any, Sequence
 
 import torch
-import transformers
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
-from ..models.weights import ModelError
+from ..models.hub import WINDOWED, blocks_of, load_causal, window_of
 from .base import CachedTarget
 from .rows import Rows, shape_of
 
 STEP = 256  # slots are allocated in multiples of this
 UNBOUNDED = 32768  # context of a model that names no limit
-WINDOWED = {"full_attention", "sliding_attention"}
 
 
 class Slots(CacheLayerMixin):
@@ -83,16 +81,17 @@ class HFModel:
         source, cuda = str(source), device == "cuda" or device == "auto" and torch.cuda.is_available()
         self.name = source.rstrip("/").rsplit("/", 1)[-1]
         dtype = dtype or (torch.bfloat16 if cuda else torch.float32)
-        self.net = _load(self.name, source, revision=revision, dtype=dtype, device_map="auto" if cuda else None, **options)
+        self.net = load_causal(self.name, source, revision, dtype=dtype, device_map="auto" if cuda else None, **options)
         self.config, self.dtype = self.net.config.get_text_config(), dtype
-        self.device = self.net.get_input_embeddings().weight.device
+        # rows enter where the first weights are; those that accelerate keeps elsewhere until they are needed are "meta"
+        self.device = next((p.device for p in self.net.parameters() if p.device.type != "meta"), torch.device("cpu"))
         self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
         self.context = getattr(self.config, "max_position_embeddings", None) or UNBOUNDED
         self.parameters = sum(p.numel() for p in self.net.parameters())
-        self.blocks = _blocks(self.net, self.config)
+        self.blocks = blocks_of(self.net, self.config)
         self.layers = len(self.blocks)
         self.accepts = set(inspect.signature(self.net.forward).parameters)
-        self.window, self.hybrid = _window(self.config)
+        self.window, self.hybrid = window_of(self.config)
         self.note = self._why_no_cache()
 
     def open(self) -> HFTarget:
@@ -239,39 +238,3 @@ def _before(layer: int, rows: Rows, skip: int, taps: dict[str, Tensor]):
         taps[f"layer:{layer}"] = x[0, skip:]
         return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
     return hook
-
-
-def _load(name: str, source: str, **options):
-    """AutoModelForCausalLM, with every way a checkpoint can be unusable turned into one sentence."""
-    try:
-        net, report = transformers.AutoModelForCausalLM.from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True, **options)
-    except Exception as error:  # transformers, safetensors and the hub each raise their own
-        raise ModelError(f"{name} cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from None
-    if report["missing_keys"]:
-        raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}")
-    if report.get("mismatched_keys"):
-        raise ModelError(f"{name} has a weight whose shape is not what its config says: {sorted(report['mismatched_keys'])[0][0]}")
-    if net.config.is_encoder_decoder or net.get_output_embeddings() is None:
-        raise ModelError(f"{name} is not a causal language model")
-    for key, weight in net.named_parameters():
-        if weight.device.type != "meta" and not bool(torch.isfinite(weight).all()):
-            raise ModelError(f"{key} of {name} holds values that are not numbers")
-    return net.eval()
-
-
-def _blocks(net, config) -> list[torch.nn.Module]:
-    """The decoder's layers, in order; none when the module tree does not show them."""
-    for module in net.modules():
-        if type(module) is torch.nn.ModuleList and len(module) == getattr(config, "num_hidden_layers", -1):
-            return list(module)
-    return []
-
-
-def _window(config) -> tuple[int | None, bool]:
-    """Width of the sliding window, if any layer has one, and whether other layers have none."""
-    kinds = set(getattr(config, "layer_types", None) or ())
-    window = getattr(config, "sliding_window", None)
-    if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):
-        window = None
-    return window, bool(window) and kinds == WINDOWED

@@ -84,7 +84,7 @@ def test_a_row_does_not_depend_on_what_is_scored_beside_it(model):
         target.sync(tokens[:i + 1])
         alone.append(target.score(DraftTree()).logits[0])
     source = random.Random(5)
-    for trial in range(20):
+    for _ in range(20):
         i = source.randrange(20, 39)
         target.sync(tokens[:i + 1])
         tree = random_tree(source, VOCAB, source.randrange(1, 60), 6)

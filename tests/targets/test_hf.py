@@ -1,14 +1,19 @@
 """Any transformers model behind the contract: same numbers as its own plain forward, for every tree and kind of round."""
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
+import transformers as tf
+from safetensors.torch import load_file, save_file
 
-from specviz.core import DraftTree
+from specviz.core import DraftTree, Entry, Verdict
+from specviz.models.weights import ModelError
 from specviz.targets.hf import HFModel
 
-from .rounds import Reference, play_rounds
-from .tiny import CONFIGS, WINDOW, checkpoint
+from .rounds import Reference, apart, play_rounds
+from .tiny import CONFIGS, CONTEXT, VOCAB, WINDOW, checkpoint, network
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +45,117 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
         seen.add(happened)
         longest = max(longest, len(target.seen))
     assert len(seen) == 7 and longest > 3 * WINDOW
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "gpt2", "opt", "gpt_neox", "phi3"])
+def test_taps_and_entries_by_hooks_that_live_only_inside_score(folder, kind):
+    model = HFModel(checkpoint(folder, kind), device="cpu")
+    target, tokens = model.open(), [i * 5 % VOCAB for i in range(3, 23)]
+    assert {"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"} == target.provides
+    with torch.inference_mode():
+        hidden = model.net(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+    target.tap(frozenset({"final", "layer:0", "layer:2"}))
+    fed = target.sync(tokens[:12])
+    assert fed.fed == 11 and len(fed.logits) == 1
+    target.score(DraftTree.chain(tokens[12:15]))
+    scores = target.score(DraftTree.chain(tokens[12:]), start=3)
+    for name, layer in (("layer:0", 0), ("layer:2", 2), ("final", 3)):
+        assert apart(fed.taps[name], hidden[layer][0, :11]) < 1e-5 and apart(scores.taps[name], hidden[layer][0, 11:]) < 1e-5
+    assert apart(target.head(scores.taps["final"]), scores.logits) < 1e-5
+    seen = []
+    tree = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: seen.append(x) or x[[1]]),))
+    replaced = target.score(tree)
+    twin = target.score(DraftTree((5, 5), (-1, -1), (-1, -1)))
+    assert apart(replaced.logits[:2], twin.logits[:2]) < 1e-5 and len(seen) == 1 and seen[0].shape == (3, model.hidden)
+    with torch.inference_mode():  # no hook is left behind
+        assert torch.equal(model.net(torch.tensor([tokens]), output_hidden_states=True).hidden_states[2], hidden[2])
+    assert not any(block._forward_pre_hooks for block in model.blocks)
+
+
+def test_embedding_table_is_lent(folder):
+    model = HFModel(checkpoint(folder, "llama"), device="cpu")
+    assert torch.equal(model.open().embed([3, 4]), model.net.model.embed_tokens.weight[[3, 4]])
+
+
+def recurrent(folder, kind, config):
+    path = folder / kind
+    if not path.exists():
+        network(config).save_pretrained(path)
+    return HFModel(path, device="cpu")
+
+
+RECURRENT = {
+    "mamba": lambda: tf.MambaConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=3, state_size=4, bos_token_id=None,
+                                    eos_token_id=None, pad_token_id=None),
+    "qwen3_next": lambda: tf.Qwen3NextConfig(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, num_experts=0, mlp_only_layers=[0, 1], layer_types=["linear_attention", "full_attention"], linear_num_value_heads=4,
+        linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, max_position_embeddings=CONTEXT),
+    "bloom": lambda: tf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=3, n_head=4, bos_token_id=None, eos_token_id=None),
+}
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_a_model_that_cannot_be_rewound_runs_chains_without_a_cache(folder, kind):
+    model = recurrent(folder, kind, RECURRENT[kind]())
+    target, tokens = model.open(), [i * 7 % VOCAB for i in range(3, 33)]
+    assert model.note.startswith(kind) and "tree" not in target.provides and "rewind" in target.provides
+    with torch.inference_mode():
+        want = model.net(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
+    target.sync(tokens[:10])
+    assert apart(target.score(DraftTree.chain(tokens[10:14])).logits, want[9:14]) < 1e-5
+    target.commit(Verdict((0, 1), tokens[12], "correction"))
+    target.score(DraftTree())
+    target.score(DraftTree.chain(tokens[13:15]))
+    assert apart(target.score(DraftTree.chain(tokens[13:20]), start=2).logits, want[12:20]) < 1e-5
+    target.sync(tokens[:25])
+    assert apart(target.score(DraftTree.chain(tokens[25:])).logits, want[24:]) < 1e-5
+    target.sync(tokens[:5])
+    target.tap(frozenset({"final"}))
+    scores = target.score(DraftTree.chain(tokens[5:8]))
+    assert apart(scores.logits, want[4:8]) < 1e-5 and scores.taps["final"].shape == (4, 32)
+    with pytest.raises(ValueError, match="chains only"):
+        target.score(DraftTree((1, 2), (-1, -1), (-1, -1)))
+
+
+def test_what_cannot_be_loaded_is_said_in_a_sentence(folder, tmp_path):
+    good = checkpoint(folder, "llama")
+
+    def spoiled(change):
+        path = tmp_path / "spoiled"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(good, path)
+        tensors = load_file(path / "model.safetensors")
+        change(path, tensors)
+        return path
+
+    def nan(path, tensors):
+        tensors["model.norm.weight"][3] = torch.nan
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+
+    def missing(path, tensors):
+        del tensors["model.layers.1.mlp.up_proj.weight"]
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+
+    def narrow(path, tensors):
+        tensors["model.norm.weight"] = tensors["model.norm.weight"][:5].clone()
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+
+    def cut(path, tensors):
+        whole = (path / "model.safetensors").read_bytes()
+        (path / "model.safetensors").write_bytes(whole[:len(whole) // 2])
+
+    def pickled(path, tensors):
+        (path / "model.safetensors").unlink()
+        torch.save(tensors, path / "pytorch_model.bin")
+
+    for change, sentence in ((nan, "not numbers"), (missing, "lacks the weight model.layers.1.mlp.up_proj.weight"),
+                             (narrow, "model.norm.weight"), (cut, "cannot be loaded"), (pickled, "cannot be loaded"),
+                             (lambda path, _: (path / "config.json").unlink(), "cannot be loaded")):
+        with pytest.raises(ModelError, match=sentence) as caught:
+            HFModel(spoiled(change), device="cpu")
+        assert "\n" not in str(caught.value) and "spoiled" in str(caught.value)
+    with pytest.raises(ModelError, match="not a causal"):
+        path = tmp_path / "t5"
+        tf.T5ForConditionalGeneration(tf.T5Config(vocab_size=VOCAB, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)).save_pretrained(path)
+        HFModel(path, device="cpu")

@@ -1,0 +1,88 @@
+"""Loading any causal language model with transformers, from safetensors and without remote code.
+
+transformers itself is imported only when a model is loaded: what a config.json says can be known before.
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .weights import ModelError
+
+WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys and values a mask can window
+
+
+def why_not(config: dict[str, Any]) -> str | None:
+    """A sentence when transformers has no causal model for that config.json, as far as it can be told without it."""
+    if config.get("is_encoder_decoder"):
+        return "it is an encoder-decoder, not a causal language model"
+    if not config.get("model_type"):
+        return "its config.json names no model_type"
+    return None
+
+
+def provides(config: dict[str, Any]) -> frozenset[str]:
+    """What a target of that config.json will most likely offer; the loaded target's own ``provides`` is what counts."""
+    kinds = set((config.get("text_config") or config).get("layer_types") or ())
+    lent = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
+    return frozenset(lent if kinds - WINDOWED else lent | {"tree"})
+
+
+def load_causal(name: str, source: str, revision: str | None, **options):
+    """The network. Every way a checkpoint can be unusable is one sentence (ModelError). options: of from_pretrained."""
+    import transformers
+
+    try:
+        with _quiet(transformers.utils.logging):
+            config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+            if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+                raise ModelError(f"{name} is not a causal language model ({config.model_type})")
+            net, report = transformers.AutoModelForCausalLM.from_pretrained(
+                source, revision=revision, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
+                ignore_mismatched_sizes=True, **options)  # the report says which sizes, where the error would not
+    except ModelError:
+        raise
+    except Exception as error:  # transformers, safetensors and the hub each raise their own
+        raise ModelError(f"{name} cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from None
+    if report["missing_keys"]:
+        raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}")
+    if report["mismatched_keys"]:
+        key, found, wanted = sorted(report["mismatched_keys"])[0]
+        raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}")
+    for key, weight in net.named_parameters():
+        if weight.device.type != "meta" and not bool(torch.isfinite(weight).all()):
+            raise ModelError(f"{key} of {name} holds values that are not numbers")
+    return net.eval()
+
+
+@contextmanager
+def _quiet(logging):
+    """transformers without progress bars and load reports, which have no place in a page or in JSON."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def blocks_of(net, config) -> list[torch.nn.Module]:
+    """The decoder's layers, in order; none when the module tree does not show them."""
+    for module in net.modules():
+        if type(module) is torch.nn.ModuleList and len(module) == getattr(config, "num_hidden_layers", -1):
+            return list(module)
+    return []
+
+
+def window_of(config) -> tuple[int | None, bool]:
+    """Width of the sliding window, if any layer has one, and whether other layers have none."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None)
+    if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):
+        window = None
+    return window, bool(window) and kinds == WINDOWED

@@ -1,0 +1,186 @@
+"""Checkpoints that cannot be used are refused with one sentence before anything runs; those that can need no transformers."""
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from specviz.core import DraftTree
+from specviz.models import hub
+from specviz.models.linear import Layout, PackedLinear, PlainLinear, TransposedLinear, fastest
+from specviz.models.llama import why_not
+from specviz.models.weights import ModelError
+from specviz.targets.fast import FastModel
+
+from .tiny import checkpoint
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("good"), "llama")
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("sharded"), "llama", max_shard_size="20KB")
+
+
+def spoil(source, tmp_path, change):
+    path = tmp_path / "spoiled"
+    shutil.copytree(source, path)
+    change(path)
+    return path
+
+
+def edit_weights(change):
+    def spoiled(path):
+        tensors = load_file(path / "model.safetensors")
+        change(tensors)
+        save_file(tensors, path / "model.safetensors")
+    return spoiled
+
+
+def edit_json(name, change):
+    def spoiled(path):
+        found = json.loads((path / name).read_text())
+        change(found)
+        (path / name).write_text(json.dumps(found))
+    return spoiled
+
+
+def cut(path):
+    whole = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(whole[:len(whole) // 2])
+
+
+WRONG = {
+    "spoiled has no config.json": lambda path: (path / "config.json").unlink(),
+    "config.json of spoiled cannot be read": lambda path: (path / "config.json").write_text("{"),
+    "config.json of spoiled is not a JSON object": lambda path: (path / "config.json").write_text("[]"),
+    "spoiled has no model.safetensors": lambda path: (path / "model.safetensors").unlink(),
+    "cut short": cut,
+    "lacks the weight model.layers.1.mlp.up_proj.weight": edit_weights(lambda t: t.pop("model.layers.1.mlp.up_proj.weight")),
+    "lacks the weight lm_head.weight": edit_weights(lambda t: t.pop("lm_head.weight")),
+    r"model.norm.weight of spoiled has shape \(5,\); its config says \(32,\)":
+        edit_weights(lambda t: t.update({"model.norm.weight": torch.ones(5)})),
+    "model.layers.2.self_attn.k_proj.weight of spoiled holds values that are not numbers":
+        edit_weights(lambda t: t["model.layers.2.self_attn.k_proj.weight"][3].fill_(torch.nan)),
+    "model.norm.weight of spoiled holds values": edit_weights(lambda t: t["model.norm.weight"].fill_(torch.inf)),
+    "does not say 'hidden_size'": edit_json("config.json", lambda c: c.pop("hidden_size")),
+    "sizes that do not fit together": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
+    "gives sizes": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
+    "not gpt2": edit_json("config.json", lambda c: c.update(model_type="gpt2")),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+def test_a_checkpoint_that_cannot_be_used_is_refused(good, tmp_path, sentence):
+    with pytest.raises(ModelError, match=sentence) as caught:
+        FastModel(spoil(good, tmp_path, WRONG[sentence]))
+    assert "\n" not in str(caught.value)
+
+
+INDEX = "model.safetensors.index.json"
+WRONG_SHARDS = {
+    "lacks the shard model-00002-of": lambda path: next(path.glob("model-00002-of*")).unlink(),
+    "has no weight_map": edit_json(INDEX, lambda index: index.pop("weight_map")),
+    "points outside its folder": edit_json(INDEX, lambda index: index["weight_map"].update({"model.norm.weight": "../good.safetensors"})),
+    "that its index names": edit_json(INDEX, lambda index: index["weight_map"].update(
+        {"model.norm.weight": index["weight_map"]["model.embed_tokens.weight"]})),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG_SHARDS)
+def test_a_broken_index_is_refused(sharded, tmp_path, sentence):
+    shutil.copy(next(sharded.glob("model-00001-of*")), tmp_path / "good.safetensors")
+    with pytest.raises(ModelError, match=sentence):
+        FastModel(spoil(sharded, tmp_path, WRONG_SHARDS[sentence]))
+
+
+def test_shards_and_one_file_give_the_same_model(good, sharded):
+    one, many = FastModel(good), FastModel(sharded)
+    assert len(list(sharded.glob("*.safetensors"))) > 2
+    assert torch.equal(one.embedding, many.embedding) and one.parameters == many.parameters == sum(
+        t.numel() for t in load_file(good / "model.safetensors").values())
+    logits = []
+    for model in (one, many):
+        target = model.open()
+        target.sync([1, 2, 3, 4])
+        logits.append(target.score(DraftTree.chain((5, 6))).logits)
+    assert (logits[0] - logits[1]).abs().max() < 1e-5
+
+
+def test_nothing_of_transformers_is_imported(good):
+    code = f"""
+import sys
+from specviz.core import DraftTree
+from specviz.targets.fast import FastModel
+from specviz.core import DraftTree
+from specviz.models import hub
+target = FastModel({str(good)!r}).open()
+target.sync([1, 2, 3])
+target.score(DraftTree())
+assert "transformers" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
+    llama = {"model_type": "llama", "max_position_embeddings": 100}
+    assert why_not(llama) is None
+    assert why_not({**llama, "sliding_window": 100}) is None and why_not({**llama, "sliding_window": 8, "use_sliding_window": False}) is None
+    assert "sliding window" in why_not({**llama, "sliding_window": 8})
+    assert "activation 'gelu'" in why_not({**llama, "hidden_act": "gelu"})
+    for rope in ({"rope_parameters": {"rope_type": "yarn"}}, {"rope_scaling": {"type": "yarn", "factor": 2}}):
+        assert "rotary scaling 'yarn'" in why_not({**llama, **rope})
+    assert "gpt2" in why_not({"model_type": "gpt2"})
+
+
+def test_what_transformers_will_offer_is_told_from_the_config_alone():
+    assert "tree" in hub.provides({"model_type": "gpt2"}) and hub.why_not({"model_type": "gpt2"}) is None
+    assert "tree" not in hub.provides({"layer_types": ["linear_attention", "full_attention"]})
+    assert "encoder-decoder" in hub.why_not({"model_type": "t5", "is_encoder_decoder": True})
+    assert "model_type" in hub.why_not({})
+
+
+@pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_layer_is_f_linear_in_every_layout(kind, biased):
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(24, 16, generator=generator), torch.randn(24, generator=generator) if biased else None
+    layer = Layout(kind)(weight, bias)
+    for rows in (1, 3, 8):
+        x, more = torch.randn(rows, 16, generator=generator), torch.randn(rows, 24, generator=generator)
+        want = torch.nn.functional.linear(x, weight, bias)
+        assert (layer(x) - want).abs().max() < 1e-5 and (layer.add(x, more) - more - want).abs().max() < 1e-5
+
+
+def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
+    class Wrong(TransposedLinear):
+        kernel = "wrong"
+
+        def __call__(self, x):
+            return super().__call__(x) * 1.01
+
+    class Absent(PackedLinear):
+        kernel = "absent"
+
+        def __init__(self, weight, bias=None):
+            raise AttributeError("no such op")
+
+    monkeypatch.setattr("specviz.models.linear.TransposedLinear", Wrong)
+    monkeypatch.setattr("specviz.models.linear.PackedLinear", Absent)
+    assert fastest([torch.randn(64, 64)], total=1, budget=0).kernel == "plain"
+
+
+def test_a_large_model_is_kept_in_one_layout(monkeypatch):
+    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {
+        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 4.0, 8: 3.0}})
+    assert fastest([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
+    assert fastest([torch.ones(4, 4)], total=2**40).kernel == "onednn"
+    assert fastest([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
