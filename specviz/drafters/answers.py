@@ -72,9 +72,11 @@ def grow(index: SuffixAutomaton, state: int, matched: int, room: int, least: flo
     def offer(parent: int, state: int, chance: float, depth: int) -> None:
         if matched + depth >= index.depth or not index.count[state]:
             return
-        after = sorted((-index.count[to], token, to) for token, to in index.next[state].items() if token >= 0)
-        for count, token, to in after[:wide]:
-            share = -chance * count / index.count[state]
+        counts, total = index.count, index.count[state]
+        floor = least * total / chance * (1 - 1e-9)  # a common token has thousands of successors, nearly all of them rare
+        after = [(-counts[to], token, to) for token, to in index.next[state].items() if counts[to] >= floor and token >= 0]
+        for count, token, to in sorted(after)[:wide]:
+            share = -chance * count / total
             if share >= least:
                 heapq.heappush(heap, (-share, depth, parent, token, to))
 
@@ -89,7 +91,7 @@ def grow(index: SuffixAutomaton, state: int, matched: int, room: int, least: flo
 class CountedSuffixes(Drafter):
     """memory: a place that outlives the run (a dict) or None; other settings as in ``speculate``; room: tokens remembered."""
 
-    def __init__(self, memory: dict | None, *, depth: int = 64, room: int = 50_000, factor: float = 1.0, offset: float = 0.0,
+    def __init__(self, memory: dict | None, *, depth: int = 64, room: int = 20_000, factor: float = 1.0, offset: float = 0.0,
                  least: float = 0.1, wide: int = 8):
         self.local = SuffixAutomaton(depth)
         memory = {} if memory is None else memory

@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
         Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
-        Knob("room", 50000, 1000, 200000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+        Knob("room", 20000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
     ),
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
     wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",
