@@ -234,4 +234,5 @@ def _needs(need: str, name: str, draft_problem: str) -> str:
         return f"needs a datastore named {need[6:]!r}: build one with `{HOW}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
-    return NEEDS.get(need, "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family").format(need=need, name=name)
+    lends = "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family"
+    return NEEDS.get(need, lends).format(need=need, name=name)

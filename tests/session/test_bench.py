@@ -144,7 +144,7 @@ def test_choosing_from_a_suite():
 @pytest.mark.parametrize("name, data", [
     ("a.jsonl", b""), ("a.jsonl", b"[1]\n"), ("a.jsonl", b'{"task": "x"}\n'), ("a.jsonl", b'{"task": 3, "prompt": "x"}\n'),
     ("a.jsonl", b'{"task": "x", "prompt": " "}\n'), ("a.jsonl", b"\xff\xfe"), ("a.jsonl.gz", b"no gzip"), ("a.yaml", b"- x"),
-    ("a.yaml", b"x: ["), ("a.yaml", b"x: 3"), ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}')[:-9]),
+    ("a.yaml", b"x: ["), ("a.yaml", b"x: 3"), ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}', mtime=0)[:-9]),
 ])
 def test_suites_that_are_none(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
