@@ -20,6 +20,8 @@ class BlockJacobi(Drafter):
     fill: what a new block is filled with, "last token" or "prompt".
     """
 
+    restartable = False  # its guesses are about the text the target has read
+
     def __init__(self, size: int, fill: str = "last token"):
         self.size, self.fill = size, fill
         self.guesses: list[int] = []
@@ -44,6 +46,8 @@ class BlockJacobi(Drafter):
 class SampledJacobi(Drafter):
     """A window of budget.gamma guesses. What was refused is drawn anew from the law that the pass before gave its place, and
     that law is what it is tested with; new places are filled with tokens of the text, which are chosen."""
+
+    restartable = False  # its guesses are about the text the target has read
 
     def __init__(self):
         self.rows: Tensor | None = None  # logits [places, vocab] of the last pass behind what was accepted
@@ -73,6 +77,8 @@ class JacobiTree(Drafter):
 
     shape: the tree to fill; wide: tokens kept a place; chain: most tokens copied; match: most tokens of the end that are matched.
     """
+
+    restartable = False  # its guesses are about the text the target has read
 
     def __init__(self, shape: Shape, wide: int = 10, chain: int = 5, match: int = 3):
         self.shape, self.wide, self.chain, self.match = shape, wide, chain, match
@@ -121,6 +127,8 @@ class Units(Drafter):
 
     blanks: places read ahead; sure: least probability of a token of a unit.
     """
+
+    restartable = False  # its guesses are about the text the target has read
 
     def __init__(self, blanks: int, sure: float):
         self.blanks, self.sure = blanks, sure

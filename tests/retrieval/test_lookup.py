@@ -5,13 +5,14 @@ import pytest
 
 from specviz.core import Budget, State
 from specviz.drafters.copying import GramCopy, NgramDraft, SuffixCopy
-from specviz.methods import anpd, copyspec, sam_decoding
+from specviz.methods import anpd, copy_or_draft, copyspec, sam_decoding
 
 from .toys import check_greedy, check_law, kit, play_all
 
 METHODS = [
     (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}),
     (copyspec.METHOD, {"gram": 1, "occurrence": "latest"}),
+    (copy_or_draft.METHOD, {}), (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 3}),
     (sam_decoding.METHOD, {}), (sam_decoding.METHOD, {"least": 1, "gamma": 5}), (sam_decoding.METHOD, {"otherwise": "token recycling"}),
 ]
 NAMES = [f"{m.key} {k}" for m, k in METHODS]
@@ -30,7 +31,7 @@ def test_greedy(method, knobs, kits):
 
 
 @pytest.mark.parametrize("method, knobs", [
-    (anpd.METHOD, {"gamma": 2}), (copyspec.METHOD, {"gram": 1, "block": 2}), (sam_decoding.METHOD, {"least": 1, "gamma": 2}),
+    (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 2}), (anpd.METHOD, {"gamma": 2}), (copyspec.METHOD, {"gram": 1, "block": 2}), (sam_decoding.METHOD, {"least": 1, "gamma": 2}),
     (sam_decoding.METHOD, {"gamma": 2, "otherwise": "token recycling", "nodes": 3}),
 ])
 def test_law(method, knobs):
@@ -88,3 +89,13 @@ def test_rounds_without_a_match_are_plain():
     one = kit(12, 1)
     _, outcomes, _ = play_all(copyspec.METHOD, one, [3], 3)
     assert all(len(o.tree) == 0 and o.verdict.kind == "plain" for o in outcomes)
+
+
+def test_copy_or_draft_takes_turns():
+    """Copies while the text repeats, the small model otherwise; each within its own length."""
+    _, outcomes, state = play_all(copy_or_draft.METHOD, kit(12, 1), [3, 7, 1], 40, block=6, gamma=2)
+    arms = [data["arm"] for kind, data in state.notes if kind == "arm"]
+    assert set(arms) == {0, 1} and len(arms) == len(outcomes)
+    for arm, outcome in zip(arms, outcomes):
+        assert len(outcome.tree) <= (6, 2)[arm]
+        assert {outcome.tree.label(i) for i in range(len(outcome.tree))} <= {("chosen", "iid")[arm]}
