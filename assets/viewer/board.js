@@ -58,6 +58,7 @@
       document.addEventListener("keydown", this.onDocKey);
       this.sized = new ResizeObserver(() => { this.measure(); this.later(); });
       this.sized.observe(this.root);
+      this.sized.observe(this.transport.scrub);
       this.themed = new MutationObserver(() => this.retheme());
       for (const n of [document.documentElement, document.body]) this.themed.observe(n, { attributes: true, attributeFilter: ["class", "style"] });
       this.dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
@@ -69,6 +70,7 @@
     measure() {
       const w = this.root.clientWidth || 1000;
       this.width = w;
+      this.scrubWidth = this.transport.scrub.clientWidth;
       this.narrow = w <= 640;
       this.mid = w <= 980;
       this.root.classList.toggle("narrow", this.narrow);
@@ -201,7 +203,7 @@
       if (this.race()) return this.seekTime(x * this.end());
       const lane = this.focus();
       if (!lane || !lane.committed) return;
-      const w = this.transport.scrub.clientWidth, cw = Math.min(44, w / lane.committed);
+      const w = this.scrubWidth, cw = Math.min(44, w / lane.committed);
       this.goto(Math.floor((x * w) / cw));
     }
     seekTime(t) {
@@ -265,6 +267,7 @@
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
+      for (const part of [this.ribbon, this.inspector]) clearTimeout(part.timer);
       this.root.replaceChildren();
     }
   }

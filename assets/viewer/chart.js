@@ -26,9 +26,9 @@
       this.last = 0;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, narrow} */
+    /* v: {lanes: [{lane, k}], end, theme, width} */
     paint(v) {
-      const w = Math.max(200, this.body.clientWidth - (v.narrow ? 32 : 40));
+      const w = v.width;
       const key = [w, v.theme, v.end, ...v.lanes.map(({ lane, k }) => lane.id + ":" + k + ":" + (lane.header && lane.header.run_id))].join();
       if (key === this.key) return;
       const wait = EVERY - (performance.now() - this.last);

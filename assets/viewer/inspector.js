@@ -52,6 +52,8 @@
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
       this.tab = "why";
       this.keys = {};
+      this.last = 0;
+      this.timer = null;
     }
     clicked(e) {
       const tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("[data-round]");
@@ -73,6 +75,9 @@
 
     /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
     paint(v) {
+      /* A run in flight changes rounds faster than anybody reads: eight a second are drawn. */
+      if (v.live && performance.now() - this.last < 120) { this.timer ??= setTimeout(() => { this.timer = null; this.board.later(); }, 125); return; }
+      this.last = performance.now();
       this.v = v;
       const r = v.round;
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
@@ -94,10 +99,11 @@
         return;
       }
       const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
-      const drawn = v.narrow ? SV.tree.drawList(v) : r.kind === "tree" ? SV.tree.drawTree(v, W, v.race ? 444 : 376) : SV.tree.drawChain(v, W);
+      const H = v.race ? 444 : r.kind === "tree" ? 376 : 284;
+      const drawn = v.narrow ? SV.tree.drawList(v) : r.kind === "tree" ? SV.tree.drawTree(v, W, H) : SV.tree.drawChain(v, W);
       this.tree.replaceChildren(drawn);
       const sel = this.tree.querySelector(".sel");
-      if (sel && !v.narrow) this.reveal(sel);
+      if (sel && !v.narrow && (Number(drawn.getAttribute("width")) > W + 4 || Number(drawn.getAttribute("height")) > H + 4)) this.reveal(sel);
     }
     /* Scrolls the tree's own box, never the page. */
     reveal(node) {

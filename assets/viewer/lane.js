@@ -62,7 +62,7 @@
       if (view.race) this.paintTrack(lane, view);
       this.filter(view.filter);
       if (falling) this.drop(falling);
-      if (grew || view.shape !== old.shape) this.stage.follow();
+      this.moved = grew || view.shape !== old.shape;
       this.root.classList.toggle("base", Boolean(view.base));
       this.root.classList.toggle("focus", Boolean(view.race && view.focus));
     }
@@ -140,26 +140,25 @@
       }
     }
 
-    /* A strip of blocks, one a committed token: bursts are visible at a glance. */
+    /* A strip of blocks, one a committed token: bursts are visible at a glance. Only what is new is drawn. */
     paintTrack(lane, view) {
-      const w = this.track.parentNode.clientWidth;
-      const key = [view.k, w, view.theme, view.scale].join();
-      if (!w || (key === this.keys.track && this.keys.trackLane === lane)) return;
-      Object.assign(this.keys, { track: key, trackLane: lane });
-      const c = sheet(this.track, w, 11), p = this.board.colors;
-      const unit = Math.min(12, w / Math.max(view.scale, 1)), gap = unit > 5 ? 1 : 0;
-      let x = 0;
-      for (let i = 0; i < view.k; i++) {
+      const w = view.width, unit = Math.min(12, w / Math.max(view.scale, 1));
+      const base = [w, unit, view.theme, lane.header && lane.header.run_id].join(), grown = base === this.keys.track && this.keys.trackLane === lane && view.k >= this.keys.k;
+      if (!w || (grown && view.k === this.keys.k)) return;
+      const c = grown ? this.pen : sheet(this.track, w, 11), from = grown ? this.keys.k : 0;
+      this.pen = c;
+      for (let i = from; i < view.k; i++) {
         const r = lane.rounds[i];
-        for (let j = r.first; j < r.upto; j++, x += unit) {
-          const v = lane.tokens[j].v;
-          c.fillStyle = v === "acc" ? p.acc : v === "cor" ? p.cor : v === "bon" ? p.bon : p.ink3;
-          const wide = Math.max(0.6, unit - gap - (j === r.upto - 1 && unit > 5 ? 1 : 0));
-          if (v === "cor" && unit > 4) { c.strokeStyle = p.cor; c.lineWidth = 1.5; c.strokeRect(x + 0.75, 1.75, wide - 1.5, 7.5); }
-          else c.fillRect(x, 1, wide, 9);
-          if (v === "bon" && unit > 5) { c.fillStyle = p.surface; c.fillRect(x + wide / 2 - 1, 4.5, 2, 2); }
-        }
+        for (let j = r.first; j < r.upto; j++) this.block(c, lane.tokens[j].v, j * unit, unit, j === r.upto - 1);
       }
+      Object.assign(this.keys, { track: base, trackLane: lane, k: view.k });
+    }
+    block(c, v, x, unit, last) {
+      const p = this.board.colors, w = Math.max(0.6, unit - (unit > 5 ? (last ? 2 : 1) : 0));
+      c.fillStyle = v === "acc" ? p.acc : v === "cor" ? p.cor : v === "bon" ? p.bon : p.ink3;
+      if (v === "cor" && unit > 4) { c.strokeStyle = p.cor; c.lineWidth = 1.5; c.strokeRect(x + 0.75, 1.75, w - 1.5, 7.5); }
+      else c.fillRect(x, 1, w, 9);
+      if (v === "bon" && unit > 5) { c.fillStyle = p.surface; c.fillRect(x + w / 2 - 1, 4.5, 2, 2); }
     }
 
     filter(f) {

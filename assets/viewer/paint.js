@@ -19,8 +19,9 @@
     stage(b, ctx);
     inspector(b, ctx);
     ribbon(b, ctx);
-    b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, narrow: b.narrow });
+    b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
     figures(b, ctx);
+    for (const part of b.lanes.values()) if (part.moved) part.stage.follow(); /* last: scrolling asks for a layout */
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
@@ -47,7 +48,8 @@
   function stage(b, ctx) {
     const list = order(b, ctx);
     for (const [id, part] of b.lanes) if (!list.some((l) => l.id === id)) { part.root.remove(); b.lanes.delete(id); }
-    const scale = Math.max(40, ...list.map((l) => F.sumAt(l, l.committed).tokens));
+    /* One width a token for all lanes: what the run may still write while it runs, what it wrote afterwards. */
+    const scale = Math.max(40, ...list.map((l) => { const n = F.sumAt(l, l.committed).tokens; return l.done ? n : Math.max(n, (l.header && Math.min(2000, l.header.max_new_tokens)) || 0, 40 * 2 ** Math.ceil(Math.log2(Math.max(1, n / 40)))); }));
     list.forEach((lane, i) => {
       let part = b.lanes.get(lane.id);
       if (!part) { part = new SV.lane.Lane(lane.id, b); b.lanes.set(lane.id, part); }
@@ -60,11 +62,10 @@
 
   const pick = (b) => b.ui.sel;
 
-  /* The room of a rail, from the board's width alone. */
-  function railWidth(b, { race }) {
-    const panel = race || b.mid ? b.width : (b.width - 16) / 2;
-    return panel - 42 - (race && !b.narrow ? 184 + 132 + 48 : 0);
-  }
+  /* Widths follow from the board's width alone: asking the page for them between writes would cost a layout each time. */
+  const inside = (b, panel) => Math.max(160, panel - 2 - (b.narrow ? 32 : 40));
+  const half = (b) => (b.mid ? b.width : (b.width - 16) / 2);
+  const railWidth = (b, { race }) => inside(b, race ? b.width : half(b)) - (race && !b.narrow ? 184 + 132 + 48 : 0);
 
   function inspector(b, ctx) {
     const { focus, at, race } = ctx;
@@ -79,7 +80,7 @@
     ctx.round = round;
     ctx.phase = phase;
     const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
-    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: b.inspector.root.clientWidth, theme: b.theme });
+    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: race ? b.width : half(b), theme: b.theme, live: b.state === "live" && ctx.follow && !b.ui.sel });
   }
 
   /* While a run grows, the time axis grows in steps, so that it does not crawl. */
@@ -93,7 +94,7 @@
     return ctx.race ? ctx.views.slice(0, 4) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
   }
   function ribbon(b, ctx) {
-    b.ribbon.paint({ lanes: order(b, ctx), now: ctx.now, end: scaleEnd(b, ctx), focus: ctx.focus, round: ctx.phase === 4 ? ctx.round : null, theme: b.theme, narrow: b.narrow });
+    b.ribbon.paint({ lanes: order(b, ctx), now: ctx.now, end: scaleEnd(b, ctx), focus: ctx.focus, round: ctx.phase === 4 ? ctx.round : null, theme: b.theme, width: inside(b, half(b)), live: b.state === "live" && ctx.follow });
   }
   function figures(b, ctx) {
     if (ctx.race) b.figures.many(ctx.views.slice(0, 4));

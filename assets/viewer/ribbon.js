@@ -21,17 +21,21 @@
       this.body = el("div", { class: "pbody" }, this.canvas);
       const key = (cls, t) => el("span", null, el("i", { class: cls }), t);
       this.root = el("section", { class: "panel p-time", "aria-label": "Time" }, el("div", { class: "phead" }, el("h2", null, "Time"), el("div", { class: "keyrow end" }, key("kp", "prefill"), key("kd", "draft"), key("kv", "verify"), key("ko", "overhead"))), this.body);
+      this.last = 0;
+      this.timer = null;
       this.canvas.addEventListener("click", (e) => board.seekTime((e.offsetX / this.w) * this.end));
     }
 
     /* v: {lanes: [lane], now, end, focus: lane|null, round, theme, width} */
     paint(v) {
-      const w = Math.max(200, this.body.clientWidth - (v.narrow ? 32 : 40)), h = v.lanes.length * ROW + 24;
+      const w = v.width, h = v.lanes.length * ROW + 24;
       this.w = w;
       this.end = Math.max(v.end, 1e-6);
       const key = [w, h, v.theme, this.end, ...v.lanes.map((l) => l.id + ":" + l.committed + ":" + (l.header && l.header.run_id))].join();
       const moved = [key, v.now, v.round && v.round.i, v.focus && v.focus.id].join();
       if (moved === this.moved) return;
+      if (v.live && performance.now() - this.last < 180) { this.timer ??= setTimeout(() => { this.timer = null; this.board.later(); }, 190); return; } /* a growing run: five times a second */
+      this.last = performance.now();
       this.moved = moved;
       if (key !== this.key) { this.key = key; this.bars(v, w, h); }
       const c = sheet(this.canvas, w, h), x = (v.now / this.end) * w, p = this.board.colors;

@@ -33,7 +33,7 @@
       method: { key: str(obj(r.method).key, 80), title: str(obj(r.method).title, 80), family: str(obj(r.method).family, 80), exactness: str(obj(r.method).exactness, 40) },
       prompt: { text: str(obj(r.prompt).text, 100_000), turns: arr(obj(r.prompt).turns, 400).map((t) => ({ role: str(obj(t).role, 40), text: str(obj(t).text ?? obj(t).content, 100_000) })) },
       target: r.target ? { name: str(obj(r.target).name, 120) } : null, draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,
-      env: { machine: str(obj(r.env).machine, 120), device: str(obj(r.env).device, 40), dtype: str(obj(r.env).dtype, 40) }, sampling: obj(r.sampling),
+      max_new_tokens: Math.max(0, int(r.max_new_tokens, 0)), env: { machine: str(obj(r.env).machine, 120), device: str(obj(r.env).device, 40), dtype: str(obj(r.env).dtype, 40) }, sampling: obj(r.sampling),
     }),
     prefill: (r) => ({ ...span(r), n: int(r.n, 0) }),
     draft: (r) => ({ ...span(r), kind: oneOf(r.kind, ["none", "chain", "tree"], "tree"), nodes: nodes(r.nodes) }),

@@ -147,7 +147,7 @@
       this.next.replaceChildren(...kids);
     }
 
-    follow() { this.box.scrollTop = this.box.scrollHeight; }
+    follow() { this.box.scrollTop = 1e7; }
   }
 
   /* The draft's own first guess: the first child all the way down; what a reader would have seen next. */

@@ -52,7 +52,7 @@
       this.draw(v);
     }
     draw(v) {
-      const w = this.scrub.clientWidth, h = 56;
+      const w = this.board.scrubWidth, h = 56;
       if (!w) return;
       const key = [w, v.theme, v.race, v.round, v.phase, v.following, ...v.lanes.map((l) => l.id + ":" + l.committed + (l.header && l.header.run_id)), v.race ? v.now + "/" + v.end : ""].join();
       if (key === this.key) return;

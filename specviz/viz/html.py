@@ -86,16 +86,16 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round") 
     """One page with the viewer and the trace inside; it opens from file:// and asks the network for nothing."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START, _PAGE_CSS + css
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<main class="page"><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n<script type="application/json" id="trace">{_json(records_of(trace))}</script>\n'
+        f'<main class="page"><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
+        f'<script type="application/json" id="trace">{_json(records_of(trace))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
@@ -119,7 +119,9 @@ def show(trace: Any, height: int = 1200) -> Display:
 
 
 _PAGE_CSS = (
-    "html{background:#fafaf9;color:#1a1c20;color-scheme:light dark}body{margin:0}h1{margin:8px 0 4px;font:650 15px/24px system-ui,sans-serif;letter-spacing:-.01em}.page{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
+    "html{background:#fafaf9;color:#1a1c20;color-scheme:light dark}body{margin:0}"
+    "h1{margin:8px 0 4px;font:650 15px/24px system-ui,sans-serif;letter-spacing:-.01em}"
+    ".page{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
     "@media (prefers-color-scheme:dark){html{background:#0d0f12;color:#e9eaec}}\n"
 )
 

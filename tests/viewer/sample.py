@@ -133,6 +133,12 @@ def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
     return nodes, judges, path
 
 
+def draft(toy: Toy, kind: str, rest: list[int], alpha: float) -> tuple:
+    if kind == "plain":
+        return [], [], []
+    return tree(toy, rest, 4, 3, alpha) if kind == "tree" else chain(toy, rest, 4, 0.7 if kind == "lookup" else alpha, kind == "lookup")
+
+
 def _judge(node: int, law: dict, verdict: str, rule: str) -> dict:
     if verdict == "skipped":
         return {"node": node, "rule": rule, "p": None, "q": law["q"], "a": None, "u": None, "verdict": verdict}
@@ -171,7 +177,7 @@ def trace(
         want, rest = method, y[at:]
         if method == "lookup" and toy.dice.random() < 0.6:
             want = "plain"
-        nodes, judges, path = {"plain": lambda: ([], [], []), "chain": lambda: chain(toy, rest, 4, alpha, False), "lookup": lambda: chain(toy, rest, 4, 0.7, True), "tree": lambda: tree(toy, rest, 4, 3, alpha)}[want]()
+        nodes, judges, path = draft(toy, want, rest, alpha)
         toy.vocab()
         t0, dt, vt, ot = clock, (0.0025 * max((n["depth"] for n in nodes), default=0) if method != "lookup" else 0.0004), 0.024 + 0.0003 * len(nodes), 0.0015
         toy.put("draft", round=r, t0=t0, t1=t0 + dt, kind={"tree": "tree"}.get(want, "chain") if nodes else "none", nodes=nodes)

@@ -313,6 +313,9 @@ def test_states_are_told(drive, settled) -> None:
         page.evaluate(LOAD, json.dumps(sample.race(("chain",), mode="recorded")))
         settled(page)
         assert "Recorded" in page.text_content(".notice") and "sample machine" in page.text_content(".notice") and "20 November 2026" in page.text_content(".notice")
+        page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": 99, "new": True, "e": [], "status": {"state": "idle", "text": "A new chat."}})
+        settled(page)
+        assert page.is_visible(".blank") and page.locator(".lane").count() == 0 and "A new chat." in page.text_content(".notice")
         assert "Simulated" in (page.evaluate(LOAD, json.dumps(WATCH)), settled(page), page.text_content(".notice"))[2]
 
     drive(use)
