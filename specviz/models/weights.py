@@ -46,7 +46,7 @@ class Weights:
                 raise ModelError(f"model.safetensors.index.json of {self._folder.name} has no weight_map")
             missing = sorted({shard for shard in where.values() if not (self._folder / shard).is_file()})
             if missing:
-                raise ModelError(f"{self._folder.name} lacks the shard {', ', '.join(missing)}")
+                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(missing)}")
             if any(Path(shard).name != shard for shard in where.values()):
                 raise ModelError(f"the index of {self._folder.name} points outside its folder")
             return where
