@@ -117,8 +117,8 @@ def test_probes_and_made_rows_are_not_followed():
     target.sync([1, 2, 4, 6])
     assert target.seen == [1, 2]
     target.score(DraftTree((7,), (-1,), (-1,), inputs=(Entry(0, (0,), lambda x: x[:1]),)))
-    target.sync([1, 2, 4, 7, 8])
-    assert target.seen == [1, 2, 4]
+    target.sync([1, 2, 4, 6, 7, 8])
+    assert target.seen == [1, 2, 4, 6]
 
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [1, 2, 9, 9], [9], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 9, 9, 9]])
