@@ -51,9 +51,10 @@ class KSeq(TokenRejection):
 
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:
     """Try the drafts one after the other, up to the one accepted."""
-    k, q = len(drawn), tree.law(drawn[0]).double()
-    left = p.double()
-    rho, beta = best_rho(left, q, k)
+    k, q = len(drawn), tree.law(drawn[0])
+    rho = best_rho(p, q, k)
+    q, left = q.double(), p.double()
+    beta = float(torch.minimum(q, left / rho).sum())
     rest = (left - torch.minimum(q, left / rho) * ((1 - (1 - beta) ** k) / beta)).clamp_(min=0) if beta > 0 else left
     mass = float(rest.sum())
     rest = (rest / mass).to(p.dtype) if mass > _ROUNDING else p
@@ -69,21 +70,19 @@ def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Tr
     return trials
 
 
-def best_rho(p: Tensor, q: Tensor, k: int) -> tuple[float, float]:
-    """rho and its beta for k drafts of law q [vocab] against p [vocab], found by bisection; rho = 1 for one draft.
+def best_rho(p: Tensor, q: Tensor, k: int) -> float:
+    """rho for k drafts of law q [vocab] against p [vocab], found by bisection; 1 for one draft.
 
     Any rho above the root is as exact and accepts a little less, so a short search from above will do.
     """
     if k == 1:
-        return 1.0, float(torch.minimum(q, p).sum())
-    keep = (q > 0).nonzero()[:, 0]  # beyond the draft's support nothing can be accepted
-    p, q = p[keep], q[keep]
+        return 1.0
     low, high = 1.0, float(k)
-    for _ in range(24):
+    for _ in range(22):
         rho = (low + high) / 2
         beta = float(torch.minimum(q, p / rho).sum())
         low, high = (rho, high) if 1 - (1 - beta) ** k > rho * beta else (low, rho)
-    return high, float(torch.minimum(q, p / high).sum())
+    return min(float(k), high * (1 + torch.finfo(p.dtype).eps))  # the sums are rounded, too
 
 
 _ROUNDING = 1e-13

@@ -7,6 +7,8 @@ r. When a child is refused, the parent's target law becomes norm((r p - q)+), it
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -32,12 +34,13 @@ class _Walk:
         self.tree, self.scores, self.state = tree, scores, state
         self.law: dict[int, Tensor] = {}
         self.weight: dict[int, float] = {-1: 1.0}
+        self.drawn: dict[int, Tensor | None] = {}  # node -> the law it was drawn from
         self.seen: dict[int, tuple[float, float | None]] = {}  # node -> p(x), q(x) when it was reached
         self.trials: list[Trial] = []
 
     def run(self) -> Verdict:
         kept = self.visit(-1)
-        path, law = self.tree.path(kept), self.law[kept]
+        path, law = self.tree.path(kept), self.row(kept)
         for node in path[:-1]:  # kept because something below them was
             self.trials.append(Trial(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
         kind = "correction" if self.tree.children(kept) else "bonus" if len(self.tree) else "plain"
@@ -45,7 +48,6 @@ class _Walk:
 
     def visit(self, node: int) -> int | None:
         """The node kept at or below ``node``; None when all were refused."""
-        self.law[node] = self.state.sampling.probs(self.scores.logits[node + 1])
         for child in self.tree.children(node):
             self.reach(node, child)
             kept = self.visit(child)
@@ -54,22 +56,29 @@ class _Walk:
             self.refuse(node, child)
         return node if node < 0 else self.test(node)
 
+    def row(self, node: int) -> Tensor:
+        """The current target law after ``node``; of a leaf it is only made when the leaf is kept."""
+        if node not in self.law:
+            self.law[node] = self.state.sampling.probs(self.scores.logits[node + 1])
+        return self.law[node]
+
     def reach(self, node: int, child: int) -> None:
         x, q = self.tree.tokens[child], self.tree.law(child)
-        p, draft_prob = float(self.law[node][x]), None if q is None else float(q[x])
+        self.drawn[child] = q
+        p, draft_prob = float(self.row(node)[x]), None if q is None else float(q[x])
         self.seen[child] = (p, draft_prob)
         ratio = p if q is None else p / draft_prob if draft_prob > 0 else 0.0
         self.weight[child] = min(1.0, self.weight[node] * ratio)
 
     def test(self, node: int) -> int | None:
         ok, u = self.state.dice.flip("verify", self.weight[node])
-        verdict = "accepted" if ok else "rejected"
-        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, verdict, self.law[node]))
+        verdict, law = "accepted" if ok else "rejected", self.law[self.tree.parents[node]]
+        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, verdict, law))
         return node if ok else None
 
     def refuse(self, node: int, child: int) -> None:
         """Below ``child`` everything was refused: what is left of its parent's law and weight."""
-        q, r = self.tree.law(child), self.weight[node]
+        q, r = self.drawn[child], self.weight[node]
         rest = self.law[node] * r
         if q is None:
             rest[self.tree.tokens[child]] = 0  # the law that has only this token takes all of it, since r * p <= 1
@@ -80,6 +89,7 @@ class _Walk:
         self.weight[node] = mass / missing if missing > _ROUNDING else 1.0
         if mass > _ROUNDING:  # else rounding left nothing: only when p = q, and then nothing is refused
             self.law[node] = rest / rest.sum()
+        self.trials[-1] = replace(self.trials[-1], residual=self.law[node])  # the child's test was the last
 
 
 _ROUNDING = 1e-15
