@@ -16,7 +16,7 @@ run: $(VENV)/run.done
 	$(BIN)/python app.py
 
 test: $(VENV)/dev.done $(VENV)/browser.done
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .
