@@ -77,14 +77,15 @@ class SkippedLayers(Drafter):
     """A tree along the path of the most likely (or first drawn) tokens, wider where the view is unsure.
 
     ratio: share of the sublayers between the first and the last layer that is skipped; sure: the draft ends behind a token
-    whose law was less sure than this; wide: most children a node; context: tokens that a set of layers is judged on.
+    whose law was less sure than this; wide: most children a node; context: tokens that a set of layers is judged on; every:
+    rounds from one trial of another set to the next.
     """
 
     needs = frozenset({"skip"})
     restartable = False  # the view reads the target's own cache
 
-    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32):
-        self.ratio, self.sure, self.wide, self.context = ratio, sure, wide, context
+    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1):
+        self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target, self.layers = target, target.layers
@@ -115,7 +116,7 @@ class SkippedLayers(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         if len(self.choices) < self.context:
             self.choices += outcome.scores.logits[list(outcome.kept)].argmax(-1).tolist()
-        elif not self.search.over:
+        elif not self.search.over and state.round % self.every == 0:
             self.try_another(state)
 
     def try_another(self, state: State) -> None:

@@ -9,8 +9,8 @@ from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, ratio: float, gamma: int, sure: float, wide: int, context: int) -> Parts:
-    return Parts(SkippedLayers(ratio, sure, wide, context), Fixed(gamma, wide, gamma * wide), TokenRejection())
+def build(kit, ratio: float, gamma: int, sure: float, wide: int, context: int, every: int) -> Parts:
+    return Parts(SkippedLayers(ratio, sure, wide, context, every), Fixed(gamma, wide, gamma * wide), TokenRejection())
 
 
 METHOD = Method(
@@ -25,6 +25,7 @@ METHOD = Method(
         Knob("sure", 0.8, 0.0, 1.0, "the draft ends behind a token of which it was less sure than this"),
         Knob("wide", 2, 1, 4, "most alternatives where it is unsure"),
         Knob("context", 32, 8, 64, "tokens of the answer on which a set of layers is judged"),
+        Knob("every", 4, 1, 64, "rounds from one trial of another set to the next; the paper's 1 pays in long answers only"),
     ),
     needs=frozenset({"skip", "tree"}),
     look="The layer bar changes while it writes: grey sublayers are skipped, and the share of agreement rises.",

@@ -108,12 +108,14 @@ def test_drafting_leaves_the_target_alone(folder):
 
 
 def test_swift_searches_while_it_writes(folder):
-    one, knobs = layered(folder, 12, 6, 1), {"context": 16, "ratio": 0.45}
+    one, knobs = layered(folder, 12, 6, 1), {"context": 16, "ratio": 0.45, "every": 1}
     _, outcomes, state = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)
     told = [data for kind, data in state.notes if kind == "layers"]
     assert told[0]["trials"] == 0 and told[-1]["trials"] > 3
     assert [t["matched"] for t in told] == sorted(t["matched"] for t in told)
     assert all(2 <= s < 10 and len(t["skipped"]) == 3 for t in told for s in t["skipped"])  # of 6 layers, first and last stay
+    rare = [data for kind, data in play_all(SWIFT, one, [3, 7, 1], 60, **knobs | {"every": 5})[2].notes if kind == "layers"]
+    assert 0 < rare[-1]["trials"] < told[-1]["trials"] / 3
     again = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)[2]
     assert [data for kind, data in again.notes if kind == "layers"] == told
 
