@@ -22,6 +22,8 @@ from .files import write_tensors, write_text
 from .job import Job, TrainingError
 from .optimise import Optimisers, rate
 
+LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleeping machine, not training
+
 
 @dataclass
 class Progress:
@@ -79,7 +81,7 @@ class Runner:
             recent.append(loss)
             progress.step += 1
             progress.tokens += tokens
-            progress.seconds += time.monotonic() - began
+            progress.seconds += min(time.monotonic() - began, LONGEST_STEP)
             if progress.step % each == 0 or self.done() >= 1:
                 progress.history.append([progress.step, round(progress.seconds, 1), progress.tokens, sum(recent) / len(recent)])
                 recent.clear()
