@@ -97,7 +97,7 @@
     const a = Math.min(1, Math.max(0, j.a)) * 100, u = Math.min(1, Math.max(0, j.u)) * 100, near = v.narrow ? 17 : 9;
     const side = (x, lo, hi) => (x < lo ? " l" : x > hi ? " r" : "");
     const out = el("div", { class: "ruler", role: "img", "aria-label": "Accepted if the draw is below " + f3(j.a) + "; the draw is " + f3(j.u) },
-      el("div", { class: "bar ba", css: { width: a + "%" } }, a > (v.narrow ? 24 : 14) ? "accept" : ""),
+      el("div", { class: "bar ba" + (a > 14 ? "" : " thin"), css: { width: a + "%" } }, a > (v.narrow ? 24 : 14) ? "accept" : ""),
       a < 99.9 ? el("div", { class: "bar br" + (u > 84 ? " left" : "") + (a > 94 ? " thin" : ""), css: { width: 100 - a + "%" } }, a < (v.narrow ? 76 : 86) ? el("span", null, "reject") : "") : "");
     for (const x of [0, 25, 50, 75, 100]) {
       out.append(el("span", { class: "tick", css: { left: x + "%" } }));
@@ -112,13 +112,15 @@
   function rows(p, q, resid, me, known = []) {
     const laws = [p, q, resid].map((l) => (Array.isArray(l) ? new Map(l.filter((x) => Array.isArray(x) && finite(x[1]))) : null));
     known.forEach((x, k) => { if (laws[k] && finite(x) && !laws[k].has(me)) laws[k].set(me, x); }); /* too unlikely for the saved list */
+    /* Only the best of a law is saved: what is not among them is unknown, unless they already add up to one. */
+    const whole = laws.map((m) => m && [...m.values()].reduce((s, x) => s + x, 0) > 0.999);
     const all = new Set(laws.flatMap((m) => (m ? [...m.keys()] : [])));
     const weight = (t) => Math.max(...laws.map((m) => (m && m.get(t)) || 0));
     const pick = [...all].sort((x, y) => weight(y) - weight(x)).slice(0, ROWS);
     if (all.has(me) && !pick.includes(me)) pick[pick.length - 1] = me;
     pick.sort((x, y) => (y === me) - (x === me) || weight(y) - weight(x));
-    const out = pick.map((t) => ({ tok: t, v: laws.map((m) => (m ? m.get(t) ?? 0 : null)) }));
-    const rest = laws.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + r.v[k], 0)) : null));
+    const out = pick.map((t) => ({ tok: t, v: laws.map((m, k) => (m ? m.get(t) ?? (whole[k] ? 0 : undefined) : null)) }));
+    const rest = laws.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + (r.v[k] || 0), 0)) : null));
     if (out.length) out.push({ tok: null, v: rest });
     return out;
   }
@@ -130,12 +132,12 @@
   }
   function dist(v, list, me, { rejected, z, last }) {
     const max = Math.max(1e-9, ...list.map((r) => Math.max(r.v[0] || 0, r.v[1] || 0))), has = [0, 1, 2].map((k) => list.some((r) => r.v[k] !== null));
-    const sw = (c) => el("i", { class: "sw " + c }), g = el("div", { class: "dist" }), num = (x) => (x === null ? "" : f3(x));
+    const sw = (c) => el("i", { class: "sw " + c }), g = el("div", { class: "dist" }), num = (x) => (x === null ? "" : f3(x)), none = (x) => x === null || x === undefined;
     g.append(el("span", { class: "hd" }), el("span", { class: "hd" }, has[0] ? [sw("fp"), "p target"] : "", has[1] ? [sw("fq"), "q draft"] : ""), el("span", { class: "hd num" }, has[0] ? "p" : ""), el("span", { class: "hd num" }, has[1] ? "q" : ""),
       el("span", { class: "res" }), el("span", { class: "hd res" }, has[2] ? [sw("fr"), "residual"] : ""), el("span", { class: "hd res" }));
     for (const { tok, v: [p, q, r] } of list) {
       g.append(tok === null ? el("span", { class: "w rest" }, "all others") : el("span", { class: "w" + (tok === me ? " me" : "") }, el("bdi", null, SV.fold.label(v.lane, tok, 14))),
-        el("span", { class: "bars" }, p === null ? "" : el("i", { class: "fp", css: { width: (p / max) * 100 + "%" } }), q === null ? "" : el("i", { class: "fq", css: { width: (q / max) * 100 + "%" } })),
+        el("span", { class: "bars" }, none(p) ? "" : el("i", { class: "fp", css: { width: (p / max) * 100 + "%" } }), none(q) ? "" : el("i", { class: "fq", css: { width: (q / max) * 100 + "%" } })),
         el("span", { class: "num" }, num(p)), el("span", { class: "num" + (q ? "" : " off") }, num(q)), el("span", { class: "res" }),
         el("span", { class: "bars res" }, r ? el("i", { class: "fr", css: { width: r * 100 + "%" } }) : ""), el("span", { class: "num res" + (r ? "" : " off") }, num(r)));
     }
