@@ -6,6 +6,8 @@ begin with the accepted token survive to the next place, so twins are kept apart
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -42,11 +44,19 @@ class KSeq(TokenRejection):
             if not found or found[-1].verdict != "accepted":
                 law = found[-1].residual if found else p
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(trials), law)
+                return Verdict(tuple(path), state.dice.pick("verify", law), kind, told_of(trials, path), law)
             token = tree.tokens[found[-1].node]
             twins = [child for child in children if tree.tokens[child] == token]
             twins.sort(key=lambda child: child != found[-1].node)
             path = tree.path(twins[0])
+
+
+def told_of(trials: list[Trial], path: list[int]) -> tuple[Trial, ...]:
+    """The trials with twins renamed so that the accepted ones are the nodes of the path: the walk knows only that one of several
+    equal drafts was accepted, and which of them goes on shows later."""
+    hits = [trial.node for trial in trials if trial.verdict == "accepted"]
+    names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
+    return tuple(replace(trial, node=names.get(trial.node, trial.node)) for trial in trials)
 
 
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:

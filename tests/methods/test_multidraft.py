@@ -83,6 +83,7 @@ def test_spectr_twins_are_walked_together():
     tree = DraftTree((1, 1, 0, 2), (-1, -1, 0, 1), (0, 0, 1, 2), torch.full((3, 3), 1 / 3, dtype=torch.float64), (IID,) * 3)
     verdict = KSeq().verify(tree, Scores((rows + 1e-300).log()), State([0], ONE, Dice(0)))
     assert [tree.tokens[i] for i in verdict.path] == [1, 2] and verdict.path == (1, 3)
+    assert [(t.node, t.verdict) for t in verdict.trials] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
 
 
 def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
