@@ -120,14 +120,16 @@
     if (all.has(me) && !pick.includes(me)) pick[pick.length - 1] = me;
     pick.sort((x, y) => (y === me) - (x === me) || weight(y) - weight(x));
     const out = pick.map((t) => ({ tok: t, v: laws.map((m, k) => (m ? m.get(t) ?? (whole[k] ? 0 : undefined) : null)) }));
+    for (const { v } of out) if (v[2] === undefined && finite(v[0]) && finite(v[1]) && v[0] <= v[1]) v[2] = 0;
     const rest = laws.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + (r.v[k] || 0), 0)) : null));
     if (out.length) out.push({ tok: null, v: rest });
     return out;
   }
   function zOf(j, n) {
     if (!Array.isArray(j.resid) || !j.resid.length || !finite(j.p) || !Array.isArray(j.top_p) || !Array.isArray(n.top)) return null;
-    const p = new Map(j.top_p), q = new Map(n.top), best = j.resid.find(([t, x]) => x > 0 && p.has(t));
-    const z = best ? (p.get(best[0]) - (q.get(best[0]) || 0)) / best[1] : null;
+    /* From a token whose p, q and residual were all saved; what was not saved is not guessed. */
+    const p = new Map(j.top_p), q = new Map(n.top), best = j.resid.find(([t, x]) => x > 0 && p.has(t) && q.has(t) && p.get(t) > q.get(t));
+    const z = best ? (p.get(best[0]) - q.get(best[0])) / best[1] : null;
     return finite(z) && z > 0 && z <= 1 ? z : null;
   }
   function dist(v, list, me, { rejected, z, last }) {
