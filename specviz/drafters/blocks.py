@@ -144,7 +144,7 @@ class Units(Drafter):
             if token in state.stop:
                 break
         self.size = len(build)
-        blank = min(state.stop, default=0)  # a token that says nothing about what comes; the paper trains one for it
+        blank = state.tokens[-1]  # the paper trains a token for it; an end token would make the model sure of a new line
         for _ in range(self.blanks):
             build.add(blank, len(build) - 1, probe=True)
         state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.chances[:self.size], blanks=self.blanks)

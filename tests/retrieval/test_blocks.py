@@ -94,13 +94,13 @@ def test_units_are_confident_runs():
     drafter = Units(3, 0.9)
     drafter.start(State([1]), None, None)
     tree = drafter.propose(State([1], stop=frozenset({8})), Budget(4))
-    assert tree.tokens == (8, 8, 8) and tree.probes == {0, 1, 2}
+    assert tree.tokens == (1, 1, 1) and tree.probes == {0, 1, 2}
     logits = torch.zeros(4, 9)
     logits[0, 2], logits[1, 3], logits[2, 4], logits[3, 5] = 20, 20, 20, 1
     drafter.observe(State([1, 2]), Outcome(tree, Scores(logits), Verdict((), 2, "plain"), Budget(), (2,), (0,), {}))
     assert drafter.unit == [3, 4]
     tree = drafter.propose(State([1, 2]), Budget(4))
-    assert tree.tokens == (3, 4, 0, 0, 0) and tree.probes == {2, 3, 4} and tree.children(1) == []
+    assert tree.tokens == (3, 4, 2, 2, 2) and tree.probes == {2, 3, 4} and tree.children(1) == []
     logits[1, 3], logits[1, 2] = 0, 20
     drafter.start(State([1]), None, None)
     drafter.size = 0
