@@ -42,9 +42,11 @@ class Kit:
 
     def open_store(self, role: str) -> Store:
         """What the target would write after each of its tokens."""
-        texts = [greedy(self.net.logits, [first], 6) for first in range(self.vocab)]
-        tokens = np.concatenate([np.array([*text, PART], np.uint32) for text in texts])
-        return Store(role, SuffixArray.build(tokens, 8))
+        return store(role, [greedy(self.net.logits, [first], 6) for first in range(self.vocab)])
+
+
+def store(role: str, texts: list[list[int]]) -> Store:
+    return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8))
 
 
 def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96) -> Kit:

@@ -1,0 +1,96 @@
+"""Greedy equality on real networks: tiny random checkpoints of every supported architecture, through both kinds of target."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from specviz.core import DraftTree, Sampling, State, open_run, play
+from specviz.targets.fast import FastModel
+from specviz.targets.hf import HFModel
+
+from ..targets.tiny import CONFIGS, FAST, VOCAB, network
+from .toys import greedy, methods, store
+
+PROMPT = [7, 3, 21, 7, 3, 40, 7]
+LENGTH = 16
+
+
+class Pair:
+    """A kit on loaded models; ``logits`` asks the network itself, without a cache."""
+
+    def __init__(self, model, draft, logits):
+        self.model, self.draft, self.vocab, self.logits = model, draft, VOCAB, logits
+        self.target = model.open()
+
+    def open(self, role):
+        assert role == "draft"
+        return self.draft.open()
+
+    def open_store(self, role):
+        return store(role, [PROMPT, [3, 21, 9, 7, 3, 40], greedy(self.logits, PROMPT, 6)])
+
+
+KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in FAST)]
+
+
+@pytest.fixture(scope="module", params=range(len(KINDS)), ids=lambda i: f"{KINDS[i][0]}-{KINDS[i][1].__name__}")
+def pair(request, tmp_path_factory):
+    """Target and draft of one architecture; the draft is the target with noise on its weights, so it is right now and then."""
+    kind, kind_of_model = KINDS[request.param]
+    config, folder = CONFIGS[kind](), tmp_path_factory.mktemp(kind)
+    config.tie_word_embeddings = False  # random tied weights repeat one token for ever
+    net = network(config, seed=2)
+    noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        net.get_input_embeddings().weight.mul_(0.2)  # so that the layers have a say, and the text varies
+        noisy.get_input_embeddings().weight.mul_(0.2)
+        for weight in noisy.parameters():
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.15)
+    net.save_pretrained(folder / "target")
+    noisy.save_pretrained(folder / "draft")
+
+    @torch.inference_mode()
+    def logits(tokens):
+        return net(input_ids=torch.tensor([tokens])).logits[0]
+
+    models = [kind_of_model(folder / name, device="cpu") for name in ("target", "draft")]
+    return request.param, lambda: Pair(*models, logits)
+
+
+def test_methods_write_what_plain_decoding_writes(pair):
+    """Llama takes every method; each other architecture takes half of them, so that every method meets half of them."""
+    at, make = pair
+    want = greedy(make().logits, PROMPT, LENGTH)
+    assert len(set(want[len(PROMPT):])) > 3
+    taken, left_out = 0, []
+    for i, method in enumerate(methods("exact", "greedy only")):
+        kit = make()
+        if not method.needs <= kit.target.provides | {"draft", "store:text"}:
+            left_out.append(method)
+        elif KINDS[at][0] == "llama" or (i + at) % 2 == 0:
+            tokens, accepted = write(method, kit)
+            assert tokens == want, method.key
+            taken += accepted
+    assert taken > 0, "the draft must be right now and then"
+    assert not any(method.needs <= {"draft", "tree"} for method in left_out), "chains and trees run on every architecture"
+
+
+def write(method, kit):
+    """The tokens of a run, and how many draft tokens it accepted."""
+    parts = method.build(kit, **method.read_knobs({}))
+    state, accepted = State(list(PROMPT), Sampling(0.0), limit=LENGTH), 0
+    open_run(parts, kit.target, state)
+    while not state.done:
+        accepted += len(play(parts, kit.target, state).verdict.path)
+    if "tree" in kit.target.provides:
+        check_cache(kit, state.tokens)
+    return state.tokens, accepted
+
+
+def check_cache(kit, tokens):
+    """What lies in the cache after a run scores the next rows as the network does without one."""
+    got = kit.target.score(DraftTree((5, 9, 6), (-1, -1, 0), (-1,) * 3)).logits
+    for row, path in zip(got, ([], [5], [9], [5, 6])):
+        torch.testing.assert_close(row, kit.logits([*tokens, *path])[-1], atol=1e-3, rtol=1e-3)
