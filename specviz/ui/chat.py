@@ -12,7 +12,7 @@ from typing import Any
 from .limits import BASELINE
 from .stream import Record
 
-KEPT_RUNS = 8  # turns whose whole record is kept, to be opened again; older ones keep their coloured text
+KEPT_RUNS = 4  # turns whose whole record is kept, to be opened again; older ones keep their coloured text
 VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted", "plain": "plain"}
 
 

@@ -22,6 +22,10 @@ class Engine:
         self._asked = (target, draft)
         self._loaded: dict[str | None, Any] = {}
         self._lock = threading.Lock()
+        if lent():  # there the models must be in place before the first call, and spaces imported before torch
+            import spaces  # noqa: F401
+
+            self.load(None)
 
     def ready(self, target: str | None) -> bool:
         return target in self._loaded

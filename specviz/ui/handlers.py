@@ -26,8 +26,8 @@ NEXT = "Ask a follow-up, or leave this empty to run the last message again"
 class Handlers:
     """The page's events, for one backend. ``ui`` maps names to components once the page is laid out."""
 
-    def __init__(self, backend: Backend, warm: bool = True):
-        self.backend, self.warm = backend, warm
+    def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
+        self.backend, self.warm, self.follow = backend, warm, follow or {}
         self.turnstile = Turnstile()
         self.live: dict[str, Live] = {}
         self.ui: dict[str, Any] = {}
@@ -63,6 +63,7 @@ class Handlers:
         yield {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=ask.prompt), ui["lane"]: gr.Radio(visible=False),
+            ui["follow"]: gr.Button(visible=False),
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
         async with _closing(live.stream()) as frames:
@@ -81,6 +82,8 @@ class Handlers:
         out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat,
                ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=ask.prompt, placeholder=FIRST),
                ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told()}
+        next_up = self.follow.get(ask.prompt, "") if turn else ""
+        out[ui["follow"]] = gr.Button(value=next_up, visible=bool(next_up))
         if turn and not turn.agree:
             titles = [said.title for said in turn.answers]
             out[ui["lane"]] = gr.Radio(choices=titles, value=titles[0], visible=True)
@@ -112,19 +115,24 @@ class Handlers:
         self.stop(request)
         chat.turns = []
         ui = self.ui
-        return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), ui["lane"]: gr.Radio(visible=False),
-                ui["bar"]: gr.Row(visible=False), ui["prompt"]: gr.Textbox(value="", placeholder=FIRST), ui["notice"]: _line(),
+        return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._bare(chat), ui["notice"]: _line(),
+                ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
                 ui["board"]: stream.empty(chat.number(), "A new conversation. The next prompt begins it.")}
 
-    def edit(self, chat: Chat, lane: str | None, request: gr.Request) -> dict:
+    def edit(self, chat: Chat, request: gr.Request) -> dict:
         """The last message back into the box; its answer is taken out of the conversation."""
         if not chat.turns or request.session_hash in self.live:
             return {self.ui["notice"]: _line("error", "There is no finished message to edit.")}
         last = chat.turns.pop()
         ui = self.ui
-        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST),
-                ui["lane"]: gr.Radio(visible=False), ui["bar"]: gr.Row(visible=bool(chat.turns)),
+        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST), **self._bare(chat),
                 ui["conversation"]: pack({"turns": chat.view(len(chat.turns)), "shown": None})}
+
+    def _bare(self, chat: Chat) -> dict:
+        """The line of choices with nothing left to choose."""
+        ui = self.ui
+        return {ui["lane"]: gr.Radio(visible=False), ui["follow"]: gr.Button(visible=False),
+                ui["bar"]: gr.Row(visible=bool(chat.turns))}
 
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
         """An earlier turn onto the board, to be looked into; the latest one is listed too while another is shown."""
@@ -141,17 +149,23 @@ class Handlers:
 
     # Models and knobs
 
-    async def touch(self) -> dict:
+    async def touch(self) -> AsyncIterator[dict]:
         """Somebody is about to ask something: load the models while they write."""
         if not self.warm or self.backend.ready(None):
-            return self._told()
+            yield self.greet()
+            return
+        yield {self.ui["models"]: _line("loading", "Loading the models")}
         try:
             await asyncio.to_thread(self.backend.load, None)
+            yield self._told()
         except Refused as why:
-            return {self.ui["models"]: _line("error", str(why))}
-        except Exception as error:
+            yield {self.ui["models"]: _line("error", str(why))}
+        except Exception as error:  # the page says a sentence, the server's log says what happened
             log.exception("loading failed")
-            return {self.ui["models"]: _line("error", f"The models could not be loaded ({type(error).__name__}).")}
+            yield {self.ui["models"]: _line("error", f"The models could not be loaded ({type(error).__name__}).")}
+
+    def greet(self) -> dict:
+        """A page was opened: say what is loaded already."""
         return self._told()
 
     def _told(self) -> dict:

@@ -24,7 +24,7 @@ SAYS = "A small model guesses ahead, the large one checks: watch every token tha
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
     """The page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run."""
     offered = offer.offer(backend.cards, examples)
-    hands = Handlers(backend, warm)
+    hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in offered.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
         _settings(ui)
@@ -38,17 +38,18 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
             ui["methods"] = board.picker(backend.cards, offered)
             with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
                 ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
+                ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
                 ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
                 ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
             ui["conversation"] = board.conversation()
             ui["board"] = board.board(offer.recorded(recorded))
-        ui["chat"] = gr.State(Chat(), time_to_live=6 * 3600)
+        Api(backend, hands.turnstile).offer()  # before the page's own listeners: the plain names are for programs
+        ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
-        _listen(ui, hands)
+        _listen(demo, ui, hands)
         _try(ui, tries, offered)
         demo.unload(hands.leave)
-        Api(backend, hands.turnstile).offer()
     demo.queue(max_size=2 * WAITING, default_concurrency_limit=None, api_open=False)
     return demo
 
@@ -113,20 +114,21 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                       ui["knobs"], queue=False, show_progress="hidden", api_visibility="private")
 
 
-def _listen(ui: dict[str, Any], hands: Handlers) -> None:
+def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     at_once = quiet | {"queue": False}
     asked = [ui[n] for n in ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "lane", "chat")]
     told = [ui[n] for n in
-            ("board", "run", "stop", "notice", "prompt", "lane", "conversation", "chat", "bar", "models", "methods")]
+            ("board", "run", "stop", "notice", "prompt", "lane", "follow", "conversation", "chat", "bar", "models", "methods")]
     gr.on([ui["run"].click, ui["prompt"].submit], hands.run, asked, told, trigger_mode="once", concurrency_limit=None, **quiet)
     ui["stop"].click(hands.stop, None, ui["stop"], **at_once)
-    ui["new"].click(hands.new_chat, [ui["chat"]],
-                    [ui[n] for n in ("chat", "conversation", "lane", "bar", "prompt", "notice", "board", "stop")], **at_once)
-    ui["edit"].click(hands.edit, [ui["chat"], ui["lane"]],
-                     [ui[n] for n in ("chat", "prompt", "lane", "bar", "conversation", "notice")], **at_once)
+    ended = [ui[n] for n in ("chat", "conversation", "lane", "bar", "follow", "prompt", "notice", "board", "stop")]
+    ui["new"].click(hands.new_chat, [ui["chat"]], ended, **at_once)
+    ui["edit"].click(hands.edit, [ui["chat"]], ended, **at_once)
     ui["settings"].click(lambda: gr.Sidebar(open=True), None, ui["sidebar"], **at_once)
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
+    ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
+    demo.load(hands.greet, None, [ui["models"], ui["methods"]], **at_once)
     gr.on([ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand], hands.touch, None, [ui["models"], ui["methods"]],
           trigger_mode="once", concurrency_limit=None, **quiet)
 

@@ -191,7 +191,7 @@ class Live:
                 yield self.frames.close(over)
                 return
             if records or status:
-                yield self.frames.add(records, status or said("live", ""))
+                yield self.frames.add(records, said("live", "") if records else status)
             if time.monotonic() > patience:
                 yield self.frames.close(said("error", "The engine did not answer in time; the run was given up."))
                 return
@@ -227,4 +227,11 @@ def _outcome(records: list[Record], stopped: bool) -> dict[str, str]:
         return said("stopped", "Stopped; what was decoded is kept." if records else "Stopped before the first token.")
     if "deadline" in ends:
         return said("stopped", f"Ended after {RUN_SECONDS:.0f} seconds, the limit of a run; what was decoded is kept.")
-    return said("done", "One lane failed; the others finished." if errors else "")
+    return said("done", f"{_failed(records)} The other lanes finished." if errors else "")
+
+
+def _failed(records: list[Record]) -> str:
+    """Which lane failed, and why."""
+    error = next(r for r in records if r["type"] == "error")
+    titles = {r["lane"]: r["method"]["title"] for r in records if r["type"] == "header"}
+    return f"{titles.get(error['lane'], 'A lane')} failed: {error['why']}"

@@ -81,7 +81,7 @@ def visit(_browser, server):
         own = _browser.new_context(viewport={"width": width, "height": height}, **context)
         contexts.append(own)
         page = own.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda m: seen.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
         page.on("dialog", lambda d: (seen.append(f"dialog: {d.message}"), d.dismiss()))

@@ -63,7 +63,7 @@ class FakeBackend:
 
     # what the page calls
     def ready(self, target):
-        return self.loaded
+        return self.loaded and target is None
 
     def load(self, target):
         if target is not None:
@@ -81,6 +81,10 @@ class FakeBackend:
         try:
             if self.fault == "crash":
                 raise RuntimeError("a secret path /home/someone/token")
+            if self.fault == "oom":
+                raise MemoryError
+            if self.fault == "nan":
+                yield [{"type": "header", "seq": 0, "lane": 0, "method": {"title": "x"}, "broken": float("nan")}]
             yield from self._race(ask, cancel)
         finally:
             self.active -= 1

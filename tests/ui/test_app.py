@@ -1,0 +1,108 @@
+"""``app.py`` as it is started: no torch before somebody wants a run, the address from the environment, the real pair."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Server, free_port
+from .test_page import painted, run, state, text
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST_LOAD = """
+import sys, threading
+import app
+from specviz.ui import launch
+_, url, _ = launch(app.demo, server_port=int(sys.argv[1]), prevent_thread_lock=True, quiet=True)
+print("up", flush=True)
+sys.stdin.readline()
+print(sorted({"torch", "transformers", "safetensors"} & set(sys.modules)), flush=True)
+"""
+
+
+def test_the_first_load_moves_without_torch(visit):
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-c", FIRST_LOAD, str(port)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as app:
+        try:
+            assert app.stdout.readline() == "up\n"
+            page = visit(url=f"http://127.0.0.1:{port}/")
+            state(page, "done")
+            clock = "document.querySelector('#board .transport .where').textContent"
+            page.wait_for_function(f"old => {clock} !== old", arg=page.evaluate(clock))
+            app.stdin.write("\n")
+            app.stdin.flush()
+            assert app.stdout.readline() == "[]\n"
+        finally:
+            app.kill()
+
+
+def test_app_py_listens_where_the_environment_says_and_ends_on_request():
+    port = free_port()
+    env = os.environ | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    with subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as app:
+        try:
+            said = ""
+            while f":{port}" not in said:
+                line = app.stdout.readline()
+                assert line, said
+                said += line
+            assert f"http://127.0.0.1:{port}" in said
+            app.send_signal(signal.SIGINT)
+            app.wait(timeout=60)
+        finally:
+            app.kill()
+
+
+@pytest.fixture(scope="module")
+def real():
+    from specviz.ui import Engine
+
+    server = Server(Engine())
+    yield server
+    server.close()
+
+
+def test_the_embedded_pair_runs_on_the_page(visit, real):
+    page = visit(url=real.url)
+    page.fill("#length input", "24")
+    run(page, "Tell the child-appropriate tale called `The Fox`. <b>${1+1}</b>")
+    assert page.get_attribute("#board .sv", "data-lost") == "0"
+    shown = painted(page)
+    assert len(shown) == 3 and all(len(lane) >= 8 for lane in shown)
+    assert text(page, 0) == text(page, 1) == text(page, 2)
+    assert "Llama-specviz" in page.inner_text("#models")
+    run(page, "And then?")
+    assert page.get_attribute(".pg-chat", "data-turns") == "1"
+
+
+def test_a_conversation_longer_than_the_context_is_refused(real):
+    from gradio_client import Client
+    from gradio_client.exceptions import AppError
+
+    client = Client(real.url, verbose=False)
+    long = [{"role": role, "content": "one two three " * 270} for role in ("user", "assistant")] * 5
+    with pytest.raises(AppError, match="context"):
+        client.predict(prompt="and?", methods=["speculative"], messages=long, api_name="/run")
+    with pytest.raises(AppError, match="temperature 0"):
+        client.predict(prompt="and?", methods=["jacobi"], temperature=1, api_name="/run")
+    with pytest.raises(AppError, match="There is no model"):
+        client.predict(prompt="and?", methods=["speculative"], target="../../x", api_name="/run")
+
+
+def test_a_recording_can_be_made(tmp_path, capsys):
+    from specviz import Trace
+    from specviz.ui.record import main
+
+    out = tmp_path / "sub" / "x.jsonl"
+    assert main(["--out", str(out), "--methods", "speculative", "--max-new-tokens", "8"]) == 0
+    trace = Trace.load(out)
+    assert trace.header(0)["mode"] == "recorded" and len(trace.lanes) == 2
+    assert trace.header(0)["baseline_run_id"] == trace.header(1)["run_id"]
+    assert main(["--out", str(out), "--methods", "nope"]) == 1
+    assert "There is no method" in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""What the server lets through, whatever a program sends."""
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from specviz.ui.limits import BASELINE, Refused, Turnstile, read
+
+from .fake import CARDS
+
+KNOWN = {card.key: card for card in CARDS}
+
+
+def ask(**given):
+    return read(KNOWN, **({"prompt": "hello", "methods": ["chain"]} | given))
+
+
+@pytest.mark.parametrize("field, values, says", [
+    ("prompt", ["", "  \n", None], "prompt is empty"),
+    ("prompt", [7, {"a": 1}, ["x"]], "prompt must be text"),
+    ("prompt", ["x" * 4001], "limit is 4,000"),
+    ("max_new_tokens", [-1, 0, 1e9, 513], "must lie between 1 and 512"),
+    ("max_new_tokens", [math.nan, "abc", None, 3.5, True, {}, math.inf, "9" * 400], "must be a whole number"),
+    ("temperature", [-1, 2.1], "must lie between 0 and 2"),
+    ("temperature", [math.inf, math.nan, None, "hot", []], "must be a number"),
+    ("top_p", [0, -1, 2], "must lie between"),
+    ("seed", [-1, 2**31], "seed must lie"),
+    ("seed", [None, "x", 1.5], "seed must be a whole number"),
+    ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "There is no method"),
+    ("methods", [7, [1], {"a": 1}, [None]], "list of method names"),
+    ("methods", [["chain", "tree", "lookup", "heads"]], "At most 4 lanes"),
+    ("knobs", [[1], "x", {"chain": 1}], "knobs must be given"),
+    ("knobs", [{"nope": {}}], "There is no method"),
+    ("turns", ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]], "Earlier messages must be"),
+    ("turns", [[{"role": "user", "content": "x"}] * 41], "too long to continue"),
+    ("system", [7, ["x"]], "system prompt must be text"),
+    ("target", [7, "x" * 201], "must be given by its name"),
+])
+def test_what_does_not_fit_is_refused_with_a_sentence(field, values, says):
+    for value in values:
+        with pytest.raises(Refused, match=says) as refused:
+            ask(**{field: value})
+        sentence = str(refused.value)
+        assert sentence.endswith((".", "}.")) and len(sentence) < 300 and "Traceback" not in sentence
+
+
+def test_the_baseline_is_always_the_last_lane():
+    for methods in ([], None, "chain", ["chain", BASELINE], [BASELINE, "chain", "chain"]):
+        lanes = [key for key, _ in ask(methods=methods).lanes]
+        assert lanes[-1] == BASELINE and lanes.count(BASELINE) == 1 and len(lanes) == len(set(lanes)) <= 2
+
+
+def test_what_fits_is_taken_as_it_is():
+    got = ask(max_new_tokens="12", temperature="0.5", top_p=1, seed=2.0, knobs={"chain": {"gamma": 7}}, target="",
+              turns=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], system="s")
+    assert (got.max_new_tokens, got.temperature, got.seed, got.target) == (12, 0.5, 2, None)
+    assert dict(got.lanes)["chain"]["gamma"] == 7
+    assert [m["role"] for m in got.messages()] == ["system", "user", "assistant", "user"]
+
+
+def test_half_a_character_becomes_a_question_mark():
+    assert ask(prompt="a\ud800b").prompt == "a?b"
+
+
+def test_real_knobs_are_refused_in_the_methods_own_words():
+    from specviz.ui.cards import cards
+
+    with pytest.raises(Refused, match="gamma must"):
+        read(cards(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "many"}})
+    with pytest.raises(Refused, match="no knob"):
+        read(cards(), prompt="x", methods=["speculative"], knobs={"speculative": {"nope": 1}})
+
+
+def test_the_line_is_first_come_first_served_and_ends_somewhere():
+    line = Turnstile(waiting=2)
+    tickets = [line.enter() for _ in range(3)]
+    assert [line.ahead(t) for t in tickets] == [0, 1, 2]
+    with pytest.raises(Refused, match="2 runs are waiting"):
+        line.enter()
+    line.leave(tickets[1])
+    line.leave(tickets[1])
+    assert [line.ahead(tickets[0]), line.ahead(tickets[2])] == [0, 1]
+    line.leave(tickets[0])
+    assert line.ahead(tickets[2]) == 0

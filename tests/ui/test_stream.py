@@ -1,0 +1,210 @@
+"""Frames, the run's thread, the conversation, and the cards: without a browser."""
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from specviz.ui import cards as cards_module
+from specviz.ui.cards import cards
+from specviz.ui.chat import KEPT_RUNS, Chat, lanes
+from specviz.ui.limits import BASELINE, Ask, Turnstile
+from specviz.ui.offer import offer, recorded
+from specviz.ui.stream import WINDOW_CHARACTERS, Frames, Live, pack, said
+
+from .fake import FakeBackend
+
+ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
+
+
+def alone(work):
+    """Run a coroutine in a thread of its own, whatever loops other tests have left in this one."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, work).result(timeout=60)
+
+
+def collect(backend, ask=ASK, turnstile=None, at=None):
+    """All frames of a run; ``at(live, frame)`` is called with each."""
+    live = Live(backend, turnstile or Turnstile(), ask)
+
+    async def go():
+        out = []
+        async for frame in live.stream():
+            out.append(frame)
+            if at:
+                at(live, frame)
+        return out
+
+    return alone(go()), live
+
+
+def straight(ask=ASK):
+    return [r for batch in FakeBackend().run(ask, threading.Event(), 60) for r in batch]
+
+
+def test_the_frames_carry_every_record_once_and_the_last_one_all():
+    frames, _ = collect(FakeBackend())
+    assert [f["s"] for f in frames] == list(range(len(frames)))
+    assert [r for f in frames[:-1] for r in f["e"]] == straight() == frames[-1]["e"]
+    assert frames[-1]["snap"] and frames[-1]["status"]["state"] == "done"
+    assert [bool(f.get("new")) for f in frames].count(True) == 1
+    first = next(f for f in frames if f.get("new"))
+    assert first["e"] and all(not f["e"] for f in frames[:frames.index(first)])
+
+
+def test_the_window_is_short_and_ends_with_the_newest_frame():
+    frames = Frames(5)
+    for i in range(30):
+        frame = frames.add([{"type": "x", "i": i}])
+        lines = frames.window().splitlines()
+        assert json.loads(lines[-1]) == frame and len(lines) <= 8
+    frames.add([{"big": "x" * WINDOW_CHARACTERS}])
+    frames.add([{"big": "x" * WINDOW_CHARACTERS}])
+    frames.add([{"small": 1}])
+    assert len(frames.window().splitlines()) == 2  # the newest and the one before it, whatever their size
+
+
+def test_packed_text_cannot_leave_its_place():
+    text = pack({"a": "</script><img>\u2028\u2029"})
+    assert "<" not in text and "\u2028" not in text and json.loads(text)["a"].startswith("</script>")
+
+
+def test_stop_ends_within_a_round_and_keeps_what_was_said():
+    backend = FakeBackend()
+    backend.hold(6)
+
+    def at(live, frame):
+        if frame["e"]:
+            live.stop.set()
+
+    frames, _ = collect(backend, at=at)
+    assert frames[-1]["status"]["state"] == "stopped" and backend.rounds <= 6 and backend.active == 0
+    assert {r["finish"] for r in frames[-1]["e"] if r["type"] == "done"} == {"stopped"}
+
+
+@pytest.mark.parametrize("fault, state, says", [("crash", "error", "RuntimeError"), ("lane", "done", "Draft chain failed"),
+                                                ("nan", "error", "not finite"), ("oom", "error", "memory")])
+def test_a_fault_is_a_sentence_and_gives_the_place_back(fault, state, says):
+    backend, line = FakeBackend(), Turnstile()
+    backend.fault = fault
+    frames, _ = collect(backend, turnstile=line)
+    assert frames[-1]["status"]["state"] == state and says in frames[-1]["status"]["text"]
+    assert "secret" not in json.dumps(frames[-1])
+    backend.fault = ""
+    frames, _ = collect(backend, turnstile=line)
+    assert frames[-1]["status"]["state"] == "done"
+
+
+def test_leaving_ends_the_run():
+    backend, line = FakeBackend(), Turnstile()
+    backend.hold(4)
+    live = Live(backend, line, ASK)
+
+    async def go():
+        frames = live.stream()
+        async for frame in frames:
+            if frame["e"]:
+                break
+        await frames.aclose()
+
+    alone(go())
+    assert live.stop.is_set()
+    backend.hold(None)
+    frames, _ = collect(backend, turnstile=line)
+    assert frames[-1]["status"]["state"] == "done"
+
+
+def test_a_full_line_is_said_at_once():
+    line = Turnstile(waiting=0)
+    line.enter()
+    frames, _ = collect(FakeBackend(), turnstile=line)
+    assert frames[-1]["status"] == said("error", frames[-1]["status"]["text"]) and "waiting" in frames[-1]["status"]["text"]
+
+
+def test_the_conversation_has_the_words_and_the_colours_of_the_trace():
+    chat = Chat()
+    turn = chat.add("tell of the fox", straight())
+    assert turn.agree and [s.key for s in turn.answers] == ["chain", BASELINE]
+    assert turn.answers[0].text == turn.answers[1].text == "".join(text for text, _ in turn.answers[0].pieces)
+    assert {v for _, v in turn.answers[0].pieces} == {"accepted", "correction", "bonus"}
+    assert {v for _, v in turn.answers[1].pieces} == {"plain"}
+    turn.chosen = 1
+    assert chat.messages() == [{"role": "user", "content": "tell of the fox"},
+                               {"role": "assistant", "content": turn.answers[1].text}]
+    assert chat.add("nothing", []) is None and len(chat.turns) == 1
+
+
+def test_a_character_spread_over_tokens_is_whole_again():
+    raw = "\U0001f98a".encode()
+    row = {"lane": 0, "round": 0}
+    records = [
+        {"type": "header", "lane": 0, "method": {"key": "chain", "title": "Draft chain"}},
+        row | {"type": "commit", "path": [0], "tail": {"tok": 2, "why": "bonus"}},
+        row | {"type": "text", "pieces": [{"tok": 1, "b": b64encode(raw[:2]).decode(), "span": [0, 2]},
+                                          {"tok": 2, "b": b64encode(raw[2:]).decode(), "span": [2, 4]}]},
+    ]
+    (said_,) = lanes(records)
+    assert said_.text == "\U0001f98a" and said_.pieces == (("\U0001f98a", "bonus"),)
+
+
+def test_old_records_are_let_go_and_their_words_kept():
+    chat, records = Chat(), straight()
+    for i in range(KEPT_RUNS + 2):
+        chat.add(f"question {i}", records)
+    assert [t.records is None for t in chat.turns] == [True] * 2 + [False] * KEPT_RUNS
+    assert [row["open"] for row in chat.view(3)] == [False, False, True] and all(row["pieces"] for row in chat.view(3))
+
+
+def test_cards_are_the_catalogue():
+    from specviz import catalogue
+
+    methods = catalogue()
+    read = cards()
+    assert list(read) == list(methods)
+    for key, card in read.items():
+        for name in cards_module.Card.__dataclass_fields__:
+            if name != "knobs":
+                assert getattr(card, name) == getattr(methods[key], name), (key, name)
+        assert [vars(k) for k in card.knobs] == [vars(k) for k in methods[key].knobs], key
+
+
+def test_a_method_file_that_must_be_run_sends_the_page_to_the_catalogue(tmp_path):
+    (tmp_path / "odd.py").write_text("METHOD = Method(key='odd', title='o'.upper(), paper='', family='f', summary='', build=None)\n")
+    assert list(cards(tmp_path)) == list(cards())
+
+
+def test_a_method_file_is_found_by_itself(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from x import y\nG = Knob('gamma', 4, 1, 8, 'how far')\n"
+        "METHOD = Method(key='mine', title='Mine', paper='', family='f', summary='s', build=y, knobs=(G, Knob('on', True)))\n")
+    (card,) = cards(tmp_path).values()
+    assert card.key == "mine" and [k.name for k in card.knobs] == ["gamma", "on"] and card.knobs[0].high == 8
+
+
+def test_what_is_offered_names_methods_that_exist():
+    known = cards()
+    offered = offer(known)
+    assert offered.examples and set(offered.chosen) <= set(offered.first) <= set(known)
+    assert len(offered.chosen) >= 1 and all(example["methods"] for example in offered.examples)
+
+
+def test_a_broken_offer_or_recording_is_an_empty_one(tmp_path):
+    broken = tmp_path / "x"
+    broken.write_text("{:::")
+    assert offer(FakeBackend().cards, broken).examples == () and offer(FakeBackend().cards, broken).chosen == ("chain", "lookup")
+    assert json.loads(recorded(broken))["status"]["state"] == "idle"
+    assert json.loads(recorded(tmp_path / "nowhere"))["e"] == []
+
+
+def test_the_recording_is_a_whole_trace():
+    from specviz import Trace
+    from specviz.ui.offer import RECORDED
+
+    trace = Trace.load(RECORDED)
+    assert trace.lanes == list(range(len(trace.lanes))) and len(trace.lanes) >= 3
+    assert [trace.header(i)["method"]["key"] for i in trace.lanes][-1] == BASELINE
+    assert all(trace.text(i) and trace.totals(i)["tokens"] for i in trace.lanes)
