@@ -7,6 +7,7 @@ holds the most frequent prefixes, and one draw a node decides.
 from __future__ import annotations
 
 from ..core import Budget, Drafter, DraftTree, Origin, State, TreeBuilder
+from .copying import SuffixCopy
 from .store import Store
 
 
@@ -36,3 +37,25 @@ class StoreTree(Drafter):
                 if token not in state.stop:  # nothing is written after an end token
                     at[place] = node
         return n, high - low
+
+
+class LongerMatch(SuffixCopy):
+    """The text so far or the store, whichever has the longer match of the end (SAM-Decoding, Hu et al. 2411.10666).
+
+    A match in the store counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``.
+    """
+
+    def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5):
+        super().__init__(least, stretch)
+        self.store = StoreTree(store, longest=store.array.depth // 2)
+        self.bias = bias
+
+    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+        own, _ = self.index.longest()
+        array = self.store.store.array
+        other, _, _ = array.longest(state.tokens, self.store.longest, self.least + self.bias)
+        if own >= self.least and own >= other - self.bias:
+            super().draft(build, state, budget)
+        elif other:
+            n, places = self.store.draft(build, state, budget)
+            state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))

@@ -21,7 +21,7 @@ METHOD = Method(
     summary="Lets the first layers of the model speak early, and the rest of the layers check what they said.",
     knobs=(
         Knob("share", 0.5, 0.05, 0.95, "share of the layers that draft"),
-        Knob("gamma", 3, 1, 12, "tokens drafted a round"),
+        Knob("gamma", 2, 1, 12, "tokens drafted a round"),
     ),
     needs=frozenset({"early", "head"}),
     look="The bar of layers: those that draft are run once for both draft and check; nothing else is kept in memory.",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, Parts, State, Verdict, Verifier
-from specviz.drafters.retrieval import StoreTree
+from specviz.drafters.retrieval import LongerMatch, StoreTree
 from specviz.drafters.store import Store, StoreError, vocabulary_mark
-from specviz.methods import rest
+from specviz.methods import rest, sam_store
 from specviz.policies import Fixed
 from specviz.training.datastore import make_store, save
 
@@ -133,3 +133,26 @@ def test_places_looked_at_are_spread():
     found = store.array.frequent(1, low, high, deep=1, nodes=2, hits=20)
     assert [token for token, *_ in found] == [9, 1]
     assert Counter({token: count for token, _, count, _ in found}) == {9: 18, 1: 2}
+
+
+def test_the_longer_match_drafts():
+    store = make_store("text", [[1, 2, 3, 4, 5, 6, 7, 8]])
+
+    def sources(tokens, **settings):
+        drafter, state = LongerMatch(store, **settings), State(list(tokens))
+        drafter.start(state, None, None)
+        tree = drafter.propose(state, Budget(3, 2, 3))
+        return tree.tokens, {o.source for o in tree.origin}
+
+    here = [3, 4, 9, 9, 2, 3, 4]  # two tokens match here, three in the store
+    assert sources(here, least=2, bias=0) == ((5, 6, 7), {"text"})
+    assert sources(here, least=2, bias=1) == ((9, 9, 2), {"context"})
+    assert sources(here, least=3, bias=0) == ((5, 6, 7), {"text"})
+    assert sources(here, least=3, bias=1) == ((), set())
+    assert sources([9, 9, 9], least=1, bias=0) == ((9, 9), {"context"})
+
+
+def test_sam_store_greedy_and_law():
+    kits = [stored(kit(vocab, seed)) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
+    assert check_greedy(sam_store.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, least=1, bias=0) > 1.2
+    check_law(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)
