@@ -67,6 +67,12 @@
   const half = (b) => (b.mid ? b.width : (b.width - 16) / 2);
   const railWidth = (b, { race }) => inside(b, race ? b.width : half(b)) - (race && !b.narrow ? 184 + 132 + 48 : 0);
 
+  /* At rest after k rounds: the last one that drafted anything. A run often ends on a round with nothing to see. */
+  function telling(lane, k) {
+    for (let i = k - 1; i > 0; i--) if (lane.rounds[i].nodes.some((n) => !n.probe)) return i;
+    return Math.max(0, k - 1);
+  }
+
   function inspector(b, ctx) {
     const { focus, at, race } = ctx;
     let round = null, phase = 4;
@@ -74,7 +80,7 @@
       const sel = b.ui.sel && b.ui.sel.lane === focus.id ? b.ui.sel : null;
       if (sel && focus.rounds[sel.round] && (sel.round < at.k || at.phase)) { round = focus.rounds[sel.round]; phase = sel.round < at.k ? 4 : at.phase; }
       else if (!race && !ctx.follow) { round = focus.rounds[b.cur.round]; phase = b.cur.phase; }
-      else { round = focus.rounds[Math.max(0, at.k - 1)]; phase = at.k ? 4 : at.phase; }
+      else { round = focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : telling(focus, at.k)]; phase = at.k ? 4 : at.phase; }
       if (round && !round.draft && !round.commit) round = null;
     }
     ctx.round = round;
