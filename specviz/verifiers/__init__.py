@@ -2,7 +2,8 @@
 from .block import BlockVerification
 from .hub import SpecHub
 from .kseq import KSeq
+from .lossy import Lenient, Typical
 from .token import TokenRejection
 from .traversal import Traversal
 
-__all__ = ["BlockVerification", "KSeq", "SpecHub", "TokenRejection", "Traversal"]
+__all__ = ["BlockVerification", "KSeq", "Lenient", "SpecHub", "TokenRejection", "Traversal", "Typical"]

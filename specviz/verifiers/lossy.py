@@ -1,0 +1,104 @@
+"""Rules that accept more than the target's law allows, on purpose. What they give up is measured and noted as drift.
+
+Lenience (Leviathan et al. 2211.17192, appendix): a drafted token passes as if the target liked it 1/l times as much. Typical
+acceptance (Medusa, Cai et al. 2401.10774): a token passes when its probability is above a threshold that falls with entropy.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .token import TokenRejection, follow_best
+
+
+class Lenient(TokenRejection):
+    """lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target's law, law really followed) at each place a token was tried; at
+    temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
+    """
+
+    def __init__(self, lenience: float = 0.5):
+        self.lenience = lenience
+        self._drift: list[float] = []
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        self._drift = []
+        verdict = self._greedy(tree, scores, state) if state.sampling.greedy else super().verify(tree, scores, state)
+        if self._drift:
+            state.note("drift", nats=self._drift)
+        return verdict
+
+    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
+        x, q = tree.tokens[child], tree.law(child)
+        q = torch.zeros_like(p).index_fill_(0, torch.tensor([x], device=p.device), 1.0) if q is None else q
+        accept = (p / (self.lenience * q)).nan_to_num_(nan=0.0, posinf=1.0).clamp_(max=1.0)
+        rest = (p - q).clamp_(min=0)
+        mass = float(rest.sum())
+        rest = rest / mass if mass > 0 else p
+        passed = q * accept
+        self._drift.append(divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
+        ok, u = state.dice.flip("verify", float(accept[x]))
+        verdict = "accepted" if ok else "rejected"
+        return Trial(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)
+
+    def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        node, path, trials = -1, [], []
+        while True:
+            belief = scores.logits[node + 1].float().softmax(-1)
+            best = int(scores.logits[node + 1].argmax())
+            children, hit = tree.children(node), None
+            for child in children:
+                prob = float(belief[tree.tokens[child]])
+                ok, u = state.dice.flip("verify", float(prob >= self.lenience * float(belief[best])))
+                trials.append(Trial(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
+                if ok:
+                    self._drift.append(float((belief[best] / belief[tree.tokens[child]]).log()))
+                    hit = child
+                    break
+            if hit is None:
+                law = torch.zeros_like(belief)
+                law[best] = 1
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), best, kind, tuple(trials), law)
+            path.append(hit)
+            node = hit
+
+
+class Typical(TokenRejection):
+    """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
+
+    Drift: the log-probability each accepted token gives up against the best one, in nats.
+    """
+
+    def __init__(self, floor: float = 0.09, share: float = 0.3):
+        self.floor, self.share = floor, share
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.greedy:
+            return follow_best(tree, scores, state)
+        node, path, trials, drift = -1, [], [], []
+        while True:
+            p = state.sampling.probs(scores.logits[node + 1])
+            least = min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
+            children, hit = tree.children(node), None
+            for child in children:
+                x, q = tree.tokens[child], tree.law(child)
+                ok, u = state.dice.flip("verify", float(p[x] > least))
+                draft_prob, verdict = None if q is None else float(q[x]), "accepted" if ok else "rejected"
+                trials.append(Trial(child, "typical", float(p[x]), draft_prob, float(ok), u, verdict, p, None if ok else p))
+                if ok:
+                    drift.append(float((p.max() / p[x]).log()))
+                    hit = child
+                    break
+            if hit is None:
+                if drift:
+                    state.note("drift", nats=drift, threshold=least)
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+            path.append(hit)
+            node = hit
+
+
+def divergence(p: Tensor, e: Tensor) -> float:
+    """KL(p, e) in nats of two laws [vocab]; where e is 0 though p is not, its smallest positive number stands in."""
+    return max(0.0, float((p * (p / e.clamp(min=torch.finfo(e.dtype).tiny)).clamp(min=torch.finfo(p.dtype).tiny).log()).sum()))
