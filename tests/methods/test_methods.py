@@ -8,7 +8,8 @@ from specviz.methods import catalogue
 PROMPT = [1, 2, 0, 3, 1, 2]
 MINE = ["autoregressive", "speculative", "block_verification", "draft_tree", "prompt_lookup", "token_recycling", "lookahead",
         "jacobi", "traversal", "specinfer", "mcsd", "rsd_c", "rsd_s", "spectr", "spechub", "greedy_multidraft", "confidence_tree",
-        "opt_tree", "dyspec", "sequoia", "svip", "confidence_stop", "heuristic_schedule", "banditspec", "staged"]
+        "opt_tree", "dyspec", "sequoia", "svip", "confidence_stop", "heuristic_schedule", "banditspec", "staged",
+        "cost_ratio"]
 CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
                                        ("token_recycling", {"nodes": 9, "warm": False}), ("banditspec", {"rule": "EXP3Spec"})]
 SMALL = [

@@ -4,9 +4,10 @@ import math
 import pytest
 import torch
 
-from specviz.core import Budget, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict
+from specviz.core import Budget, Costs, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict
 from specviz.drafters import DraftChain, PromptLookup, Staged
-from specviz.policies import Confidence, Entropy, Exp3, Fixed, Heuristic, Ucb
+from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
+from specviz.policies.cost import tokens
 from specviz.policies.stopping import best_threshold
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 from specviz.verifiers import TokenRejection
@@ -124,3 +125,29 @@ def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():
     tree = drafter.propose(state, Budget(gamma=40))
     assert len(tree) == 40 and state.notes[-1][1]["rounds"] < 30
     assert state.costs.verify(3) == 1.0  # what the draft model costs is not mistaken for the target
+
+
+@pytest.mark.parametrize("step,right,want", [(0.001, 1.0, 16), (5.0, 0.5, 1), (0.2, 0.8, 3)])
+def test_the_length_from_the_cost_ratio_is_the_formulas(step, right, want):
+    """A verification costs 1. In the last case most rounds accept four of five tokens: gamma* of the formula is near 3."""
+    policy = CostRatio(4, 16)
+    state = State([0], costs=Costs({1: 1.0, 32: 1.0}, {g: g * step for g in range(1, 17)}))
+    source = torch.Generator().manual_seed(1)
+    for _ in range(300):
+        gamma = policy.plan(state).gamma
+        luck = (torch.rand(gamma, generator=source) >= right).tolist()
+        policy.observe(outcome(gamma, luck.index(True) if True in luck else gamma))
+    accept = policy.good / policy.tried
+    best = max(range(1, 17), key=lambda g: (1 - accept ** (g + 1)) / (1 - accept) / (g * step + 1))
+    assert policy.plan(state).gamma == best and abs(best - want) <= 1
+
+
+def test_expected_tokens_a_round():
+    assert tokens(0.0, 5) == 1 and tokens(1.0, 5) == 6 and tokens(0.5, 2) == pytest.approx(1.75)
+
+
+def test_the_length_stays_until_costs_are_known():
+    policy = CostRatio(4, 16)
+    assert policy.plan(State([0])).gamma == 4
+    policy.observe(outcome(4, 4))
+    assert policy.plan(State([0])).gamma == 4

@@ -1,0 +1,36 @@
+"""The draft length that pays best, from the measured acceptance and the measured costs (Leviathan et al. 2211.17192, section 3)."""
+from __future__ import annotations
+
+from ..core import Budget, Outcome, Policy, State
+
+PRIOR = 4.0  # how many tokens the first guess of the acceptance counts for
+MEMORY = 0.98  # older rounds fade
+
+
+class CostRatio(Policy):
+    """gamma with the most expected tokens a second: (1 - a^(gamma+1)) / (1 - a) tokens in gamma draft steps and one verification.
+
+    a: the share of tried tokens accepted so far. Costs are the run's own, so the first rounds draft ``first`` tokens.
+    """
+
+    def __init__(self, first: int = 4, most: int = 16):
+        self.gamma, self.most = first, most
+        self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
+
+    def plan(self, state: State) -> Budget:
+        accept = min(self.good / self.tried, 0.999)
+        if self.rounds >= 2:  # the first round's times include what is only done once
+            step = state.costs.draft(self.gamma) / self.gamma
+            self.gamma = max(range(1, self.most + 1), key=lambda g: tokens(accept, g) / (g * step + state.costs.verify(g)))
+        state.note("length", gamma=self.gamma, acceptance=accept)
+        return Budget(self.gamma)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.rounds += 1
+        accepted, refused = len(outcome.verdict.path), len(outcome.verdict.path) < len(outcome.tree)
+        self.good, self.tried = self.good * MEMORY + accepted, self.tried * MEMORY + accepted + refused
+
+
+def tokens(accept: float, gamma: int) -> float:
+    """Tokens a round when each drafted one is accepted with chance ``accept``, the target's own included."""
+    return sum(accept**i for i in range(gamma + 1))
