@@ -69,6 +69,8 @@ def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, sta
         tree = random_tree(source, vocab, source.randrange(0, 12), min(5, room - 1), source.randrange(3))
         if source.random() < 0.3:
             tree = DraftTree.chain(tuple(source.randrange(vocab) for _ in range(source.randrange(1, 6))))
+        if source.random() < 0.2:  # a tree that is thought better of
+            target.score(random_tree(source, vocab, 3, min(2, room - 1)))
         grown = pieces and len(tree) > 1 and source.random() < 0.4
         scores = score_in_pieces(target, tree, source) if grown else target.score(tree)
         assert scores.at == len(tokens) - 1 and scores.logits.shape == (len(tree) + 1, vocab)

@@ -40,7 +40,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
     model = HFModel(checkpoint(folder, kind), device="cpu", attn_implementation=attention)
     assert model.note is None and model.config._attn_implementation == attention
     seen, longest, target = set(), 0, model.open()
-    for error, cache, happened in play_rounds(target, Reference(model.net), held, poison, 200 if attention == "sdpa" else 40, seed=len(kind)):
+    for error, cache, happened in play_rounds(target, Reference(model.net), held, poison, 200 if attention == "sdpa" else 80, seed=len(kind)):
         assert error < 1e-5 and cache < 1e-5, (error, cache, happened)
         seen.add(happened)
         longest = max(longest, len(target.seen))
