@@ -19,19 +19,18 @@ from .job import Job, TrainingError
 
 def write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    name = path.with_name(f".{path.name}.part")  # always the same: what a kill leaves is written over
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise TrainingError(f"Could not save {path} ({error.strerror}); what was there before is untouched.") from error
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 
