@@ -13,7 +13,7 @@ from specviz.drafters.retrieval import LongerMatch, StoreTree
 from specviz.drafters.store import Store, StoreError, vocabulary_mark
 from specviz.methods import rest, sam_store
 from specviz.policies import Fixed
-from specviz.training.datastore import make_store, save
+from specviz.training.datastore import main, make_store, save
 
 from .toys import FREE, check_greedy, check_law, distance, greedy, joint, kit, law_of, play_all
 
@@ -156,3 +156,20 @@ def test_sam_store_greedy_and_law():
     kits = [stored(kit(vocab, seed)) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
     assert check_greedy(sam_store.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, least=1, bias=0) > 1.2
     check_law(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)
+
+
+def test_the_command_builds_a_store_for_the_embedded_target(tmp_path, capsys):
+    from transformers import AutoTokenizer
+
+    from specviz.training.job import SHIPPED, TARGET
+
+    assert main(["--work", str(tmp_path), "--tokens", "3000", "--name", "small"]) == 0
+    said = capsys.readouterr().out
+    assert "3,000 tokens" in said and "MB" in said and "built in" in said
+    tokenizer = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
+    store = Store.open(tmp_path / "stores" / "small", vocabulary_mark(tokenizer))
+    assert store.name == "small" and len(store.array) == 3000 and store.facts["source"] == "the project's own generated rows"
+    text = store.array.tokens[:12].tolist()
+    assert 0 in store.array.order[slice(*store.array.range(text))].tolist()
+    assert main(["--work", str(tmp_path), "--data", str(tmp_path / "nowhere")]) == 1
+    assert "no data folder" in capsys.readouterr().err
