@@ -139,6 +139,29 @@ def test_bench_as_json(command, tmp_path):
     assert report["environment"]["suite"] == "suite.jsonl.gz" and report["environment"]["target"]["name"] == "tiny"
 
 
+def test_verify_on_the_real_engine(command, monkeypatch):
+    from specviz import certify
+
+    monkeypatch.setattr(certify.distribution, "__defaults__", tuple(60 if d == 400 else d for d in certify.distribution.__defaults__))
+    status, out, err = command("verify", "--method", "speculative,jacobi", "--json")
+    rows = json.loads(out)
+    assert status == 0 and all(row.keys() == {"key", "greedy", "distribution", "detail"} for row in rows)
+    assert [row["key"] for row in rows] == ["speculative", "jacobi"]
+    assert all(row["greedy"] in ("identical", "near_tie") for row in rows)
+    assert [row["distribution"] for row in rows] == ["pass", "not applicable"] and rows[0]["detail"]["greedy"]["tokens"] > 0
+
+
+def test_verify_says_a_defect_in_its_status(command, monkeypatch):
+    from specviz import certify
+
+    monkeypatch.setattr(certify, "greedy", lambda loaded, key: {"status": "diverged", "detail": "token 3 differs."})
+    monkeypatch.setattr(certify, "distribution", lambda loaded, key: {"status": "pass", "detail": "fine."})
+    lossy = next(m.key for m in catalogue().values() if m.exactness == "approximate")
+    status, out, _ = command("verify", "--method", "speculative")
+    assert status == 1 and "diverged" in out and "token 3 differs. fine." in out
+    assert command("verify", "--method", lossy)[0] == 0  # it never promised
+
+
 def test_from_outside_help_and_mistakes_cost_nothing(at_home):
     for argv, status, where in ((["--help"], 0, "out"), (["run"], 2, "err"), (["fly"], 2, "err")):
         done = outside(at_home, *argv)
