@@ -20,7 +20,7 @@ from .stream import Backend, Live, pack
 log = logging.getLogger(__name__)
 
 FIRST = "Ask for a story, some code, a sum\u2026"
-NEXT = "Ask a follow-up, or leave this empty to run the last message again"
+NEXT = "Follow up, or leave empty to run again"
 
 
 class Handlers:
@@ -62,7 +62,7 @@ class Handlers:
         ui = self.ui
         yield {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
-            ui["prompt"]: gr.Textbox(value="", placeholder=ask.prompt), ui["lane"]: gr.Radio(visible=False),
+            ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
             ui["follow"]: gr.Button(visible=False),
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }

@@ -13,6 +13,7 @@ from .limits import BASELINE, LANES
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"
+IN_SIGHT = 8  # chips that are there before the list is unfolded
 RECORDED = ASSETS / "traces" / "first.jsonl"
 
 
@@ -33,15 +34,11 @@ def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
         told = {}
     told = told if isinstance(told, dict) else {}
 
-    def methods(names: Any) -> list[str]:
-        return [key for key in names or () if key in cards and key != BASELINE][:LANES - 1]
+    def methods(names: Any, most: int = LANES - 1) -> list[str]:
+        return [key for key in names or () if key in cards and key != BASELINE][:most]
 
-    first = methods(told.get("first"))
-    families = {cards[key].family for key in first}
-    for key, card in cards.items():
-        if key != BASELINE and card.family not in families:
-            families.add(card.family)
-            first.append(key)
+    families = {card.family: key for key, card in reversed(cards.items())}
+    first = methods(told.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
     examples = [row | {"methods": methods(row.get("methods"))} for row in told.get("examples") or () if _whole(row)]
     return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]))
 

@@ -14,9 +14,10 @@ function turn(t, index, shown) {
   const question = make("p", "pg-question", plain(t.question));
   const answer = make("p", "pg-answer");
   for (const [text, verdict] of t.pieces) {
-    const span = make("span", "", plain(text));
+    const lead = text.length - text.trimStart().length; /* the line under a word does not reach into the space before it */
+    const span = make("span", "", plain(text.slice(lead)));
     span.dataset.verdict = verdict;
-    answer.append(span);
+    answer.append(text.slice(0, lead), span);
   }
   const foot = make("div", "pg-turnfoot");
   foot.append(make("span", "", t.lane));
@@ -25,7 +26,10 @@ function turn(t, index, shown) {
     open.type = "button";
     open.disabled = shown === index;
     open.setAttribute("aria-label", `Show turn ${index + 1} on the board`);
-    open.addEventListener("click", () => trigger("select", { turn: index }));
+    open.addEventListener("click", () => {
+      trigger("select", { turn: index });
+      document.getElementById("board")?.scrollIntoView({ block: "nearest" });
+    });
     foot.append(open);
   }
   item.append(question, answer, foot);
@@ -38,7 +42,8 @@ function paint() {
   root.replaceChildren(...told.turns.map((t, i) => turn(t, i, told.shown)));
   root.hidden = !told.turns.length;
   root.dataset.turns = told.turns.length;
-  root.scrollTop = root.scrollHeight;
+  const shown = root.children[told.shown] || root.lastElementChild;
+  if (shown) root.scrollTop = shown.offsetTop - 12;
 }
 watch("value", paint);
 paint();
