@@ -11,20 +11,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, UnlawfulPair, Verdict
+from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, Verdict
 from .token import TokenRejection, follow_best
 
 
 class KSeq(TokenRejection):
-    """Judges independent draws of one law at each place; chosen children, which have none, by token rejection."""
+    """Judges independent draws of one law together; draws of several laws, and chosen children, one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
-
-    def check(self, tree: DraftTree) -> None:
-        super().check(tree)
-        for node in range(-1, len(tree)):
-            if len({tree.draw[child] for child in tree.children(node)}) > 1:
-                raise UnlawfulPair("KSeq judges siblings of one draw; the drafter mixed several under a node")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
@@ -33,13 +27,13 @@ class KSeq(TokenRejection):
         while True:
             p = state.sampling.probs(scores.logits[twins[0] + 1])
             children = [child for node in twins for child in tree.children(node)]
-            drawn = [child for child in children if tree.draw[child] >= 0]
-            found = judge(tree, drawn, p, state) if drawn else []
-            if not drawn:
-                for child in children:
-                    found.append(self.test(tree, child, p if not found else found[-1].residual, state))
-                    if found[-1].verdict == "accepted":
-                        break
+            found: list[Trial] = []
+            for group in groups(tree, children):
+                law = found[-1].residual if found else p
+                drawn = tree.draw[group[0]] >= 0
+                found += judge(tree, group, law, state) if drawn else [self.test(tree, group[0], law, state)]
+                if found[-1].verdict == "accepted":
+                    break
             trials += found
             if not found or found[-1].verdict != "accepted":
                 law = found[-1].residual if found else p
@@ -49,6 +43,22 @@ class KSeq(TokenRejection):
             twins = [child for child in children if tree.tokens[child] == token]
             twins.sort(key=lambda child: child != found[-1].node)
             path = tree.path(twins[0])
+
+
+def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
+    """Children that are judged together: those of one draw, or of twins' draws from equal laws; a chosen child alone."""
+    out: list[list[int]] = []
+    for child in children:
+        home = next((group for group in out if _alike(tree, tree.draw[group[0]], tree.draw[child])), None)
+        if home is None:
+            out.append([child])
+        else:
+            home.append(child)
+    return out
+
+
+def _alike(tree: DraftTree, a: int, b: int) -> bool:
+    return min(a, b) >= 0 and (a == b or torch.equal(tree.probs[a], tree.probs[b]))
 
 
 def told_of(trials: list[Trial], path: list[int]) -> tuple[Trial, ...]:

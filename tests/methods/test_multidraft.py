@@ -114,10 +114,24 @@ def test_what_the_rules_cannot_judge_is_refused():
         TokenRejection().check(DraftTree((2, 1), (-1, -1), (0, 0), Q[None], (HUB,)))
     with pytest.raises(UnlawfulPair, match="pair"):
         SpecHub().check(DraftTree((2, 1, 0), (-1,) * 3, (0, 0, 1), two, (HUB, IID)))
-    with pytest.raises(UnlawfulPair, match="one draw"):
-        KSeq().check(DraftTree((2, 1), (-1, -1), (0, 1), two, (IID, IID)))
     with pytest.raises(UnlawfulPair, match="without_replacement"):
         KSeq().check(DraftTree((2,), (-1,), (0,), Q[None], ("without_replacement",)))
+
+
+def test_kseq_judges_draws_of_several_laws_one_after_the_other():
+    target, draft, other = table(4, 1), table(4, 2), table(4, 3)
+
+    def propose(state):
+        build = TreeBuilder()
+        for law in (draft([]), other([])):
+            draw = build.begin(law, IID)
+            for _ in range(2):
+                build.add(state.dice.pick("draft", law), -1, draw)
+        build.add(1, -1)
+        return build.tree()
+
+    law, _, _ = round_law(propose, KSeq(), target, 1)
+    assert distance(law, target_law(target, 4, 1)) < 1e-12
 
 
 @pytest.mark.parametrize("verifier", [SpecHub(), KSeq()], ids=["hub", "k-seq"])
