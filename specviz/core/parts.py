@@ -129,6 +129,9 @@ class Target(Protocol):
     def commit(self, verdict: Verdict) -> None:
         """Keep root and path; the verdict's token becomes the root. Afterwards sync(state.tokens) does nothing."""
 
+    def close(self) -> None:
+        """Give the cache's memory back."""
+
 
 class Drafter:
     """Proposes a tree. ``taps``: states it wants from the target; ``needs``: what the target must provide;
