@@ -149,7 +149,10 @@ def test_sequoia_counts_which_sibling_was_accepted_and_plans_from_it():
     state = State([0], costs=Costs({1: 1.0, 4: 1.0}, {1: 0.0, 2: 0.0}))
     drafter.start(state, rows, None)
     tree = drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
-    assert len(tree) == 4 and state.notes[0][0] == "sequoia" and len(state.notes[0][1]["table"]) == 2
+    assert len(tree) == 1 and state.notes[0][0] == "sequoia" and len(state.notes[0][1]["table"]) == 2
+    drafter.rounds = 4
+    tree = drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
+    assert len(tree) == 4 and state.notes[1][1]["nodes"] == 4
     hits, looks = list(drafter.hits), list(drafter.looks)
     second = tree.children(-1)[1]
     outcome = Outcome(tree, Scores(torch.zeros(5, 5)), Verdict((second,), 3, "correction"), Budget(), (tree.tokens[second], 3), (0,), {})
@@ -159,4 +162,19 @@ def test_sequoia_counts_which_sibling_was_accepted_and_plans_from_it():
     assert drafter.looks[1] == looks[1] + 400
     drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
     accept = state.notes[-1][1]["accept"]
-    assert accept[1] > 0.9 and accept[0] < 0.1
+    assert accept[1] > 0.9 and accept[0] < 0.1 and len(state.notes) == 3
+
+
+def test_sequoia_tries_two_sizes_before_it_believes_the_costs():
+    rows, _ = model(5, 6)
+    for cost, want in ((0.001, 8), (5.0, 1)):
+        drafter, state = SequoiaTree(rows, width=2, depth=3, nodes=8), State([0], costs=Costs())
+        drafter.start(state, rows, None)
+        sizes = []
+        for _ in range(12):
+            tree = drafter.propose(state, Budget(gamma=3, width=2, nodes=8))
+            sizes.append(len(tree))
+            state.costs.learn(len(tree), 1.0 + cost * len(tree), max(tree.depths), 0.0)
+            drafter.observe(state, Outcome(tree, Scores(torch.zeros(1, 5)), Verdict((0,), 3, "correction"), Budget(), (1, 3), (0,), {}))
+        assert sizes[:8] == [2] * 4 + [8] * 4 and len(set(sizes[8:])) == 1
+        assert sizes[8] == 8 if want == 8 else sizes[8] <= 2
