@@ -1,0 +1,52 @@
+"""The embedded pair, as it ships: greedy equality of every method, and the law of its first tokens by Monte-Carlo."""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specviz import certify, load
+from specviz.core import Sampling
+from specviz.goodness import Cells, chi_square
+
+from .toys import methods
+
+SHORT = 16
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load(device="cpu")
+
+
+def runnable(loaded, *exactness):
+    found = [method for method in methods(*exactness) if loaded.why_not(method) is None]
+    assert len(found) >= 8, "the embedded pair must run most methods"
+    return found
+
+
+def test_every_method_writes_what_plain_decoding_writes(loaded):
+    for i, method in enumerate(runnable(loaded, "exact", "greedy only")):
+        answer = certify.greedy(loaded, method.key, [certify.PROMPTS[i % len(certify.PROMPTS)]], SHORT)
+        assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
+
+
+def test_all_methods_together_follow_the_targets_law(loaded):
+    """The runs of all exact methods follow one law, so a few of each are counted together; chi-square over the first tokens."""
+    many, sampling = runnable(loaded, "exact"), Sampling(1.0)
+    each = max(8, 400 // len(many))
+    with torch.inference_mode():
+        ids = certify.encode(loaded, certify.PROMPTS[0])
+        cells = Cells.of(certify.NextLaw(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
+        counts = Counter()
+        for i, method in enumerate(many):
+            seeded = replace(sampling, seed=1 + i)
+            counts.update(cells.find(tokens[:2]) for tokens, _ in certify.first_tokens(loaded, method, None, ids, seeded, each))
+    assert len(cells.expected) > 8 and abs(chi_square(cells.expected, counts, each * len(many))) < 4
+
+
+def test_speculative_decoding_follows_the_law_and_accepts_as_often_as_it_must(loaded):
+    answer = certify.distribution(loaded, "speculative", samples=250)
+    assert answer["status"] == "pass" and "closed form" in answer["detail"], answer["detail"]
