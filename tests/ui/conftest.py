@@ -74,11 +74,13 @@ def _browser():
 
 @pytest.fixture
 def visit(_browser, server):
-    """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body."""
+    """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body. Pages rest, because a
+    trace that plays by itself keeps a core busy; ``moving=True`` lets it play."""
     contexts, seen = [], []
 
-    def open_page(url=None, width=1400, height=1000, **context):
-        own = _browser.new_context(viewport={"width": width, "height": height}, **context)
+    def open_page(url=None, width=1400, height=1000, moving=False, **context):
+        motion = "no-preference" if moving else "reduce"
+        own = _browser.new_context(viewport={"width": width, "height": height}, reduced_motion=motion, **context)
         contexts.append(own)
         page = own.new_page()
         page.set_default_timeout(60_000)

@@ -56,6 +56,11 @@ class FakeBackend:
             self._limit = rounds
             self._gate.notify_all()
 
+    def idle(self, timeout: float = 30) -> bool:
+        """Wait until no run is under way."""
+        with self._gate:
+            return self._gate.wait_for(lambda: self.active == 0, timeout)
+
     def _wait(self, played: int, cancel: threading.Event) -> None:
         with self._gate:
             while self._limit is not None and played >= self._limit and not cancel.is_set():
@@ -87,7 +92,9 @@ class FakeBackend:
                 yield [{"type": "header", "seq": 0, "lane": 0, "method": {"title": "x"}, "broken": float("nan")}]
             yield from self._race(ask, cancel)
         finally:
-            self.active -= 1
+            with self._gate:
+                self.active -= 1
+                self._gate.notify_all()
 
     def _race(self, ask, cancel):
         lanes = [Lane(i, self.cards[key], knobs, ask) for i, (key, knobs) in enumerate(ask.lanes)]

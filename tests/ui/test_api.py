@@ -35,8 +35,7 @@ def test_a_cancelled_job_ends_the_run(client, backend):
         if frame["e"]:
             break
     job.cancel()
-    with backend._gate:
-        assert backend._gate.wait_for(lambda: backend.active == 0, timeout=30)
+    assert backend.idle()
     backend.hold(None)
     assert client.predict(prompt="again", methods=["chain"], max_new_tokens=5, api_name="/run")
 

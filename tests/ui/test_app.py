@@ -30,13 +30,14 @@ def test_the_first_load_moves_without_torch(visit):
                           stdout=subprocess.PIPE) as app:
         try:
             assert app.stdout.readline() == "up\n"
-            page = visit(url=f"http://127.0.0.1:{port}/")
+            page = visit(url=f"http://127.0.0.1:{port}/", moving=True)
             state(page, "done")
             clock = "document.querySelector('#board .transport .where').textContent"
             page.wait_for_function(f"old => {clock} !== old", arg=page.evaluate(clock))
             app.stdin.write("\n")
             app.stdin.flush()
             assert app.stdout.readline() == "[]\n"
+            page.close()
         finally:
             app.kill()
 

@@ -51,7 +51,8 @@ def painted(page):
         [...lane.querySelectorAll('.t[data-i]')].map((t) => [t.textContent, t.dataset.v]))""")
 
 
-def test_first_load_plays_a_recorded_run(page, backend):
+def test_first_load_plays_a_recorded_run(visit, backend):
+    page = visit(moving=True)
     state(page, "done")
     clock = "document.querySelector('#board .transport .where').textContent"
     before = page.evaluate(clock)
@@ -180,8 +181,11 @@ def test_an_earlier_turn_can_be_opened(page, backend):
     run(page, "a first question")
     run(page, "a second question")
     page.click(".pg-turn button")
-    page.wait_for_function("document.querySelector('#board .stage').textContent.includes('a first question')")
-    assert page.is_disabled(".pg-turn button >> nth=0")
+    page.wait_for_selector(".pg-turn button[disabled]")
+    page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said: a first question')")
+    page.click(".pg-turn:last-child button")
+    page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said: a second question')")
+    assert page.get_attribute(".pg-chat", "data-turns") == "1"
 
 
 def test_two_visitors_take_turns(visit, backend):
@@ -219,15 +223,11 @@ def test_a_closed_tab_ends_its_run(visit, backend):
     begin(page)
     state(page, "live")
     page.close()
-    other = visit()
-    begin(other, "after the other left")
-    backend_free(other, backend)
-
-
-def backend_free(page, backend):
+    assert backend.idle() and backend.rounds == 3
     backend.hold(None)
-    finish(page)
-    assert backend.active == 0 and backend.runs[-1].prompt == "after the other left"
+    other = visit()
+    run(other, "after the other left")
+    assert backend.runs[-1].prompt == "after the other left"
 
 
 def test_a_failing_lane_leaves_the_others(page, backend):
