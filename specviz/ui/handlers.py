@@ -60,6 +60,8 @@ class Handlers:
 
     async def _play(self, live: Live, ask: Ask, chat: Chat, earlier: list) -> AsyncIterator[dict]:
         ui = self.ui
+        if not self.backend.ready(ask.target):
+            yield {ui["models"]: _line("loading", "Loading the models")}
         yield {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),

@@ -47,8 +47,8 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
-        _listen(demo, ui, hands)
-        _try(ui, tries, offered)
+        _try(ui, tries, offered)  # first: the listeners of one button run one after another, and the other one loads models
+        _listen(demo, ui, hands, tries)
         demo.unload(hands.leave)
     demo.queue(max_size=2 * WAITING, default_concurrency_limit=None, api_open=False)
     return demo
@@ -114,7 +114,7 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                       ui["knobs"], queue=False, show_progress="hidden", api_visibility="private")
 
 
-def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
+def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     at_once = quiet | {"queue": False}
     asked = [ui[n] for n in ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "lane", "chat")]
@@ -129,8 +129,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
     demo.load(hands.greet, None, [ui["models"], ui["methods"]], **at_once)
-    gr.on([ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand], hands.touch, None, [ui["models"], ui["methods"]],
-          trigger_mode="once", concurrency_limit=None, **quiet)
+    touches = [ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
+    gr.on(touches, hands.touch, None, [ui["models"], ui["methods"]], trigger_mode="once", concurrency_limit=None, **quiet)
 
 
 def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer) -> None:
