@@ -19,7 +19,8 @@ HONEST = ("Pick up to three methods. Lanes take turns on one processor and each 
           "so the numbers are honest.")
 
 
-def _script(name: str) -> str:
+def script(name: str) -> str:
+    """A file of the page's own JavaScript."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
@@ -35,19 +36,19 @@ def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:
     shown = [{"key": c.key, "title": c.title, "summary": c.summary, "family": c.family, "baseline": c.key == BASELINE,
               "first": c.key in offered.first} for c in cards.values()]
     shown.sort(key=lambda card: card["baseline"])
-    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=_script("picker.js"),
+    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script("picker.js"),
                    apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, fold=9, hint=HONEST, off="{}")
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
     """One line of text that the server may change: a status, or what is wrong with a request."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
-                   js_on_load=_script("line.js"), apply_default_css=False, elem_id=elem_id)
+                   js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
 
 
 def conversation() -> gr.HTML:
     """Earlier turns above the board. The value is JSON ``{turns, shown}``; ``select`` tells which turn to open."""
-    return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=_script("chat.js"),
+    return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
 
@@ -60,4 +61,4 @@ def plotly_file() -> Path:
 
 def head() -> str:
     """Fetches plotly.js at the first touch or once the page has been quiet for a while, never before the first picture."""
-    return f"<script>{_script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"
+    return f"<script>{script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"

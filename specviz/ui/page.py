@@ -39,6 +39,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
             with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
                 ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
                 ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
+                ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
                 ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
                 ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
             ui["conversation"] = board.conversation()
@@ -55,13 +56,13 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
 
 
 def launch(demo: gr.Blocks, **options: Any) -> Any:
-    """Serve the page: on this machine only, unless a Space or the environment says otherwise."""
+    """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
     gr.set_static_paths([board.plotly_file()])
     settings: dict[str, Any] = {
         "theme": theme(), "css": css(), "head": board.head(), "show_error": False, "enable_monitoring": False,
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
-        "server_port": int(os.environ.get("GRADIO_SERVER_PORT") or 7860), "state_session_capacity": 1000,
+        "state_session_capacity": 1000,
     }
     return demo.launch(**(settings | options))
 
@@ -128,6 +129,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["settings"].click(lambda: gr.Sidebar(open=True), None, ui["sidebar"], **at_once)
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
+    ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
     demo.load(hands.greet, None, [ui["models"], ui["methods"]], **at_once)
     touches = [ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
     gr.on(touches, hands.touch, None, [ui["models"], ui["methods"]], trigger_mode="once", concurrency_limit=None, **quiet)

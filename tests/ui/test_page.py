@@ -346,3 +346,14 @@ def test_an_example_offers_what_to_ask_next(page, backend):
     run(page, page.input_value("#prompt textarea"))
     page.click("#follow")
     page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Mia')")
+
+
+def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
+    from specviz import Trace
+
+    run(page)
+    with page.expect_download() as saved:
+        page.click("#save")
+    saved.value.save_as(tmp_path / "x.jsonl")
+    assert Trace.load(tmp_path / "x.jsonl").records == [
+        r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]

@@ -208,3 +208,43 @@ def test_the_recording_is_a_whole_trace():
     assert trace.lanes == list(range(len(trace.lanes))) and len(trace.lanes) >= 3
     assert [trace.header(i)["method"]["key"] for i in trace.lanes][-1] == BASELINE
     assert all(trace.text(i) and trace.totals(i)["tokens"] for i in trace.lanes)
+
+
+def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
+    """On a ZeroGPU Space the run is one decorated generator, given plain data, ended by closing it."""
+    import pickle
+    import sys
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from specviz.ui import engine
+
+    seconds, closed = [], []
+
+    def lend(duration):
+        def decorate(work):
+            def call(*given):
+                pickle.dumps(given)
+                seconds.append(duration(*given))
+                return work(*given)
+            return call
+        return decorate
+
+    def play(loaded, ask, limit):
+        try:
+            for i in range(100):
+                yield [{"type": loaded, "i": i}]
+        finally:
+            closed.append(i)
+
+    spaces = ModuleType("spaces")
+    spaces.GPU, spaces.__spec__ = lend, ModuleSpec("spaces", None)
+    monkeypatch.setitem(sys.modules, "spaces", spaces)
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    monkeypatch.setattr(engine, "play", play)
+    monkeypatch.setattr(engine.Engine, "load", lambda self, target: self._loaded.setdefault(target, "weights"))
+    mine, cancel = engine.Engine(), threading.Event()
+    run = mine.run(ASK, cancel, 60.0)
+    assert mine.ready(None) and next(run) == [{"type": "weights", "i": 0}]
+    cancel.set()
+    assert list(run) == [] and closed == [0] and 10 <= seconds[0] <= 60
