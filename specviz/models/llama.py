@@ -63,7 +63,7 @@ class Norm:
 
     def __init__(self, weight: Tensor, eps: float):
         self._width, self._eps, self._weight = weight.shape, eps, weight
-        self._by_length = weight.device.type == "cpu"
+        self._by_length = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
         self._scaled, self._floor = weight * weight.shape[0] ** 0.5, weight.new_tensor((weight.shape[0] * eps) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:

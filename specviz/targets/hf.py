@@ -8,6 +8,7 @@ is loaded, by scoring a small tree against the model's plain forward; it then ru
 from __future__ import annotations
 
 import inspect
+import threading
 from contextlib import ExitStack
 from typing import Any, Sequence
 
@@ -92,6 +93,7 @@ class HFModel:
         self.layers = len(self.blocks)
         self.accepts = set(inspect.signature(self.net.forward).parameters)
         self.window, self.hybrid = window_of(self.config)
+        self.lock = threading.RLock()  # hooks sit on shared modules: one forward at a time
         self.note = self._why_no_cache()
 
     def open(self) -> HFTarget:
@@ -164,7 +166,7 @@ class HFTarget(CachedTarget):
     def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """The forward with hooks for taps and entries, which live only inside it. skip: rows run before those asked for."""
         taps: dict[str, Tensor] = {}
-        with ExitStack() as stack:
+        with self.model.lock, ExitStack() as stack:
             for layer, block in enumerate(self.model.blocks):
                 if f"layer:{layer}" in self._want or any(entry.layer == layer for entry in rows.tree.inputs):
                     hook = _before(layer, rows, skip, taps if f"layer:{layer}" in self._want else {})

@@ -241,15 +241,26 @@ def test_double_precision_is_kept(folder):
     assert target.score(DraftTree.chain(text(2, 4))).logits.dtype == torch.float64
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_half_precision_stays_close(folder, kind):
+    """The path that CUDA takes (rotation and norms in float32, the rest in bfloat16), here on the CPU."""
+    path, tokens, logits = checkpoint(folder, kind), text(1, 40), []
+    for dtype in (torch.float32, torch.bfloat16):
+        target = FastModel(path, dtype=dtype).open()
+        target.sync(tokens[:20])
+        tree = DraftTree.chain(tokens[20:]).add(7, 3).add(9, 20)
+        logits.append(target.score(tree).logits.float())
+    assert (logits[0] - logits[1]).abs().mean() < 0.03 * logits[0].std()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", FAST)
 def test_on_the_device_the_numbers_are_the_same(folder, kind):
     path = checkpoint(folder, kind)
     reference = Reference(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval())
     target = FastModel(path, device="cuda", dtype=torch.float32).open()
-    on_cpu = Reference.__call__
     tokens = text(1, 40)
-    want = on_cpu(reference, tokens)[0]
+    want = reference(tokens)[0]
     target.sync(tokens[:20])
     assert (target.score(DraftTree.chain(tokens[20:])).logits.cpu() - want[19:]).abs().max() < 2e-3
     half = FastModel(path, device="cuda").open()

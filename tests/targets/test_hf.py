@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -75,6 +76,21 @@ def test_taps_and_entries_by_hooks_that_live_only_inside_score(folder, kind):
 def test_embedding_table_is_lent(folder):
     model = HFModel(checkpoint(folder, "llama"), device="cpu")
     assert torch.equal(model.open().embed([3, 4]), model.net.model.embed_tokens.weight[[3, 4]])
+
+
+def test_runs_side_by_side_do_not_see_each_others_hooks(folder):
+    model = HFModel(checkpoint(folder, "llama"), device="cpu")
+    nosy, plain = model.open(), model.open()
+    probe = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: x[[0]] * 3),))
+    nosy.tap(frozenset({"layer:1", "final"}))
+    nosy.sync([1, 2, 3, 4])
+    plain.sync([9, 8, 7])
+    alone = nosy.score(probe), plain.score(probe_free := DraftTree((5, 6), (-1, -1), (-1, -1)))
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(40):
+            one, two = pool.submit(nosy.score, probe), pool.submit(plain.score, probe_free)
+            assert apart(one.result().logits, alone[0].logits) < 1e-6 and apart(two.result().logits, alone[1].logits) < 1e-6
+            assert apart(one.result().taps["layer:1"], alone[0].taps["layer:1"]) < 1e-6
 
 
 def recurrent(folder, kind, config):
