@@ -7,14 +7,14 @@ import pytest
 
 from specviz.core import Sampling, State, open_run, play
 
-from .toys import PROMPT, ScriptedTarget, any_knobs, cache_error, greedy, methods, provided, small_knobs, toy
+from .toys import PROMPT, ScriptedTarget, any_knobs, cache_error, greedy, kv_error, methods, provided, small_knobs, toy
 
 GREEDY = methods("exact", "greedy only")
-LENGTH = 48
+LENGTH = 36
 
 
 def write(method, knobs, kit, prompt, limit, stop=frozenset()):
-    """The tokens of a run; the cache is compared with a fresh prefill after every round. Also the draft tokens accepted."""
+    """The tokens of a run; every cache is compared with a fresh prefill after each round. Also the draft tokens accepted."""
     parts = method.build(kit, **knobs)
     assert parts.loop is None, "a loop of its own needs its own check"
     state, fresh, accepted = State(list(prompt), Sampling(0.0), limit=limit, stop=stop), ScriptedTarget(kit.net, kit.context), 0
@@ -23,6 +23,8 @@ def write(method, knobs, kit, prompt, limit, stop=frozenset()):
         outcome = play(parts, kit.target, state)
         accepted += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert cache_error(kit.target, fresh, state.tokens) < 1e-11
+        for model in kit.opened[1:]:  # a draft with a wrong cache would still be lawful, only seldom right
+            assert kv_error(model, ScriptedTarget(model.net, kit.context), model.seen + [0]) < 1e-11
     return state.tokens, accepted
 
 
@@ -30,7 +32,7 @@ def write(method, knobs, kit, prompt, limit, stop=frozenset()):
 def test_tokens_and_cache_equal_plain_decoding(method):
     """Default knobs, every small combination, and knobs from anywhere in their ranges, on drafts from hopeless to perfect."""
     taken = 0
-    settings = [method.read_knobs({}), *small_knobs(method), *(any_knobs(method, i) for i in range(3))]
+    settings = [method.read_knobs({}), *small_knobs(method), *(any_knobs(method, i) for i in range(2))]
     for i, knobs in enumerate(settings):
         kit = toy(12, seed=i, share=(0.85, 0.0, 1.0, 0.6, 0.95)[i % 5], sharp=3.0)
         provided(method, kit)

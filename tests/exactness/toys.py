@@ -118,6 +118,11 @@ def greedy(logits, prompt: list[int], count: int, stop=frozenset()) -> list[int]
 def cache_error(target, fresh, tokens: list[int]) -> float:
     """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another target on its weights."""
     assert target.seen == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
+    return kv_error(target, fresh, tokens)
+
+
+def kv_error(target, fresh, tokens: list[int]) -> float:
+    """Largest difference of the keys and values of tokens[:-1], which the target holds, from those of a fresh prefill."""
     fresh.close()
     fresh.sync(tokens)
     if len(tokens) < 2:

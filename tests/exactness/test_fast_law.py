@@ -1,0 +1,73 @@
+"""The law of the shipped forward: every exact method enumerated on our own Llama, in double precision, cache included."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import transformers as tf
+
+from specviz.core import DraftTree, Sampling
+from specviz.targets.fast import FastModel
+
+from ..targets.tiny import network
+from .enumeration import distance, joint, law_of_engine
+from .toys import begin, cache_error, methods, small_knobs, store
+
+VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
+
+
+class Pair:
+    """A kit on two loaded models."""
+
+    def __init__(self, model, draft):
+        self.model, self.draft, self.vocab, self.target = model, draft, VOCAB, model.open()
+
+    def open(self, role):
+        assert role == "draft"
+        return self.draft.open()
+
+    def open_store(self, role):
+        return store(role, [PROMPT, [2, 0, 1, 1, 2, 0]])
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama")
+    net = network(tf.LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
+                                 num_key_value_heads=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None))
+    noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in noisy.parameters():
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.3)
+    for name, one in (("target", net), ("draft", noisy)):
+        one.lm_head.weight.data.mul_(0.4)  # flat enough that everything can come up
+        one.save_pretrained(folder / name)
+    return [FastModel(folder / name, dtype=torch.float64) for name in ("target", "draft")]
+
+
+@torch.inference_mode()
+def logits(target, tokens):
+    """All rows from an empty cache."""
+    target.close()
+    target.sync(tokens[:1])
+    return target.score(DraftTree.chain(tokens[1:])).logits
+
+
+@pytest.mark.parametrize("method", methods("exact"), ids=lambda m: m.key)
+def test_the_joint_law_of_three_tokens_is_the_targets(method, models):
+    kit, sampling, accepted = Pair(*models), Sampling(1.0), [0.0]
+    assert method.needs <= kit.target.provides | {"draft", "store:text"}
+    with torch.inference_mode():
+        parts = method.build(kit, **small_knobs(method)[-1])
+        state = begin(parts, kit, sampling, COUNT, warm=1, prompt=PROMPT)
+        fresh = kit.model.open()
+
+        def after_round(target, state, outcome, chance):
+            accepted[0] += chance * len(outcome.verdict.path)
+            assert cache_error(target, fresh, state.tokens) < 1e-12
+
+        want = joint(lambda tokens: logits(fresh, tokens), state.tokens, COUNT, sampling, VOCAB)
+        law, endings = law_of_engine(parts, kit.target, state, COUNT, after_round, shared=models)
+    assert distance(law, want) < 1e-12 and endings >= 2**COUNT
+    assert accepted[0] > 0.05 or method.key in ("autoregressive",)
