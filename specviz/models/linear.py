@@ -7,6 +7,7 @@ they are named here and nowhere else, and used only when they agree with ``F.lin
 """
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Callable
 
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
-WORTH = 1.1  # how much faster two layouts must be than one
+WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -93,19 +94,24 @@ class Layout:
         return few if self._many is self._few else TwoLayouts(few, self._many(weight, bias))
 
 
-def fastest(weights: list[Tensor], total: int, budget: float = 0.05) -> Layout:
+def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
     """The layout that runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
 
     total: bytes of the whole model; a large one is not kept in two layouts, so one must do for both. budget: seconds of
-    measuring per number of rows.
+    measuring.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()
-    seconds = _measure(weights, budget)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a thread's own time can be told from its neighbours'; that of two that wait for each other cannot
+    try:
+        seconds = _measure(weights, budget)
+    finally:
+        torch.set_num_threads(threads)
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
-    both = min(seconds, key=lambda kind: sum(seconds[kind].values()))
-    gain = sum(seconds[both].values()) / (seconds[few][ROWS[0]] + seconds[many][ROWS[1]])
-    return Layout(few, many) if gain > WORTH and total <= TWICE else Layout(both)
+    slower = {kind: sum(times[rows] / seconds[best][rows] for rows, best in zip(ROWS, (few, many))) / 2 for kind, times in seconds.items()}
+    one = min(slower, key=slower.get)
+    return Layout(few, many) if slower[one] > WORTH and total <= TWICE else Layout(one)
 
 
 @torch.inference_mode()
@@ -114,15 +120,15 @@ def _measure(weights: list[Tensor], budget: float) -> dict[type, dict[int, float
     kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear) if _agrees(kind, weights[0])]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
     seconds = {kind: dict.fromkeys(ROWS, float("inf")) for kind in kinds}
-    for rows in ROWS:
-        inputs, end, rounds = [torch.ones(rows, w.shape[1]) for w in weights], time.perf_counter() + budget, 0
-        while rounds < 5 or time.perf_counter() < end:
-            rounds += 1
-            for kind in kinds:
-                began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
-                for layer, x in zip(stacks[kind], inputs):
-                    layer(x)
-                seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
+    inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
+    end, rounds = time.perf_counter() + budget, 0
+    while rounds < 5 or time.perf_counter() < end:  # neighbours slow a core for tenths of a second at a time
+        rounds += 1
+        for kind, rows in itertools.product(kinds, ROWS):
+            began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
+            for layer, x in zip(stacks[kind], inputs[rows]):
+                layer(x)
+            seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
     return seconds
 
 

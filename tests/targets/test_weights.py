@@ -175,12 +175,14 @@ def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
 
     monkeypatch.setattr("specviz.models.linear.TransposedLinear", Wrong)
     monkeypatch.setattr("specviz.models.linear.PackedLinear", Absent)
+    threads = torch.get_num_threads()
     assert fastest([torch.randn(64, 64)], total=1, budget=0).kernel == "plain"
+    assert torch.get_num_threads() == threads
 
 
 def test_a_large_model_is_kept_in_one_layout(monkeypatch):
     monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {
-        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 4.0, 8: 3.0}})
+        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 6.0, 8: 3.0}})
     assert fastest([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
-    assert fastest([torch.ones(4, 4)], total=2**40).kernel == "onednn"
+    assert fastest([torch.ones(4, 4)], total=2**40).kernel == "transposed"  # half again as slow on average, against twice
     assert fastest([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
