@@ -5,6 +5,7 @@ and grows in steps.
 """
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Sequence
@@ -202,6 +203,16 @@ class Skipping(FastTarget):
             self._drop()
         self._borrowed = max(mine, theirs)
         return super().sync(tokens)
+
+    @contextmanager
+    def timed(self):
+        """A view's forwards are its target's time too: who adds up ``busy`` knows the target alone."""
+        before = self.busy
+        try:
+            with super().timed():
+                yield
+        finally:
+            self._whole.busy += self.busy - before
 
     def close(self) -> None:
         super().close()

@@ -188,6 +188,7 @@ def test_a_view_without_sublayers_equals_a_network_without_them(model, network):
         assert (alone - network(torch.tensor([tokens]), use_cache=False).logits[0, 19:]).abs().max() < 3e-5
     finally:
         network.model.layers = blocks
+    assert whole.busy == view.busy > 0 and whole.passes == 0
     whole.sync(tokens[:20])
     view.sync(tokens[:20])
     assert torch.equal(view._cache[:, :, :, :19], whole._cache[:, :, :, :19])
