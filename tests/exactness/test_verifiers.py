@@ -87,7 +87,7 @@ P, Q = (0.5, 0.3, 0.2), (0.2, 0.3, 0.5)
     (TokenRejection(), [((I, 1),)] * 3, 1.533), (BlockVerification(), [((I, 1),)] * 3, 1.695),
     (TokenRejection(), [((I, 1),)] * 5, 1.941170), (BlockVerification(), [((I, 1),)] * 5, 2.373050),
     (TokenRejection(), [((W, 2),)] * 2, 1.4924), (Traversal(), [((W, 2),)] * 2, 1.5284),
-], ids=str)
+], ids=lambda x: str(x) if type(x) in (list, float) else type(x).__name__)
 def test_accepted_tokens_are_the_golden_numbers(verifier, shape, want):
     assert law_of_round(Stationary(P, Q), shape, verifier)[1] == pytest.approx(want, abs=1e-6)
 
