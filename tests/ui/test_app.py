@@ -107,3 +107,23 @@ def test_a_recording_can_be_made(tmp_path, capsys):
     assert trace.header(0)["baseline_run_id"] == trace.header(1)["run_id"]
     assert main(["--out", str(out), "--methods", "nope"]) == 1
     assert "There is no method" in capsys.readouterr().err
+
+
+def test_a_malformed_models_file_is_a_sentence_on_the_page(visit, tmp_path, monkeypatch):
+    from specviz.ui import Engine
+
+    broken = tmp_path / "models.yaml"
+    broken.write_text("default: x\nmodels: [1, 2\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(broken))
+    server = Server(Engine())
+    try:
+        page = visit(url=server.url)
+        records = page.get_attribute("#board .sv", "data-records")
+        page.fill("#prompt textarea", "hello")
+        page.click("#run")
+        state(page, "error")
+        assert "models.yaml, line" in page.inner_text("#board .notice")
+        assert page.get_attribute("#board .sv", "data-records") == records
+        page.close()
+    finally:
+        server.close()
