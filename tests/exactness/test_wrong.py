@@ -14,7 +14,7 @@ from specviz.verifiers import BlockVerification, TokenRejection
 
 from . import wrong as w
 from .enumeration import distance, joint, law_of_engine
-from .toys import PROMPT, Kit, ScriptedNet, ScriptedTarget, begin, cache_error, greedy, toy
+from .toys import PROMPT, Kit, ScriptedNet, ScriptedTarget, begin, cache_error, greedy, kv_error, toy
 
 HALF = Sampling(0.5)
 
@@ -121,6 +121,18 @@ def test_a_cache_that_is_wrong_is_caught(broken):
         play(run, target, state)
         worst = max(worst, cache_error(target, fresh, state.tokens))
     assert worst > 1e-3
+
+
+def test_a_draft_cache_that_is_wrong_is_caught_though_the_text_is_right():
+    """What a draft says is lawful whatever its cache holds, so only a look into the cache finds out."""
+    kit = toy(12, share=0.8, sharp=3.0)
+    draft = w.FirstRowsKept(kit.small, kit.context)
+    run = Parts(DraftShape(draft, product((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
+    state, worst = begin(run, kit, Sampling(0.0), 40), 0.0
+    while not state.done:
+        play(run, kit.target, state)
+        worst = max(worst, kv_error(draft, ScriptedTarget(kit.small, kit.context), draft.seen + [0]))
+    assert state.tokens == greedy(kit.net.logits, PROMPT, 40) and worst > 1e-3
 
 
 def test_the_walk_that_the_wrong_ones_vary_is_right():
