@@ -57,6 +57,8 @@ def greedy(loaded: Any, key: str, prompts: Sequence[str | list[int]] | None = No
                 worst = _divergence(loaded, ids + plain[:same], plain[same:], ours[same:], gaps[same:], same)
     if worst is None:
         return _greedy("identical", agreed, detail=f"{agreed} tokens equal plain decoding's.")
+    if method.exactness not in ("exact", "greedy only"):
+        worst["detail"] += f" The method is {method.exactness}, so it may."
     return {**worst, "tokens": agreed}
 
 

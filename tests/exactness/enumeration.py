@@ -82,12 +82,16 @@ def law_of(run: Callable[[Script], Hashable]) -> Law:
     return out
 
 
+class TooMany(RuntimeError):
+    """A run has more endings than the test has time for."""
+
+
 def law_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, chance: None,
-                  shared=()) -> tuple[Law, int]:
+                  shared=(), most: int = 10**9) -> tuple[Law, int]:
     """The law of the next ``count`` tokens of a run, and how many endings it has.
 
     The run is opened already. after_round is called once for each way a round can end; ``shared``: objects (weights) that the
-    copies have in common.
+    copies have in common. Raises TooMany beyond ``most`` endings.
     """
     first, law, endings = len(state.tokens), {}, 0
     keep = {id(x): x for x in shared}
@@ -121,6 +125,8 @@ def law_of_engine(parts: Parts, target, state: State, count: int, after_round=la
         nonlocal endings
         tail = tuple(tokens[first:first + count])
         law[tail], endings = law.get(tail, 0.0) + chance, endings + 1
+        if endings > most:
+            raise TooMany(f"more than {most} endings")
 
     state.dice = None
     go((parts, target, state), 1.0)

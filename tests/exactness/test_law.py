@@ -5,8 +5,8 @@ import pytest
 
 from specviz.core import Sampling
 
-from .enumeration import distance, joint, law_of_engine
-from .toys import ScriptedTarget, begin, cache_error, methods, named, provided, small_knobs, toy
+from .enumeration import TooMany, distance, joint, law_of_engine
+from .toys import DEEP, PROMPT, ScriptedTarget, begin, cache_error, methods, named, provided, small_knobs, toy
 
 EXACT = [named(method, knobs) for method in methods("exact") for knobs in small_knobs(method)]
 SAMPLINGS = [pytest.param(Sampling(1.0), id="T=1"), pytest.param(Sampling(0.7, top_k=3, top_p=0.93), id="top-k and top-p")]
@@ -15,21 +15,21 @@ COUNT = 3
 MANY, FEW = 700, 60
 
 
-def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), seed=0):
+def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), count=COUNT, most=10**9):
     """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted."""
-    kit, accepted = toy(vocab, seed, share=0.5, sharp=0.8), [0.0]  # one cell that after_round adds to
+    kit, accepted = toy(vocab, share=0.5, sharp=0.8), [0.0]  # one cell that after_round adds to
     provided(method, kit)
     parts = method.build(kit, **knobs)
     assert parts.loop is None, "a loop of its own needs its own enumeration"
-    state = begin(parts, kit, sampling, COUNT, warm, stop=stop)
+    state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT], stop=stop)
     fresh = ScriptedTarget(kit.net, kit.context)
 
     def after_round(target, state, outcome, chance):
         accepted[0] += chance * len(outcome.verdict.path)
         assert cache_error(target, fresh, state.tokens) < 1e-12
 
-    want = joint(kit.net.logits, state.tokens, COUNT, sampling, vocab, stop)
-    law, endings = law_of_engine(parts, kit.target, state, COUNT, after_round, shared=(kit.net, kit.small))
+    want = joint(kit.net.logits, state.tokens, count, sampling, vocab, stop)
+    law, endings = law_of_engine(parts, kit.target, state, count, after_round, (kit.net, kit.small), most)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
     return distance(law, want), endings, accepted[0]
 
@@ -48,6 +48,16 @@ def test_the_joint_law_of_three_tokens_is_the_targets(method, knobs, sampling):
         taken, most = taken + accepted, max(most, endings)
     assert most >= 2**COUNT, "a toy with few endings proves little"
     assert (taken > 0.1) == (method.key != "autoregressive"), "a toy on which nothing is accepted proves little"
+
+
+@pytest.mark.parametrize("method, knobs", [named(method, knobs) for method in methods("exact") for knobs in small_knobs(method, DEEP)])
+def test_the_joint_law_of_four_tokens_with_drafts_of_three(method, knobs):
+    """Over two tokens, on a run that is three rounds old."""
+    try:
+        off, endings, _ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3, count=4, most=1500)
+    except TooMany:
+        off, endings, _ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3)
+    assert off < 1e-12 and endings >= 8
 
 
 @pytest.mark.parametrize("method, knobs", EXACT)

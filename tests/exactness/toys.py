@@ -18,6 +18,7 @@ from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 PROMPT = [1, 2, 0, 2, 1, 2]
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
+DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
 
 
 @dataclass
@@ -59,17 +60,17 @@ def methods(*exactness: str) -> list[Method]:
     return [method for method in catalogue().values() if method.exactness in exactness]
 
 
-def small_knobs(method: Method) -> list[dict]:
+def small_knobs(method: Method, table: dict = SMALL) -> list[dict]:
     """Every combination of choices and switches, with each number small."""
     options = []
     for knob in method.knobs:
-        values = knob.choices or ((False, True) if isinstance(knob.default, bool) else (small(knob),))
+        values = knob.choices or ((False, True) if isinstance(knob.default, bool) else (small(knob, table),))
         options.append([(knob.name, value) for value in values])
     return [method.read_knobs(dict(one)) for one in itertools.product(*options)]
 
 
-def small(knob: Knob):
-    value = min(max(SMALL.get(knob.name, 2), knob.low), knob.high)
+def small(knob: Knob, table: dict):
+    value = min(max(table.get(knob.name, 2), knob.low), knob.high)
     return value if isinstance(knob.default, int) else (knob.low + knob.high) / 2
 
 
