@@ -120,12 +120,15 @@ class Llama:
         self.embedding = weights.get("model.embed_tokens.weight", self.vocab, d)
         head = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
-        raw = [self._read(weights, f"model.layers.{i}.") for i in range(self.layers)]
+        matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
+        parts = self._read(weights, "model.layers.0.")
+        bytes_in_all = 4 * (others + self.layers * (weights.count - others))
+        linear = fastest([parts[name][0] for name in matrices] + [head], bytes_in_all)
+        self.kernel, self.head, self.blocks = linear.kernel, linear(head), []
+        for i in range(self.layers):  # one block at a time: a large model is never held twice
+            parts = self._read(weights, f"model.layers.{i}.") if i else parts
+            self.blocks.append(Block(**{name: linear(*part) if name in matrices else part for name, part in parts.items()}))
         self.parameters = weights.count
-        matrices = ("qkv", "out", "gate_up", "down")
-        linear = fastest([raw[0][name][0] for name in matrices] + [head], total=4 * weights.count)
-        self.kernel, self.head = linear.kernel, linear(head)
-        self.blocks = [Block(**{k: linear(*part) if k in matrices else part for k, part in parts.items()}) for parts in raw]
 
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else Norm(weight, self.eps)
