@@ -60,7 +60,7 @@ def pair(request, tmp_path_factory):
 
 
 def test_methods_write_what_plain_decoding_writes(pair):
-    """Llama takes every method; each other architecture takes half of them, so that every method meets half of them."""
+    """Llama takes every method; each other architecture takes a third of them, so that every method meets a third of them."""
     at, make = pair
     want = greedy(make().logits, PROMPT, LENGTH)
     assert len(set(want[len(PROMPT):])) > 3
@@ -69,7 +69,7 @@ def test_methods_write_what_plain_decoding_writes(pair):
         kit = make()
         if not method.needs <= kit.target.provides | {"draft", "store:text"}:
             left_out.append(method)
-        elif KINDS[at][0] == "llama" or (i + at) % 2 == 0:
+        elif KINDS[at][0] == "llama" or (i + at) % 3 == 0:
             tokens, accepted = write(method, kit)
             assert tokens == want, method.key
             taken += accepted

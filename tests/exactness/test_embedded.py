@@ -34,9 +34,9 @@ def test_every_method_writes_what_plain_decoding_writes(loaded):
 
 
 def test_all_methods_together_follow_the_targets_law(loaded):
-    """The runs of all exact methods follow one law, so a few of each are counted together; chi-square over the first tokens."""
+    """The runs of all exact methods follow one law, so eight of each are counted together; chi-square over the first tokens."""
     many, sampling = runnable(loaded, "exact"), Sampling(1.0)
-    each = max(8, 400 // len(many))
+    each = max(8, 250 // len(many))
     with torch.inference_mode():
         ids = certify.encode(loaded, certify.PROMPTS[0])
         cells = Cells.of(certify.NextLaw(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
@@ -44,9 +44,9 @@ def test_all_methods_together_follow_the_targets_law(loaded):
         for i, method in enumerate(many):
             seeded = replace(sampling, seed=1 + i)
             counts.update(cells.find(tokens[:2]) for tokens, _ in certify.first_tokens(loaded, method, None, ids, seeded, each))
-    assert len(cells.expected) > 8 and abs(chi_square(cells.expected, counts, each * len(many))) < 4
+    assert len(cells.expected) > 5 and abs(chi_square(cells.expected, counts, each * len(many))) < 4
 
 
 def test_speculative_decoding_follows_the_law_and_accepts_as_often_as_it_must(loaded):
-    answer = certify.distribution(loaded, "speculative", samples=250)
+    answer = certify.distribution(loaded, "speculative", samples=200)
     assert answer["status"] == "pass" and "closed form" in answer["detail"], answer["detail"]

@@ -57,7 +57,7 @@ def test_what_comes_out_follows_the_target(verifier, vocab, shape, zeros):
             return
         assert sum(law.values()) == pytest.approx(1, abs=1e-12) and endings > 1
         assert distance(law, target_law(world, len(shape) + 1)) < 1e-12
-        if endings > 500:
+        if endings > 200:
             return
 
 
