@@ -10,4 +10,4 @@ from .sampling import Dice, OneStream, Sampling
 from .state import Clock, Costs, State
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [name for name, value in list(globals().items()) if not name.startswith("_") and type(value).__name__ != "module"]
