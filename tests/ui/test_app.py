@@ -42,11 +42,16 @@ def test_the_first_load_moves_without_torch(visit):
             app.kill()
 
 
+def _hear_interrupts():
+    """A shell starts its background jobs deaf to SIGINT, and what they start inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_app_py_listens_where_the_environment_says_and_ends_on_request():
     port = free_port()
     env = os.environ | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
     with subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT) as app:
+                          stderr=subprocess.STDOUT, preexec_fn=_hear_interrupts) as app:
         try:
             said = ""
             while f":{port}" not in said:
