@@ -23,8 +23,6 @@ def pytest_collection_modifyitems(items):
         "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
     }
     for item in items:
-        if "tests/ui/" in item.nodeid:  # real browsers, sockets and signals on a shared machine: docs/LOG.md names what was seen
-            item.add_marker(pytest.mark.flaky(reruns=2))
         for marker, why in missing.items():
             if why and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=why))

@@ -7,7 +7,7 @@ from typing import Any, AsyncIterator
 import gradio as gr
 
 from .limits import Refused, Turnstile, read
-from .stream import Backend, Live
+from .stream import Backend, Live, pack
 
 
 class Api:
@@ -21,13 +21,15 @@ class Api:
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
-                  target: str = "") -> AsyncIterator[dict]:
+                  target: str = "") -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most. max_new_tokens: 1 to 512.
         temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
-        Yields frames {"s": number, "e": [records of the trace]}; the last one has "snap": true and carries every record.
+        Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
+        carries every record. A line and not an object, because a stream of objects travels as patches, which the client
+        library sometimes fails to apply.
         """
         try:
             ask = await asyncio.to_thread(
@@ -42,7 +44,7 @@ class Api:
                 status = frame.get("status", {})
                 if status.get("state") == "error" and not live.frames.records:
                     raise gr.Error(status["text"])
-                yield frame
+                yield pack(frame)
         finally:
             await frames.aclose()
 

@@ -40,7 +40,7 @@ TOP = 4
 class FakeBackend:
     def __init__(self):
         self.cards = {card.key: card for card in CARDS}
-        self._limit, self._gate = None, threading.Condition()
+        self._limit, self._held, self._gate = None, False, threading.Condition()
         self.loaded = False
         self.renew()
 
@@ -61,10 +61,18 @@ class FakeBackend:
         with self._gate:
             return self._gate.wait_for(lambda: self.active == 0, timeout)
 
+    def held(self, timeout: float = 30) -> bool:
+        """Wait until a run waits where ``hold`` said."""
+        with self._gate:
+            return self._gate.wait_for(lambda: self._held, timeout)
+
     def _wait(self, played: int, cancel: threading.Event) -> None:
         with self._gate:
             while self._limit is not None and played >= self._limit and not cancel.is_set():
+                self._held = True
+                self._gate.notify_all()
                 self._gate.wait(0.01)
+            self._held = False
 
     # what the page calls
     def ready(self, target):

@@ -21,7 +21,7 @@ def client(_server):
 def test_a_run_streams_the_frames_of_the_trace(client, backend):
     job = client.submit(prompt="tell of the fox", methods=["chain", "tree"], max_new_tokens=30, api_name="/run")
     job.result(timeout=60)
-    frames = job.outputs()
+    frames = [json.loads(line) for line in job.outputs()]
     told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
     assert frames[-1]["snap"] and frames[-1]["e"] == told and frames[-1]["status"]["state"] == "done"
     assert [r for f in frames[:-1] for r in f["e"]] == told
@@ -32,7 +32,7 @@ def test_a_cancelled_job_ends_the_run(client, backend):
     backend.hold(4)
     job = client.submit(prompt="tell of the fox", methods=["chain"], api_name="/run")
     for frame in job:
-        if frame["e"]:
+        if json.loads(frame)["e"]:
             break
     job.cancel()
     assert backend.idle()

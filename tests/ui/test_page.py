@@ -65,7 +65,8 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     state(page, "live")
     page.wait_for_function("document.querySelectorAll('#board .lane').length === 3")
     page.wait_for_function("document.querySelectorAll('#board .lane .t[data-i]').length >= 12")
-    assert page.is_disabled("#run") and page.is_enabled("#stop")
+    page.wait_for_selector("#stop:not([disabled])")
+    assert page.is_disabled("#run")
     backend.hold(None)
     finish(page)
     assert page.is_disabled("#stop")
@@ -97,7 +98,8 @@ def test_four_lanes_lose_no_event(page, backend):
 def test_stop_ends_the_run_within_a_round(page, backend):
     backend.hold(5)
     begin(page)
-    page.wait_for_function("document.querySelectorAll('#board .lane .t[data-i]').length > 2")
+    state(page, "live")  # what is on the board is this run, and no longer the recorded one
+    assert backend.held()
     page.click("#stop")
     finish(page, "stopped")
     assert backend.rounds == 5 and backend.active == 0
