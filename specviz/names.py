@@ -34,6 +34,8 @@ class Entry:
     revision: str = ""
     draft: str = ""
     role: str = "target"
+    target: str = ""  # of a head: the model it sits on; ``for`` in the file
+    kind: str = ""  # of a head: medusa, hydra, ...
     backend: str = ""
     about: str = ""
     licence: str = ""
@@ -57,6 +59,10 @@ class Register:
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stores: dict[str, Path] = field(default_factory=dict)  # of text, for retrieval methods
 
+    @property
+    def _models(self) -> list[str]:
+        return [name for name, entry in self.entries.items() if entry.role != "head"]
+
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
         asked = self.default if asked is None else str(asked).strip()
@@ -69,7 +75,7 @@ class Register:
             if not COMMIT.fullmatch(revision):
                 raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.")
             return Entry(hub.rpartition("/")[2], hub=hub, revision=revision)
-        raise ZooError(f"There is no model {asked[:80]!r}; there are {', '.join(self.entries)}"
+        raise ZooError(f"There is no model {asked[:80]!r}; there are {', '.join(self._models)}"
                        + (", and a folder or org/name@commit will do." if not named_only else "."))
 
 
@@ -91,7 +97,8 @@ def register(path: str | Path | None = None) -> Register:
     stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
               for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
-    for name, node in [(default, top["default"])] + [(e.draft, root) for e in entries.values() if e.draft]:
+    named = [(other, root) for e in entries.values() for other in (e.draft, e.target) if other]
+    for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
     return Register(entries, default, backends, stores)
@@ -131,14 +138,17 @@ class _Reader:
         return tuple(self.word(one, "a model type") for one in node.value)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "role", "backend", "about", "licence", "size"}
+        known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")
         if "hub" in said and not (HUB_ID.fullmatch(said["hub"]) and COMMIT.fullmatch(said.get("revision", ""))):
             self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
-        if said.get("role", "target") not in ("target", "draft"):
-            self.refuse(node, f"the role of {name} must be target or draft")
+        if said.get("role", "target") not in ("target", "draft", "head"):
+            self.refuse(node, f"the role of {name} must be target, draft or head")
+        if (said.get("role") == "head") != ("for" in said) or ("for" in said) != ("kind" in said):
+            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, and only then")
+        said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]
         return Entry(name, **said)

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch.nn import functional as F
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from .core import DraftTree, Method, Scores, Target
 from .drafters.store import HOW, Store, StoreError, vocabulary_mark
 from .forwards import Forward, choose
+from .heads import Heads, body_of, heads_of, needed, reader, sizes
 from .machine import environment, read_device, use_cores
 from .names import Entry, Register, ZooError, register
 from .text import TokenBytes
@@ -54,6 +55,14 @@ class Kit:
         model = self.loaded.draft.open()
         self.opened.append(model)
         return model if model.vocab == self.vocab else Fitted(model, self.vocab)
+
+    def head(self, kind: str) -> torch.nn.Module:
+        """The trained head of a kind: weights that all runs share. Raises ZooError with a sentence when there is none."""
+        loaded = self.loaded
+        if kind not in loaded.heads.folders:
+            raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
+        return _once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}",
+                     lambda folder, _: reader(kind).load(folder, body_of(loaded.name, loaded.model)))
 
     def close(self) -> None:
         """Give every cache back."""
@@ -104,6 +113,7 @@ class Loaded:
     draft: Any = None
     draft_problem: str = ""
     stores: dict[str, Path] = field(default_factory=dict)
+    heads: Heads = Heads()
 
     @property
     def vocab(self) -> int:
@@ -143,11 +153,11 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides | _stored(self.stores)
+        return self.open_target().provides | _stored(self.stores) | self.heads.provides
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
-        return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem)
+        return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False) -> Loaded:
@@ -159,7 +169,9 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     entry = book.find(target, named_only)
     folder = entry.folder()
     backend = choose(book.backends, folder, entry.backend)
-    loaded = Loaded(entry.name, folder, _weights(backend, folder, on), backend, on, stores=book.stores)
+    model = _once(folder, on, backend.name, backend.load)
+    heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads)
     chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     try:
         if chosen:
@@ -174,20 +186,20 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     folder = entry.folder()
     backend = choose(book.backends, folder, entry.backend)
-    model = _weights(backend, folder, loaded.device)
+    model = _once(folder, loaded.device, backend.name, backend.load)
     if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
         raise ZooError(f"{entry.name} cannot draft for {loaded.name}: their vocabularies differ "
                        f"({model.vocab} and {loaded.vocab} tokens).")
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
 
 
-def _weights(backend: Forward, folder: Path, device: torch.device) -> Any:
-    """The folder's weights on a device, loaded once. Raises ZooError."""
-    key = (folder.resolve(), str(device), backend.name)
+def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any]) -> Any:
+    """The folder's weights on a device for one use (a forward, a head), loaded once. Raises ZooError."""
+    key = (folder.resolve(), str(device), use)
     with _lock:
         if key not in _loaded:
             try:
-                _loaded[key] = backend.load(folder, device)
+                _loaded[key] = read_them(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
             except (ValueError, RuntimeError, OSError, KeyError, TypeError, ImportError) as error:
@@ -208,20 +220,23 @@ def survey(target: str | None = None, draft: str | None = None):
     entry = book.find(target)
     chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     folder = entry.folder()
-    provides = choose(book.backends, folder, entry.backend).provides(read(folder, "config.json")) | _stored(book.stores)
+    config = read(folder, "config.json")
+    heads = heads_of(book, entry.name, folder, *sizes(config))
+    provides = choose(book.backends, folder, entry.backend).provides(config) | _stored(book.stores) | heads.provides
     problem = ""
     try:
         if chosen:
             book.find(chosen).folder()
     except ZooError as error:
         problem = str(error)
-    return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem)
+    return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)
 
 
-def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "") -> str | None:
+def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "",
+            head_problems: dict[str, str] | None = None) -> str | None:
     have = provides | {"draft"} if has_draft else provides
     missing = sorted(need for need in method.needs if need not in have)
-    return f"{method.title} {_needs(missing[0], name, draft_problem)}." if missing else None
+    return f"{method.title} {_needs(missing[0], name, draft_problem, head_problems or {})}." if missing else None
 
 
 def _stored(stores: dict[str, Path]) -> frozenset[str]:
@@ -229,7 +244,9 @@ def _stored(stores: dict[str, Path]) -> frozenset[str]:
     return frozenset(f"store:{name}" for name, folder in stores.items() if (folder / "store.json").is_file())
 
 
-def _needs(need: str, name: str, draft_problem: str) -> str:
+def _needs(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
+    if need.startswith("head:"):
+        return needed(need[5:], name, head_problems or {})
     if need.startswith("store:"):
         return f"needs a datastore named {need[6:]!r}: build one with `{HOW}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:

@@ -1,0 +1,97 @@
+"""What every trained head needs to be read: the facts of the target it sits on, and its files, whoever published them.
+
+A head is a small network beside a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors; the
+names of the weights differ from publisher to publisher, so a reader asks which names are there instead of trusting a version.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from .weights import ModelError, Weights, read_json
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+
+
+@dataclass(frozen=True)
+class Body:
+    """The target of a head. hidden: width of its states; config: its config.json, as far as it has one."""
+
+    name: str
+    hidden: int
+    vocab: int
+    layers: int
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+class HeadWeights(Weights):
+    """The tensors of a head's folder; ``names`` and ``shape`` tell which layout it is. Raises ModelError with a sentence."""
+
+    def __init__(self, folder: Path, body: Body):
+        super().__init__(folder, body.device, body.dtype)
+
+    def _index(self) -> dict[str, str]:
+        """As for a model, but the one file of a head may have any name."""
+        found = sorted(path.name for path in self._folder.glob("*.safetensors"))
+        if not found:
+            pickled = sorted(path.name for kind in PICKLES for path in self._folder.glob(kind))
+            raise ModelError(f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is never opened: "
+                             "convert it to safetensors" if pickled else f"{self._folder.name} has no safetensors")
+        if len(found) > 1 or found == ["model.safetensors"]:
+            return super()._index()
+        return dict.fromkeys(self._file(found[0]).keys(), found[0])
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._where)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor, without reading it."""
+        if name not in self._where:
+            raise ModelError(f"{self._folder.name} lacks the weight {name}")
+        try:
+            return tuple(self._file(self._where[name]).get_slice(name).get_shape())
+        except SafetensorError:
+            raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names") from None
+
+    def numbers(self, pattern: str) -> list[int]:
+        """The different numbers that the first group of a pattern matches at the start of a name: [0, 1, 2] for three heads."""
+        return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """The head's config.json; published heads often say little in it. Raises ModelError."""
+    return read_json(folder, "config.json")
+
+
+def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
+    """A sentence when a folder's head cannot sit on a target of this name, width and vocabulary; None when it can.
+
+    Reads the config and the headers of the weights, no numbers, so it is quick; what it cannot see, loading will say.
+    """
+    try:
+        config = config_of(folder)
+        weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
+        for shard in sorted(set(weights._where.values())):
+            weights._file(shard)
+    except ModelError as error:
+        return str(error)
+    for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
+        said = config.get(key, have)
+        if said != have:
+            return f"{folder.name} does not fit {name}: it {what.format(said)}, and those of {name} are {have}"
+    return None
+
+
+def fill(module: nn.Module, tensors: dict[str, torch.Tensor], body: Body) -> nn.Module:
+    """A module of ours with these tensors, ready to be used: on the target's device, in its type, without gradients."""
+    module.load_state_dict(tensors, assign=True)
+    return module.to(body.device, body.dtype).eval().requires_grad_(False)
