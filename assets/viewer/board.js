@@ -1,4 +1,20 @@
-/* The board: owns the folded trace and one cursor, and paints both in one animation frame. */
+/* The board: owns the folded trace and one cursor, and paints both in one animation frame.
+
+   For panels and pages. SpecVizBoard.mount(root, {frames, trace, options}) returns the api:
+     push(text)         live frames, NDJSON (docs/TRACE.md)
+     load(trace)        records, or the text of an imported file; returns "" or one sentence that says why it was refused
+     trace()            the records on the board, in the order they came
+     on("change", f)    f(where) after the cursor, the selection, the layout or the trace changed; returns a function that ends it
+     where()            {layout, lane, round, phase, node, tab, t}: what the inspector shows; node is a node id, "tail" or null,
+                        phase 1 drafted, 2 verifying, 3 judged, 4 committed; t seconds of engine time
+     goto({...})        any of layout, lane, round, phase, node, tab; stops playback
+     setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock), null (by the trace)
+     play(), pause()
+     link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
+     follow(hash)       opens such a place; true where there was one
+     destroy()
+   Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never).
+   Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the --sv-* variables. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -9,7 +25,9 @@
   class Board {
     constructor(root, options) {
       this.root = root;
-      this.options = options || {};
+      this.options = { ...options };
+      this.ears = new Set();
+      this.seen = null;
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
       this.ui = { focus: null, sel: null, filter: null, speed: 1 };
       this.still = globalThis.matchMedia ? matchMedia("(prefers-reduced-motion: reduce)").matches : false;
@@ -18,11 +36,13 @@
       this.build();
       this.listen();
       this.measure();
+      this.setEmbed(this.options.embed);
       this.setState("idle");
     }
 
     reset() {
       this.st = F.initial();
+      this.records = [];
       this.state = "idle";
       this.statusText = "";
       this.statusState = null;
@@ -67,6 +87,7 @@
       this.retheme();
     }
     retheme() { this.colors = palette(this.root); this.theme = SV.text.hash(Object.values(this.colors).join()); this.later(); }
+    setEmbed(on) { this.root.classList.toggle("embed", Boolean(on)); }
     measure() {
       const w = this.root.clientWidth || 1000;
       this.width = w;
@@ -87,6 +108,16 @@
       }
       this.settle();
     }
+    /* A text is an imported file: read with suspicion, and refused with a sentence. */
+    open(trace) {
+      if (typeof trace === "string") {
+        const { records, why } = SV.reader.read(trace);
+        if (why) { this.setStatus({ state: "error", text: why }); this.settle(); return why; }
+        trace = records;
+      }
+      this.load(trace);
+      return "";
+    }
     load(records) {
       this.reset();
       this.add(records || []);
@@ -94,10 +125,17 @@
       this.settle();
       this.begin();
     }
-    add(records) { F.fold(records, this.st); }
+    add(records) {
+      for (const rec of records) {
+        const was = this.st.records;
+        F.step(this.st, rec);
+        if (this.st.records > was) this.records.push(rec);
+      }
+    }
     snap(act) {
       const was = this.st.records;
-      if (act.mend) { this.st = F.fold(act.e); this.ui.sel = null; } else this.add(act.e);
+      if (act.mend) { this.st = F.initial(); this.records = []; this.ui.sel = null; }
+      this.add(act.e);
       if (was || !this.st.records) return;
       if (!this.isLive()) { this.settle(); this.begin(); } else if (act.fresh) { this.reopened = true; this.edge(1); } /* an earlier run, opened again */
     }
@@ -133,131 +171,23 @@
       if (this.still || this.options.autoplay === false) { this.cur.mode = "hold"; this.edge(1); } else { this.edge(0); this.play(); }
     }
 
-    /* ---- cursor ---- */
-    race() { const o = this.options.layout; return o === "race" || (o !== "watch" && this.list().filter((l) => !M.isBaseline(l)).length > 1); }
-    focus() {
-      const lanes = this.list();
-      return lanes.find((l) => l.id === this.ui.focus) || lanes.find((l) => !M.isBaseline(l)) || lanes[0] || null;
-    }
-    end() { return Math.max(1e-6, ...this.list().map(SV.ribbon.endOfLane)); }
-    now() {
-      const c = this.cur, lane = this.focus();
-      if (!lane) return 0;
-      if (c.mode === "follow") return this.race() ? this.end() : SV.ribbon.endOfLane(lane);
-      if (this.race()) return c.t;
-      const r = lane.rounds[c.round];
-      if (!r) return 0;
-      const ends = [F.startOf(lane, c.round), r.draft && r.draft.t1, r.verify && r.verify.t1, r.verify && r.verify.t1, F.endOf(lane, c.round)];
-      return ends[c.phase] ?? F.startOf(lane, c.round);
-    }
-    cursorOf(lane) {
-      const c = this.cur;
-      if (c.mode === "follow") return "end";
-      if (!this.race() && lane === this.focus()) return { round: c.round, phase: c.phase };
-      return { t: this.now() };
-    }
-    hold() {
-      if (this.cur.mode === "follow") { const l = this.focus(); Object.assign(this.cur, { round: l ? Math.max(0, l.committed - 1) : 0, phase: 4, t: this.end() }); }
-      this.cur.mode = "hold";
-      this.cur.left = null;
-    }
-    goto(round, phase = 4) {
-      this.hold();
-      const lane = this.focus();
-      if (!lane) return;
-      this.cur.round = Math.max(0, Math.min(lane.committed - 1, round));
-      this.cur.phase = phase;
-      if (this.race()) this.cur.t = F.endOf(lane, this.cur.round) ?? 0;
-      this.ui.sel = null;
-      this.later();
-    }
-    stepBy(d) {
-      const lane = this.focus();
-      if (!lane) return;
-      const at = F.at(lane, this.cursorOf(lane)).k - 1;
-      if (this.race()) this.goto(at + d);
-      else { const c = this.cur; this.hold(); this.goto(d < 0 && c.phase < 4 ? c.round - 1 : d > 0 && c.phase < 4 ? c.round : c.round + d); }
-    }
-    stepPhase(d) {
-      const lane = this.focus();
-      if (!lane || this.race()) return this.stepBy(d);
-      this.hold();
-      const c = this.cur, plain = !lane.rounds[c.round] || !lane.rounds[c.round].nodes.length;
-      const to = c.phase + d;
-      if (plain || to > 4) this.goto(c.round + d, d > 0 && !plain && c.round + 1 < lane.committed ? 1 : 4);
-      else if (to < 1) this.goto(c.round - 1, 4);
-      else { c.phase = to; this.ui.sel = null; this.later(); }
-    }
-    edge(last) {
-      const lane = this.focus();
-      if (!lane) return;
-      this.hold();
-      this.cur.round = last ? Math.max(0, lane.committed - 1) : 0;
-      this.cur.phase = 4;
-      this.cur.t = last ? this.end() : 0;
-      this.ui.sel = null;
-      if (!last && !this.race()) this.cur.phase = lane.rounds[0] && lane.rounds[0].nodes.length ? 1 : 4;
-      this.later();
-    }
-    scrubTo(x) {
-      if (this.race()) return this.seekTime(x * this.end());
-      const lane = this.focus();
-      if (!lane || !lane.committed) return;
-      const w = this.scrubWidth, cw = Math.min(44, w / lane.committed);
-      this.goto(Math.floor((x * w) / cw));
-    }
-    seekTime(t) {
-      const lane = this.focus();
-      if (!lane) return;
-      this.hold();
-      if (this.race()) { this.cur.t = Math.max(0, Math.min(this.end(), t)); this.ui.sel = null; this.later(); }
-      else this.goto(F.at(lane, { t }).k, 4);
-    }
-    goLive() { this.cur.mode = "follow"; this.ui.sel = null; this.later(); }
-    setSpeed(v) { this.ui.speed = v; this.cur.left = null; this.root.style.setProperty("--sv-k", String(v === 0 ? 0.05 : 1 / v)); this.later(); }
-    setFilter(name) { this.ui.filter = this.ui.filter === name ? null : name; this.later(); }
-    focusLane(id) { this.ui.focus = id; this.ui.sel = null; this.later(); }
-    selectNode(laneId, round, node, stay) {
-      const playing = this.cur.mode === "play";
-      if (this.cur.mode !== "follow" || !stay) this.hold();
-      this.ui.focus = this.race() ? laneId : this.ui.focus;
-      if (!this.race() && !stay && this.focus() && laneId === this.focus().id) { this.cur.round = round; this.cur.phase = 4; }
-      if (playing && this.cur.mode === "play") this.cur.mode = "hold";
-      this.ui.sel = { lane: laneId, round, node };
-      this.later();
-    }
-
-    /* ---- playback ---- */
-    toggle() { if (this.cur.mode === "play") { this.hold(); this.later(); } else this.play(); }
-    play() {
-      const lane = this.focus();
-      if (!lane || !lane.committed) return;
-      const atEnd = this.cur.mode === "follow" || (this.race() ? this.cur.t >= this.end() - 1e-6 : this.cur.round >= lane.committed - 1 && this.cur.phase >= 4);
-      this.hold();
-      if (atEnd) this.edge(0);
-      this.cur.mode = "play";
-      this.ui.sel = null;
-      this.stamp = null;
-      this.later();
-    }
-    advance(now) {
-      const dt = this.stamp === null ? 0 : Math.min(250, now - this.stamp), c = this.cur, s = this.ui.speed;
-      this.stamp = now;
-      let on = true;
-      if (this.race()) {
-        c.t += (dt / 1e3) * (s === 0 ? 1 : s / SV.player.slowdown(this.end()));
-        if (c.t >= this.end()) { c.t = this.end(); on = false; }
-      } else if (this.still) {
-        c.phase = 4;
-        c.left = (c.left ?? 900) - dt;
-        if (c.left <= 0) { c.left = null; if (c.round + 1 < this.focus().committed) c.round++; else on = false; }
-      } else on = SV.player.watch(c, this.focus(), dt, s);
-      if (!on) { c.mode = this.state === "live" ? "follow" : "hold"; c.left = null; }
-    }
-
     /* ---- painting ---- */
     later() { if (!this.frame && !this.dead) this.frame = requestAnimationFrame((t) => { this.frame = 0; if (this.cur.mode === "play") this.advance(t); this.paint(); if (this.cur.mode === "play") this.later(); }); }
-    paint() { if (!this.dead) SV.paint.all(this); }
+    paint() { if (!this.dead) { SV.paint.all(this); this.tell(); } }
+    /* Listeners hear of a change once a painted frame, however many steps led to it. */
+    on(name, f) {
+      if (name !== "change" || typeof f !== "function") return () => {};
+      this.ears.add(f);
+      return () => this.ears.delete(f);
+    }
+    where() { return SV.api.where(this); }
+    tell() {
+      if (!this.ears.size) return;
+      const w = this.where(), key = JSON.stringify(w) + this.st.records + this.state + (this.header()?.run_id ?? "");
+      if (key === this.told) return;
+      this.told = key;
+      for (const f of this.ears) { try { f(w); } catch (e) { setTimeout(() => { throw e; }); } }
+    }
     destroy() {
       this.dead = true;
       cancelAnimationFrame(this.frame);
@@ -272,15 +202,15 @@
     }
   }
 
+  Object.assign(Board.prototype, SV.cursor);
   SV.board = { Board, LEGEND };
   globalThis.SpecVizBoard = {
     mount(root, { frames, trace, options } = {}) {
       root.classList.add("sv");
       const board = new Board(root, options);
+      const api = SV.api.make(board);
       if (trace) board.load(trace);
       if (frames) board.push(frames);
-      const api = { push: (s) => board.push(s), load: (r) => board.load(r), destroy: () => board.destroy() };
-      Object.defineProperty(api, "board", { value: board }); /* for tests and lessons */
       return api;
     },
   };

@@ -73,6 +73,8 @@
       this.tabs.querySelector('[aria-selected="true"]').focus();
     }
 
+    show(tab) { this.tab = tab; this.keys.tabs = null; }
+
     /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
     paint(v) {
       /* A run in flight changes rounds faster than anybody reads: eight a second are drawn. */

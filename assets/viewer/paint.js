@@ -22,6 +22,7 @@
     b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
     figures(b, ctx);
     for (const part of b.lanes.values()) if (part.moved) part.stage.follow(); /* last: scrolling asks for a layout */
+    b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v ? b.inspector.v.sel : null };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;

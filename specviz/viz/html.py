@@ -19,14 +19,18 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "viewer"
 # Order matters: each file uses only what stands before it.
 SCRIPTS = (
-    "text shape fold metrics frames dom stage lane tree card log inspector ribbon chart figures transport player notice keys paint board"
+    "text shape fold metrics frames reader dom stage lane tree card log inspector ribbon chart figures transport player notice keys paint"
+    " cursor api board"
 ).split()
 HTML_TEMPLATE = '<div class="sv"></div>'
 MAX_RECORDS = 400_000
 
 _START = """(() => {
   const data = document.getElementById("trace");
-  SpecVizBoard.mount(document.querySelector(".sv"), { trace: JSON.parse(data.textContent), options: { autoplay: true } });
+  const root = document.querySelector(".sv"), here = () => root.svApi.follow(location.hash);
+  root.svApi = SpecVizBoard.mount(root, { trace: JSON.parse(data.textContent), options: { autoplay: true } });
+  here();
+  addEventListener("hashchange", here);
 })();
 """
 
