@@ -5,9 +5,10 @@ import ctypes
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "report")
+ORDER = ("tokenizer", "target", "generate", "draft", "medusa", "hydra", "eagle", "kangaroo", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,20 +16,18 @@ def main(arguments: list[str] | None = None) -> int:
     settle(options.threads)
     from transformers.utils import logging
 
-    from . import draft, generate, report, target, tokenizer  # torch is slow to import: --help is not
-    from .data import DataError
+    from .data import DataError  # torch is slow to import: --help is not
     from .job import Job, TrainingError, default_work
 
-    recipes = {"tokenizer": tokenizer, "target": target, "generate": generate, "draft": draft, "report": report}
     logging.disable_progress_bar()
     fields = ("data", "device", "minutes", "steps", "seed", "size", "ship", "quiet")
     job = Job(work=options.work or default_work(), **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for name in ORDER if options.recipe == "all" else (options.recipe,):
+        for name in available() if options.recipe == "all" else (options.recipe,):
             if name == "tokenizer" and options.recipe == "all" and job.numbers("target")["start"] == "shipped":
                 continue  # a target that goes on keeps its tokenizer
-            print(f"{name}: {recipes[name].run(job)}", flush=True)
+            print(f"{name}: {import_module(f'.{name}', __package__).run(job)}", flush=True)
     except (DataError, TrainingError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -38,9 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def available() -> list[str]:
+    """The recipes that are there, in order; a recipe is a file of this folder."""
+    return [name for name in ORDER if (Path(__file__).parent / f"{name}.py").is_file()]
+
+
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m specviz.training", description=__doc__)
-    p.add_argument("recipe", choices=("all", *ORDER))
+    p.add_argument("recipe", choices=("all", *available()))
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz and heldout.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where checkpoints, generations and the log live (~/.cache/specviz/training)")
     p.add_argument("--device", default="auto", help="auto, cpu, cuda")

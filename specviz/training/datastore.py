@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import sys
 import time
 from pathlib import Path
@@ -24,7 +25,6 @@ from .job import TARGET, Job, TrainingError
 
 DEPTH = 32  # tokens of a match and its continuation together
 MOST = 1_000_000  # tokens
-OWN_ROWS = 6000
 
 
 def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
@@ -59,20 +59,31 @@ def run(job: Job, name: str = "text", most: int = MOST) -> str:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(TARGET))
-    rows = data.load(job.data, "train", OWN_ROWS)
+    source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
+    own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
+    places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
+    made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
+    if all(made_of.items() <= _facts(place).items() for place in places):
+        return f"{places[-1]} is up to date"
+    rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]
     documents = (tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end for row in rows)
-    source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
-    store = make_store(name, documents, mark=vocabulary_mark(tokenizer), source=source, most=most)
+    store = make_store(name, documents, mark=mark, source=source, most=most)
+    store.facts.update(made_of)
     if not len(store.array):
         raise TrainingError("There is no text to build a datastore from.")
-    places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
     for place in places:
         save(store, place)
     facts = store.facts
     job.log("datastore", **facts)
     return (f"{places[-1]}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
             f"built in {facts['build_seconds']:.1f} s")
+
+
+def _facts(place: Path) -> dict:
+    """What the store that is there was made of; empty where there is none."""
+    path = place / "store.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -36,7 +36,8 @@ class HeadLoss(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             weight = head.to(kind)
             states = hidden.to(kind)
-            to_hidden, to_head = torch.empty_like(states), torch.zeros_like(head, dtype=torch.float32)
+            to_hidden = torch.empty_like(states)
+            to_head = torch.zeros_like(head, dtype=torch.float32) if ctx.needs_input_grad[1] else None  # None: a frozen head
             total, count = torch.zeros((), device=hidden.device), len(labels)
             for first in range(0, count, CHUNK):
                 part = slice(first, first + CHUNK)
@@ -46,14 +47,15 @@ class HeadLoss(torch.autograd.Function):
                 if any(ctx.needs_input_grad):
                     slope = (slope / count).to(kind)
                     to_hidden[part] = slope @ weight
-                    to_head += (slope.T @ states[part]).float()
-        ctx.save_for_backward(to_hidden.to(hidden.dtype), to_head.to(head.dtype))
+                    if to_head is not None:
+                        to_head += (slope.T @ states[part]).float()
+        ctx.save_for_backward(to_hidden.to(hidden.dtype), None if to_head is None else to_head.to(head.dtype))
         return total / count
 
     @staticmethod
     def backward(ctx, scale):
         to_hidden, to_head = ctx.saved_tensors
-        return to_hidden * scale, to_head * scale, None, None, None, None
+        return to_hidden * scale, None if to_head is None else to_head * scale, None, None, None, None
 
 
 def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:

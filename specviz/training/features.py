@@ -1,0 +1,93 @@
+"""What a trained head sees: the frozen target's states along answers the target itself wrote.
+
+A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
+They are computed on the fly, one forward of the target a batch: kept on disk they would fill gigabytes, and the forward costs
+less than the head's losses. Labels and the target's law are those that `generate` stored. Batch number `step` is a function of
+the seed and the step alone, so a killed run resumes to the same losses.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ..models.heads import Body
+from . import generate
+from .draft import Batches
+from .job import TARGET, Job, TrainingError, fingerprint
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of text right-padded to one width. Places are flat: row * width + position.
+
+    ids [rows, width]; states [rows * width, hidden] after the target's last norm; layer: the same, as they enter the layer that
+    was asked for, or None; where [n]: places whose next token is a token of the answer; labels [n]: that token;
+    top_ids, top_logp [n, top]: the target's law of it, its leaders.
+    """
+
+    ids: Tensor
+    states: Tensor
+    layer: Tensor | None
+    where: Tensor
+    labels: Tensor
+    top_ids: Tensor
+    top_logp: Tensor
+
+    def back(self, steps: int) -> tuple[Tensor, Tensor]:
+        """(kept, places): which of ``where`` have a place ``steps`` tokens before them in their row, and those places."""
+        kept = (self.where % self.ids.shape[1] >= steps).nonzero()[:, 0]
+        return kept, self.where[kept] - steps
+
+
+class Features:
+    """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
+    ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
+
+    numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
+    Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.
+    """
+
+    def __init__(self, job: Job, numbers: dict, layer: int | None = None):
+        self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(TARGET)
+        self.mark = fingerprint(self.path)
+        if job.ship and self.mark != fingerprint(job.shipped / TARGET):
+            raise TrainingError(f"These heads would follow {self.path}, which is not the shipped target: ship that one first.")
+        root = generate.folder(job)
+        own = generate.read(root / "train")
+        self.heldout = generate.read(root / "heldout")
+        self.device = job.torch_device()
+        self.target = AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.bfloat16).to(self.device).eval().requires_grad_(False)
+        self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
+        read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
+        self.own = Batches(own, numbers, job.seed, self.device)
+        self.wide = Batches(own + read, numbers, job.seed, self.device)
+
+    @property
+    def body(self) -> Body:
+        return body_of(self.path)
+
+    def place(self, name: str) -> Path:
+        """Where a recipe keeps its checkpoint: a new target begins a new one."""
+        return self.job.folder(name, self.mark)
+
+    def batch(self, step: int, done: float) -> Batch:
+        """``done``: share of the budget spent. Breadth while the rates are high, the target's own text while they fall."""
+        return self.states((self.own if done > 1 - self.numbers["decay"] else self.wide)[step])
+
+    @torch.no_grad()
+    def states(self, material) -> Batch:
+        """The target's states along what ``draft.collate`` gives."""
+        ids, where, top_ids, top_logp, labels = material
+        out = self.target.model(ids, output_hidden_states=self.layer is not None)
+        entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
+        return Batch(ids, out.last_hidden_state.flatten(0, 1), entering, where, labels, top_ids, top_logp)
+
+
+def body_of(path: Path) -> Body:
+    """The facts of a target that is not loaded."""
+    config = AutoConfig.from_pretrained(path)
+    return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict())
