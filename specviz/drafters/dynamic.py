@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from ..core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
-from ..trees import Scorer, best
+from ..trees import Scorer, best, best_of_all
 
 
 class ConfidentTree(Drafter):
@@ -24,12 +24,13 @@ class ConfidentTree(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, values = TreeBuilder(), Scorer(self.model), []
-        frontier, hoped = [-1], 0.0
+        frontier, hoped, grown = [-1], 0.0, 0
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            first = len(build)
-            self._level(build, values, frontier, scorer.rows(build, frontier), budget, state)
+            first, rows = len(build), scorer.rows(build, frontier)
+            grown += len(frontier) * min(budget.width, rows.shape[-1])
+            self._level(build, values, frontier, rows, budget, state)
             chances = sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes]
             if sum(chances) - hoped <= self.gain:
                 break
@@ -39,18 +40,26 @@ class ConfidentTree(Drafter):
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
             tree = tree.keep(order[:budget.nodes], looked=True)  # a path's probability falls with every step: parents stay
-        state.note("confidence", expected=hoped, grown=len(build), kept=len(tree))
+        state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
         return tree
 
     @staticmethod
-    def _level(build: TreeBuilder, values: list[float], frontier, rows, budget: Budget, state: State) -> None:
+    def _level(build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
+        """The best children of the frontier, at most budget.nodes of them: what is beyond can be neither kept nor grown from."""
         heat = 1.0 if state.sampling.greedy else state.sampling.temperature
-        top, tokens = best(rows, budget.width)
-        scores = (top / heat - (rows / heat).logsumexp(-1, keepdim=True)).tolist()
-        for parent, row, ids in zip(frontier, scores, tokens.tolist()):
-            for score, token in zip(row, ids):
-                build.add(token, parent)
-                values.append(score + (values[parent] if parent >= 0 else 0.0))
+        rows = rows if heat == 1.0 else rows / heat
+        above = rows.new_tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier])
+        offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
+        if budget.width < budget.nodes:
+            found, tokens = best(rows, budget.width)
+            found, at = (found + offsets).flatten().sort(descending=True, stable=True)
+            at = at[:budget.nodes]
+            parents, tokens = at // tokens.shape[1], tokens.flatten()[at]
+        else:  # any one node might have them all
+            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)
+        for value, at, token in sorted(zip(found.tolist(), parents.tolist(), tokens.tolist()), key=lambda child: child[1]):
+            build.add(token, frontier[at])
+            values.append(value)
 
 
 class GreedyTree(Drafter):
@@ -85,23 +94,24 @@ class GreedyTree(Drafter):
 
 
 class Slot:
-    """The children of one node, drawn one at a time without replacement; at temperature 0 chosen, the most likely first."""
+    """The children of one node, drawn one at a time without replacement; at temperature 0 chosen, the most likely first.
+
+    more: whether the law has tokens that were not drawn yet.
+    """
 
     def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
         self.greedy = state.sampling.greedy
         law = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
         self.at = -1 if self.greedy else build.begin(law, WITHOUT_REPLACEMENT)
-        self.drawn, self._left = 0, law.clone()
-
-    @property
-    def more(self) -> bool:
-        """Whether the law has tokens that were not drawn yet."""
-        return bool((self._left > 0).any())
+        self.drawn, self.more, self._left, self._mass = 0, True, law, 1.0
 
     def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
         """The next child and the chance it was drawn with."""
-        left = self._left / self._left.sum()
+        left = self._left if self.drawn == 0 else self._left.div_(self._mass)
         token = int(left.argmax()) if self.greedy else state.dice.pick("draft", left)
+        chance = float(left[token])
+        self._left = left.clone() if self.drawn == 0 else left
         self._left[token] = 0
-        self.drawn += 1
-        return build.add(token, parent, self.at), float(left[token])
+        self._mass = float(self._left.sum())
+        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        return build.add(token, parent, self.at), chance

@@ -50,3 +50,16 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = chunks.gather(1, which[:, :, None].expand(-1, -1, size)).reshape(rows, -1)
     values, place = inside.topk(count, dim=-1)
     return values, which.gather(1, place // size) * size + place % size
+
+
+def best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``count`` largest of all entries of scores [rows, vocab], best first: values, rows, columns. Searched by chunks, too:
+    an entry among the largest lies in a chunk whose maximum is."""
+    rows, width = scores.shape
+    size = width // _CHUNKS if width % _CHUNKS == 0 and width >= 2048 else 1
+    chunks = scores.reshape(-1, size)
+    which = chunks.amax(-1).topk(min(count, len(chunks))).indices
+    inside = chunks[which]
+    values, place = inside.flatten().topk(min(count, inside.numel()))
+    at = which[place // size] * size + place % size
+    return values, at // width, at % width
