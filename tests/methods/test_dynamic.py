@@ -56,7 +56,7 @@ def test_opt_tree_stops_when_a_level_promises_too_little():
         hoped.append(sum(sorted(chances)[-3:]))
     gains = [after - before for before, after in zip(hoped, hoped[1:])]
     assert gains[0] > gains[1] > gains[2] > 0
-    for gain, grown in ((gains[0] + 1e-9, 4), (gains[1] + 1e-9, 20), (gains[2] + 1e-9, 84)):
+    for gain, grown in ((gains[0] + 1e-9, 4), (gains[1] + 1e-9, 16), (gains[2] + 1e-9, 28)):  # three of a level can matter
         state = State([0])
         ConfidentTree(rows, beam=16, gain=gain).propose(state, Budget(gamma=6, width=4, nodes=3))
         assert state.notes[-1][1]["grown"] == grown

@@ -7,7 +7,8 @@ import torch
 from .toys import Rows, distance, law_of
 
 from specviz.core import Sampling, State
-from specviz.trees import RECYCLING, Shape, best, chosen_children, draw_one, draw_some, drawn_children, grow_shape, product, sparse
+from specviz.trees import (RECYCLING, Shape, best, best_of_all, chosen_children, draw_one, draw_some, drawn_children, grow_shape,
+                           product, sparse)
 
 
 def test_the_recycling_template_is_the_papers():
@@ -108,3 +109,11 @@ def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
         else:
             assert tree.law(i) is None
             assert tree.tokens[i] == row.argsort(descending=True)[len(older)]
+
+
+@pytest.mark.parametrize("rows,width", [(1, 4096), (40, 4096), (5, 30)])
+def test_best_of_all_is_topk_of_the_whole(rows, width):
+    scores = torch.randn(rows, width, generator=torch.Generator().manual_seed(rows))
+    values, at, columns = best_of_all(scores, 64)
+    want = scores.flatten().topk(64)
+    assert torch.equal(values, want.values) and torch.equal(at * width + columns, want.indices)
