@@ -13,6 +13,7 @@ from .parts import Outcome, Trial
 from .state import State
 
 Top = list[list[float]]  # [[token, probability], ...]
+Span = tuple[float, float]  # seconds on the engine's clock
 
 
 def best(law: Tensor | None, count: int) -> Top | None:
@@ -164,18 +165,23 @@ class Failed(Event):
         yield {"type": "done", "finish": "error", "totals": self.totals, "peak_mem": None}
 
 
-def tell(outcome: Outcome, state: State) -> Iterator[Event]:
-    """The events of one round that was just played. Call it while the clock is paused."""
+def tell(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
+    """The events of one round that was just played. Call it while the clock is paused.
+
+    spans: when the draft model and the target really worked, where a loop runs them at the same time; else one follows the other.
+    """
     r, t = state.round - 1, outcome.began + outcome.seconds["plan"]
     drafted = t + outcome.seconds["draft"]
     verified = drafted + outcome.seconds["verify"]
     committed = verified + outcome.seconds["judge"] + outcome.seconds["commit"]
-    yield Drafted(r, t, drafted, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
-    yield Verified(r, drafted, verified, len(outcome.tree) + 1)
+    draft, verify = spans or ((t, drafted), (drafted, verified))
+    rows = len(outcome.scores.logits)
+    yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
+    yield Verified(r, *verify, rows)
     yield Judged(r, tuple(_trials(outcome, state.top_k_saved)))
     verdict = outcome.verdict
     before = len(state.tokens) - len(outcome.committed) - 1
-    kv = {"before": before, "after": before + len(outcome.kept), "dropped": len(outcome.tree) + 1 - len(outcome.kept)}
+    kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
     prob = None if verdict.law is None else float(verdict.law[verdict.token])
     yield Committed(r, committed, verdict.path, outcome.committed, verdict.kind, prob,
                     best(verdict.law, state.top_k_saved), kv, outcome.seconds)
