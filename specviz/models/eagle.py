@@ -1,0 +1,134 @@
+"""EAGLE's draft head: one decoder layer that continues the target's own features (Li et al. 2401.15077; the same weights serve
+EAGLE-2, Li et al. 2406.16858).
+
+A feature is what the target's head reads, its state after the last norm. Row t joins the embedding of token t+1 with the
+feature at t and gives a guess of the feature at t+1; the target's own embedding and head are lent for both ends. Knowing which
+token was really drawn is what makes the guess possible: the next feature depends on it. The layer has no norm in front of its
+attention, and there is none behind it.
+
+``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], maybe ``fc.bias``,
+``layers.0.*``, maybe biases of queries, keys and values, maybe ``embed_tokens.weight``: a frozen copy of the target's, which
+serves in its place.
+"""
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .eagle_layers import Fused, Layer, RowCache, Sizes, angles_of
+from .heads import Body, HeadWeights, config_of, fill, why_not
+from .llama import rope_of
+from .weights import ModelError, Weights
+
+
+class Eagle(nn.Module):
+    """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the EAGLE head"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        d = self.sizes.hidden
+        self.fc = nn.Linear(2 * d, d, bias=bool(config.get("bias", True)))
+        self.layers = nn.ModuleList(Layer(self.sizes, i > 0, True, bool(config.get("qkv_bias", False))) for i in range(self.sizes.layers))
+
+    def forward(self, embeds: Tensor, features: Tensor, steps: int = 1) -> list[Tensor]:
+        """Guesses of the next features, for training: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
+
+        Row t of guess j stands on true features up to t-j and on the head's own guesses for the j after them, which is what it
+        meets when it drafts j tokens ahead. The first j rows of guess j have no such past and are not to be used.
+        """
+        n = embeds.shape[1]
+        angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
+        past: list = [None] * len(self.layers)
+        out, place = [], torch.arange(n, device=embeds.device)
+        for step in range(steps):
+            mask = None if step == 0 else torch.cat([place <= place[:, None] - step] + [
+                place == place[:, None] - step + i for i in range(1, step + 1)], 1)
+            x = self.fc(torch.cat([embeds, features], -1))
+            for i, layer in enumerate(self.layers):
+                x, past[i] = layer(x, angles, past[i], mask)
+            out.append(x)
+            features = torch.cat([features[:, :1], x[:, :-1]], 1)  # the guess of feature t was made at row t-1
+        return out
+
+    @cached_property
+    def fused(self) -> Fused:
+        """The weights as they draft; made once, shared by every run."""
+        return Fused(list(self.layers), self.config, self.fc)
+
+    def open(self) -> EagleRows:
+        """A run's own cache over these weights."""
+        return EagleRows(self.fused)
+
+
+class EagleRows(RowCache):
+    """Pairs (embedding of token t+1, feature t) in, guesses of the next feature out."""
+
+    def read(self, embeds: Tensor, features: Tensor) -> Tensor:
+        """Pairs of the text, true features only; they stay. [n, hidden] each -> [n, hidden]."""
+        return super().read(self._joined(embeds, features))
+
+    def branch(self, embeds: Tensor, features: Tensor, parents, depths) -> Tensor:
+        """Pairs of a tree, whose features are guesses; they are thrown away after the round."""
+        return super().branch(self._joined(embeds, features), parents, depths)
+
+    def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        kind = self.net.dtype
+        return self.net.lead(torch.cat([embeds.to(kind), features.to(kind)], -1))
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Eagle:
+    """An untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads, kv_heads,
+    head_dim, bias."""
+    return Eagle({**like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Eagle:
+    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    if problem:
+        raise ModelError(problem)
+    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    sizes, d = Sizes.of(config, folder.name), body.hidden
+    if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != body.vocab:
+        raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {body.name} has {body.vocab}")
+    found = {"fc.weight": weights.get("fc.weight", d, 2 * d), "fc.bias": weights.maybe("fc.bias", d)}
+    for i in range(sizes.layers):
+        found |= layer_weights(weights, sizes, f"layers.{i}.", i > 0, True)
+    found = {name: tensor for name, tensor in found.items() if tensor is not None}
+    config = {**config, "bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}
+    return fill(Eagle(config, folder.name), found, body)
+
+
+def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
+    """A config.json for a head with layers like the target's, but for the numbers given."""
+    whole, d = body.config.get("text_config") or body.config, body.hidden
+    heads = numbers.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
+    kv_heads = numbers.get("kv_heads") or whole.get("num_key_value_heads") or heads
+    said = {
+        "hidden_size": d, "vocab_size": body.vocab, "num_hidden_layers": numbers.get("layers", 1), "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads, "head_dim": numbers.get("head_dim") or whole.get("head_dim") or d // heads,
+        "intermediate_size": numbers.get("intermediate") or whole.get("intermediate_size") or 3 * d,
+        "rms_norm_eps": whole.get("rms_norm_eps", 1e-6), "max_position_embeddings": whole.get("max_position_embeddings", 2048),
+    }
+    return said | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
+
+
+def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, fed: bool) -> dict[str, Tensor | None]:
+    """The tensors of one layer, by their names in the file; those of a bias may be None. Raises ModelError."""
+    d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
+    rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
+    found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, d) for name, out in rows.items()}
+    found |= {f"{at}self_attn.{name}.bias": weights.maybe(f"{at}self_attn.{name}.bias", out) for name, out in rows.items()}
+    shapes: dict[str, tuple[int, ...]] = {"self_attn.o_proj": (d, q)}
+    if normed:
+        shapes["input_layernorm"] = (d,)
+    if fed:
+        shapes |= {"post_attention_layernorm": (d,), "mlp.gate_proj": (inner, d), "mlp.up_proj": (inner, d), "mlp.down_proj": (d, inner)}
+    return found | {f"{at}{name}.weight": weights.get(f"{at}{name}.weight", *shape) for name, shape in shapes.items()}
+

@@ -1,0 +1,250 @@
+"""One decoder layer of the Llama family, small enough to be trained on another model's states: what EAGLE's head and Kangaroo's
+adapter are made of.
+
+The modules carry the published key names and are what is trained. ``Fused`` is the same weights as few torch calls over rows
+and slots (models/llama.py), and ``RowCache`` its keys and values in one run: the rows of the text, and behind them the scratch
+of a tree that is thrown away.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .linear import fastest
+from .llama import Block, Llama, Norm, inverse_frequencies, rope_of
+from .weights import ModelError
+
+STEP = 256  # slots are allocated in multiples of this
+KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head_dim]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a config.json of the Llama family says about one layer."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    layers: int
+    context: int
+    eps: float
+
+    @classmethod
+    def of(cls, config: dict[str, Any], name: str) -> Sizes:
+        """Raises ModelError with a sentence when a size is missing or the sizes do not fit together."""
+        try:
+            hidden, heads = config["hidden_size"], config["num_attention_heads"]
+            found = cls(hidden, heads, config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads,
+                        config.get("intermediate_size", hidden), config.get("num_hidden_layers", 1),
+                        config.get("max_position_embeddings", 2048), config.get("rms_norm_eps", 1e-6))
+        except (KeyError, TypeError, ZeroDivisionError) as error:
+            raise ModelError(f"config.json of {name} does not say {error}") from None
+        whole = (found.hidden, found.heads, found.kv_heads, found.head_dim, found.inner, found.layers, found.context)
+        if not all(type(size) is int and size > 0 for size in whole) or found.heads % found.kv_heads or found.head_dim % 2:
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+        if rope_of(config)["rope_type"] not in ("default", "linear", "llama3"):
+            raise ModelError(f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here")
+        return found
+
+
+class Attention(nn.Module):
+    def __init__(self, sizes: Sizes, bias: bool = False):
+        super().__init__()
+        d, q, kv = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        self.sizes = sizes
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d, out, bias=bias) for out in (q, kv, kv))
+        self.o_proj = nn.Linear(q, d, bias=False)
+
+    def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
+        """x [batch, n, hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
+        look, None = causal. Also gives the keys and values of past and these rows."""
+        q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = (_turned(part, angles).type_as(v) for part in (q, k))
+        kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
+        group = self.sizes.heads // self.sizes.kv_heads
+        keys, values = (part.repeat_interleave(group, 1) for part in kv)
+        y = F.scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None)
+        return self.o_proj(y.transpose(1, 2).flatten(2)), kv
+
+
+def _turned(x: Tensor, angles: Tensor) -> Tensor:
+    """Rotary positions on heads stored as halves, as checkpoints have them."""
+    a, b = x.float().chunk(2, -1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+class Mlp(nn.Module):
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(sizes.hidden, sizes.inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(sizes.inner, sizes.hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values."""
+
+    def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if normed else nn.Identity()
+        self.self_attn = Attention(sizes, bias)
+        self.mlp = Mlp(sizes) if fed else None
+        self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if fed else None
+
+    def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
+        y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)
+        x = x + y
+        return (x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))), kv
+
+
+def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
+    """Rotary angles of positions 0..length, [length, head_dim / 2]."""
+    return (torch.arange(length, dtype=torch.float32)[:, None] * inverse_frequencies(rope_of(config), head_dim)).to(device)
+
+
+# --- the same weights, for drafting ------------------------------------------------------------------------------------
+class Fused(Llama):
+    """Layers as blocks of the row-wise forward: matrices fused, stored the way this processor multiplies fastest.
+
+    lead: a matrix in front of the layers (EAGLE's fc), as a linear module; ``lead`` then applies it.
+    """
+
+    def __init__(self, layers: Sequence[Layer], config: dict[str, Any], lead: nn.Linear | None = None):
+        sizes = layers[0].self_attn.sizes
+        self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
+            sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
+        self.group, self.layers, self.eps, self.context = self.heads // self.kv_heads, len(layers), sizes.eps, sizes.context
+        first = layers[0].self_attn.o_proj.weight
+        self.device, self.dtype = first.device, first.dtype
+        with torch.inference_mode():
+            parts = [self._parts(layer) for layer in layers]
+            mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
+            linear = fastest(mine, 4 * sum(w.numel() for w in mine) * len(layers), budget=0.1)
+            self.kernel = linear.kernel
+            self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
+                           for layer, found in zip(layers, parts)]
+            self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
+            self._tables(rope_of(config))
+
+    def _parts(self, layer: Layer) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """Fused matrices with their biases; queries and keys with rotating pairs side by side."""
+        at = layer.self_attn
+
+        def paired(x: Tensor) -> Tensor:
+            return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
+
+        def qkv(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return torch.cat([paired(q), paired(k), v]).detach()
+
+        three = (at.q_proj, at.k_proj, at.v_proj)
+        bias = None if at.q_proj.bias is None else qkv(*(p.bias for p in three))
+        out = {"qkv": (qkv(*(p.weight for p in three)), bias), "out": (at.o_proj.weight.detach(), None)}
+        if layer.mlp is not None:
+            both = torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight]).detach()
+            out |= {"gate_up": (both, None), "down": (layer.mlp.down_proj.weight.detach(), None)}
+        return out
+
+    def _block(self, layer: Layer, matrices: dict[str, Any]) -> Block:
+        def norm(module):
+            weight = getattr(module, "weight", None)
+            return (lambda x: x) if weight is None else Norm(weight.detach(), self.eps)
+
+        return Block(norm(layer.input_layernorm), matrices["qkv"], None, None, matrices["out"], norm(layer.post_attention_layernorm),
+                     matrices.get("gate_up"), matrices.get("down"))
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written at at..at+n."""
+        for block, room in zip(self.blocks, slots):
+            x = self.attend(block, x, turn, room, at, mask)
+            if block.down is not None:
+                x = self.transform(block, x)
+        return x
+
+
+class RowCache:
+    """One run's keys and values over shared ``Fused`` layers.
+
+    ``count`` rows of text lie in order, row i at position first + i; a tree's rows come behind them and are forgotten by the
+    next ``read`` or ``crop``.
+    """
+
+    def __init__(self, net: Fused):
+        self.net, self.first, self.count = net, 0, 0
+        self._slots: Tensor | None = None
+        self._scratch, self._tile = 0, None  # rows of the tree; who sees whom among them, [1 + rows, rows]
+
+    def kv(self) -> Tensor:
+        """Keys (rotated, pairs side by side) and values of the text rows, [layers, 2, kv_heads, count, head_dim]."""
+        return self._room(self.count)[:, :, :, :self.count]
+
+    def crop(self, count: int) -> None:
+        """Only the first ``count`` rows of the text are true."""
+        self.count, self._scratch = min(self.count, count), 0
+
+    def restart(self, first: int) -> None:
+        """Nothing is held; the next row read stands at position ``first``."""
+        self.first, self.count, self._scratch = first, 0, 0
+
+    def read(self, x: Tensor) -> Tensor:
+        """Text rows x [n, hidden] behind those held; their outputs [n, hidden]."""
+        out = []
+        for part in x.split(STEP):
+            n, at = len(part), self.count
+            room = self._room(at + n)
+            out.append(self.net.run(part, self._turn(list(range(at, at + n))), room, at, self._mask(_causal(n, part.dtype, part.device))))
+            self.count += n
+        self._scratch = 0
+        return out[0] if len(out) == 1 else torch.cat(out)
+
+    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int]) -> Tensor:
+        """Rows of a tree below the last text row; parents: scratch rows of earlier calls, -1 = the last text row; depths: 1
+        for its children. A row sees the text, its ancestors and itself."""
+        n, old = len(x), self._scratch
+        room, at = self._room(self.count + old + n), self.count + old
+        tile = x.new_full((1 + old + n, old + n), -torch.inf)  # row 0 stands for the root, which is no scratch row
+        if old:
+            tile[:1 + old, :old] = self._tile
+        tile[1 + old:] = tile[[parent + 1 for parent in parents]]
+        tile[1 + old:, old:].fill_diagonal_(0.0)
+        self._tile, self._scratch = tile, old + n
+        return self.net.run(x, self._turn([self.count - 1 + depth for depth in depths]), room, at, self._mask(tile[1 + old:]))
+
+    def _mask(self, tile: Tensor) -> Tensor | None:
+        """Added to scores, [group * rows, slots]: every text row held before is seen, the rest as the tile says."""
+        n, width = tile.shape
+        if n == 1 and width == 1:
+            return None
+        mask = tile.new_zeros(self.net.group, n, self.count + width)
+        mask[:, :, self.count:] = tile
+        return mask.flatten(0, 1)
+
+    def _turn(self, rows: list[int]) -> Tensor:
+        """Rotations of rows; positions beyond the context are held at the last one."""
+        last = self.net.context - 1
+        if rows[-1] - rows[0] == len(rows) - 1 and self.first + rows[-1] <= last:
+            return self.net.turn[self.first + rows[0]:self.first + rows[-1] + 1]
+        return self.net.turn[[min(self.first + row, last) for row in rows]]
+
+    def _room(self, slots: int) -> Tensor:
+        have = 0 if self._slots is None else self._slots.shape[3]
+        if slots > have or self._slots is None:
+            bigger = self.net.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
+            if have:
+                bigger[:, :, :, :have] = self._slots
+            self._slots = bigger
+        return self._slots
+
+
+@lru_cache(maxsize=64)
+def _causal(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.full((n, n), -torch.inf, dtype=dtype, device=device).triu_(1)
