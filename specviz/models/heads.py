@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from .weights import ModelError, Weights, read_json
 
@@ -50,6 +50,10 @@ class HeadWeights(Weights):
         return dict.fromkeys(self._file(found[0]).keys(), found[0])
 
     @property
+    def title(self) -> str:
+        return self._folder.name
+
+    @property
     def names(self) -> list[str]:
         return sorted(self._where)
 
@@ -61,6 +65,21 @@ class HeadWeights(Weights):
             return tuple(self._file(self._where[name]).get_slice(name).get_shape())
         except SafetensorError:
             raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names") from None
+
+    def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
+        """``get`` of a matrix whose columns are the target's states: the sentence says so when they are not."""
+        wide = self.shape(name)[-1]
+        if wide != shape[-1] and wide % body.hidden:
+            raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
+                             f"{body.hidden}")
+        return self.get(name, *shape)
+
+    def ids(self, name: str, vocab: int) -> Tensor:
+        """A list of token ids, as whole numbers. Raises ModelError when one is not in the vocabulary."""
+        ids = self._file(self._where[name]).get_tensor(name).long()
+        if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
+            raise ModelError(f"{name} of {self.title} names tokens that are not in the vocabulary")
+        return ids.to(self._device)
 
     def numbers(self, pattern: str) -> list[int]:
         """The different numbers that the first group of a pattern matches at the start of a name: [0, 1, 2] for three heads."""
@@ -87,11 +106,14 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
         said = config.get(key, have)
         if said != have:
-            return f"{folder.name} does not fit {name}: it {what.format(said)}, and those of {name} are {have}"
+            return f"{folder.name} does not fit {name}: it {what.format(said)}, and {name} has {have}"
     return None
 
 
-def fill(module: nn.Module, tensors: dict[str, torch.Tensor], body: Body) -> nn.Module:
+def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:
     """A module of ours with these tensors, ready to be used: on the target's device, in its type, without gradients."""
-    module.load_state_dict(tensors, assign=True)
+    try:
+        module.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
+        raise ModelError(" ".join(str(error).split())) from None
     return module.to(body.device, body.dtype).eval().requires_grad_(False)

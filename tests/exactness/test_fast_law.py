@@ -10,9 +10,10 @@ import transformers as tf
 from specviz.core import DraftTree, Sampling
 from specviz.targets.fast import FastModel
 
+from ..heads import tiny
 from ..targets.tiny import network
 from .enumeration import TooMany, distance, joint, law_of_engine
-from .toys import begin, cache_error, methods, small_knobs, store
+from .toys import LENT, begin, cache_error, methods, small_knobs, store
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
 
@@ -26,6 +27,9 @@ class Pair:
     def open(self, role):
         assert role == "draft"
         return self.draft.open()
+
+    def head(self, kind):
+        return tiny.head(kind, tiny.body(self.target))
 
     def open_store(self, role):
         return store(role, [PROMPT, [2, 0, 1, 1, 2, 0]])
@@ -68,7 +72,7 @@ def test_the_joint_law_of_three_tokens_is_the_targets(method, models):
 def enumerate_method(method, models, count):
     """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted."""
     kit, sampling, accepted = Pair(*models), Sampling(1.0), [0.0]
-    assert method.needs <= kit.target.provides | {"draft", "store:text"}
+    assert method.needs <= kit.target.provides | LENT
     parts, fresh = method.build(kit, **small_knobs(method)[-1]), kit.model.open()
     state = begin(parts, kit, sampling, count, warm=1, prompt=PROMPT)
 

@@ -15,7 +15,10 @@ from specviz.drafters.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
+from ..heads import tiny
+
 PROMPT = [1, 2, 0, 2, 1, 2]
+LENT = {"draft", "store:text"} | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -40,6 +43,9 @@ class Kit:
     def open(self, role: str) -> ScriptedTarget:
         assert role == "draft", f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
         return self.open_net(self.small)
+
+    def head(self, kind: str) -> torch.nn.Module:
+        return tiny.head(kind, tiny.body(self.target))
 
     def open_store(self, role: str) -> Store:
         """What the target would write after each of its tokens."""
@@ -94,7 +100,7 @@ def named(method: Method, knobs: dict):
 
 
 def provided(method: Method, kit: Kit) -> None:
-    missing = {need for need in method.needs if need not in {"draft", "store:text"} | kit.target.provides}
+    missing = {need for need in method.needs if need not in LENT | kit.target.provides}
     assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
 
 
