@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, Verdict
+from .acceptance import note_gap, together
 from .token import TokenRejection, follow_best
 
 
@@ -23,6 +24,7 @@ class KSeq(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
+        note_gap(tree, scores, state, lambda p, q, k: together(p, q, k, best_rho(p, q, k)))
         twins, path, trials = [-1], [], []
         while True:
             p = state.sampling.probs(scores.logits[twins[0] + 1])

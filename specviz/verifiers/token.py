@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
+from .acceptance import note_gap, recursive
 
 
 class TokenRejection(Verifier):
@@ -20,6 +21,7 @@ class TokenRejection(Verifier):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
+        note_gap(tree, scores, state, recursive)
         node, path, trials = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])

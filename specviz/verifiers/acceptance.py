@@ -1,0 +1,72 @@
+"""How often a rule accepts one of k drafts at one place, in closed form, and how often any rule could.
+
+p is the target's law, q the draft's, both [vocab]. The optimum is that of an optimal transport between the law of the k drafts
+and p (Sun et al. 2310.15141): the least p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the tokens of the largest q / p
+(Hu et al. 2502.18779), so one sort finds it.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import IID, DraftTree, Scores, State
+
+
+def single(p: Tensor, q: Tensor) -> float:
+    """One draft under token rejection, and under any other rule: none accepts more (Leviathan et al. 2211.17192)."""
+    return float(torch.minimum(p, q).sum())
+
+
+def recursive(p: Tensor, q: Tensor, k: int) -> float:
+    """k independent drafts, refused one after the other, each refusal leaving norm((p - q)+) (SpecInfer 2305.09781)."""
+    refused, p = 1.0, p.double()
+    for _ in range(k):
+        chance = single(p, q)
+        refused *= 1 - chance
+        p = (p - q).clamp(min=0)
+        mass = float(p.sum())
+        if mass <= 0:
+            return 1.0
+        p = p / mass
+    return 1 - refused
+
+
+def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
+    """k independent drafts under K-SEQ with its rho: each passes with the chance that min(q, p / rho) sums to (SpecTr)."""
+    return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
+
+
+def favourites(p: Tensor, q: Tensor, k: int) -> float:
+    """The k - 1 most likely tokens and one drawn from the rest of q (Hu et al. 2502.18779); k = 2 is a pair of SpecHub, too."""
+    top = q.topk(min(k - 1, len(q))).indices
+    rest = q.double().index_fill(0, top, 0.0)
+    mass = float(rest.sum())
+    inside = float(p[top].sum())
+    if mass <= 0:
+        return inside
+    return inside + single(p.double().index_fill(0, top, 0.0), rest / mass)
+
+
+def optimum(p: Tensor, q: Tensor, k: int) -> float:
+    """The most that any rule can accept of k independent drafts."""
+    p, q = p.double(), q.double()
+    order = (q / p).nan_to_num_(nan=0.0, posinf=torch.inf).argsort(descending=True)  # 0 / 0: it changes nothing where it stands
+    inside = p[order].cumsum(0) + 1 - q[order].cumsum(0).clamp_(max=1) ** k
+    return min(1.0, float(inside.min()))  # 1 is the empty set
+
+
+def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
+    """Note how far rule(p, q, k) is from the optimum at the root, when somebody looks and there are independent drafts.
+
+    It is no part of decoding: the engine's clock stands still.
+    """
+    children = tree.children(-1)
+    if not state.top_k_saved or len(children) < 2 or {tree.label(c) for c in children} != {IID}:
+        return
+    if len({tree.draw[c] for c in children}) > 1:  # of several laws; the closed forms are for one
+        return
+    state.clock.pause()
+    p, q, k = state.sampling.probs(scores.logits[0]), tree.law(children[0]), len(children)
+    accept, best = rule(p, q, k), optimum(p, q, k)
+    state.note("optimum", drafts=k, accept=round(accept, 6), best=round(best, 6), gap=round(max(0.0, best - accept), 6))
+    state.clock.resume()
