@@ -17,6 +17,7 @@ import torch
 
 from .core import (BrokenModel, Committed, Drafted, Event, Failed, Finished, Judged, Method, Noted, Prefilled, Said, Sampling,
                    Started, State, Totals)
+from .drafters.memory import Memory
 from .loops import speculate
 from .methods import catalogue
 from .request import SessionError, read_messages, read_seconds, read_stops, read_whole, sentence
@@ -27,10 +28,15 @@ MOST_TOP = 50  # of a law's best tokens that events may carry
 
 
 class Session:
-    """``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence."""
+    """``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
 
-    def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling()):
-        self.loaded, self.sampling = loaded, sampling
+    memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
+    every run begins with an empty one.
+    """
+
+    def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
+                 memory: Memory | None = None):
+        self.loaded, self.sampling, self.memory = loaded, sampling, memory
         self.method = find_method(method) if isinstance(method, str) else method
         try:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
@@ -122,6 +128,7 @@ class Run:
             totals = self._counts()
             if self.kit:
                 self.kit.close()
+                self._remember()
             self.kit, self.border = None, False
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 
@@ -130,6 +137,9 @@ class Run:
         if self._interrupted():
             return
         self.kit = self.loaded.kit()
+        if self.session.memory is not None:
+            self.session.memory.belong(self.loaded.name)
+            self.kit.memory = self.session.memory
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            top_k_saved=self.top_k_saved)
@@ -139,6 +149,11 @@ class Run:
             yield event
             if border and self._ends():
                 return
+
+    def _remember(self) -> None:
+        """What was written becomes a past answer, whichever method wrote it."""
+        if self.session.memory is not None and self.state is not None:
+            self.session.memory.add(self.state.tokens[len(self.ids):])
 
     def _told(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
         """The loop's events, and whether a round is over with this one. A round is told whole, because a stop string may
@@ -247,7 +262,8 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
     nodes = next((e.nodes for e in events if isinstance(e, Drafted)), ())
     below = gone | {n["id"] for n in nodes if n["parent"] in gone or n["parent"] == committed.path[count - 1]}
     skip = {"rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
-    kv = {**committed.kv, "after": committed.kv["before"] + count, "dropped": len(nodes) + 1 - count}
+    late = len(committed.tokens) - count
+    kv = {**committed.kv, "after": committed.kv["after"] - late, "dropped": committed.kv["dropped"] + late}
     out: list[Event] = []
     for event in events[:-1]:
         if isinstance(event, Judged):

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from .core import DraftTree, Method, Scores, Target
+from .drafters.memory import Memory
 from .drafters.store import HOW, Store, StoreError, vocabulary_mark
 from .forwards import Forward, choose
 from .heads import Heads, body_of, heads_of, needed, reader, sizes
@@ -37,11 +38,12 @@ _lock = threading.Lock()
 class Kit:
     """What Method.build is given for one run: a target, and other models by role, each with its own cache.
 
-    ``opened``: every model of the run, the target first.
+    ``opened``: every model of the run, the target first. ``memory``: what earlier runs of the same visitor left behind.
     """
 
     loaded: Loaded
     opened: list[Target] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self):
         self.target = self.loaded.open_target()

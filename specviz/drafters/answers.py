@@ -9,25 +9,24 @@ import heapq
 from dataclasses import dataclass
 
 from ..core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+from .memory import ROOM, Memory
 from .suffix import SuffixAutomaton
 
 PART = -1  # between answers; no token
 
 
 class PastAnswers:
-    """What earlier runs wrote, up to ``room`` tokens in each of two halves; ``depth``: longest string that is counted."""
+    """Counted suffixes of what earlier runs wrote, up to ``room`` tokens in each of two halves; ``depth``: longest string counted."""
 
     def __init__(self, depth: int, room: int):
-        self.depth, self.room = depth, room
+        self.depth, self.room, self.taken = depth, room, 0
         self.halves = [SuffixAutomaton(depth), SuffixAutomaton(depth)]  # young, old
-        self._running: tuple[list[int], int] | None = None
 
-    def begin(self, tokens: list[int], start: int) -> None:
-        """A run begins that writes behind tokens[:start]; what the run before it wrote becomes a past answer."""
-        if self._running is not None:
-            before, first = self._running
-            self.add(before[first:])
-        self._running = (tokens, start)
+    def read(self, memory: Memory) -> None:
+        """Take in the answers that were remembered since the last time."""
+        for answer in memory.since(self.taken):
+            self.add(answer)
+        self.taken = memory.taken
 
     def add(self, tokens) -> None:
         """One finished answer; the newest ``room`` tokens of it."""
@@ -89,19 +88,23 @@ def grow(index: SuffixAutomaton, state: int, matched: int, room: int, least: flo
 
 
 class CountedSuffixes(Drafter):
-    """memory: a place that outlives the run (a dict) or None; other settings as in ``speculate``; room: tokens remembered."""
+    """memory: of past answers; other settings as in ``speculate``; room: tokens of past answers that are counted, in each half.
 
-    def __init__(self, memory: dict | None, *, depth: int = 64, room: int = 20_000, factor: float = 1.0, offset: float = 0.0,
+    matched: how many tokens the match behind the last proposal had.
+    """
+
+    matched = 0
+
+    def __init__(self, memory: Memory, *, depth: int = 64, room: int = ROOM, factor: float = 1.0, offset: float = 0.0,
                  least: float = 0.1, wide: int = 8):
         self.local = SuffixAutomaton(depth)
-        memory = {} if memory is None else memory
-        self.past: PastAnswers = memory.setdefault(("past answers", depth, room), PastAnswers(depth, room))
+        self.memory, self.past = memory, memory.table(("past answers", depth, room), lambda: PastAnswers(depth, room))
         self.depth, self.settings = depth, dict(factor=factor, offset=offset, least=least, wide=wide)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.local.clear()
         self.local.settle(state.tokens)
-        self.past.begin(state.tokens, state.start)
+        self.past.read(self.memory)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -114,6 +117,7 @@ class CountedSuffixes(Drafter):
             found.append((speculate(half, ends(half, state.tokens, self.depth), **settings), name))
         guess, source = max(found, key=lambda f: f[0].score)  # the context wins ties
         add_guess(build, guess, source, budget.gamma, state.stop)
+        self.matched = guess.matched
         if len(build):
             state.note("suffix", source=source, n=guess.matched, score=round(guess.score, 4), nodes=len(build),
                        chances=[round(chance, 4) for _, _, chance, _ in guess.nodes[:len(build)]])

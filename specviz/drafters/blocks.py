@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
 from ..trees import Shape, best, draw_one
 from .fused import join
-from .lookup import find_match
+from .suffix import Grams
 
 
 class BlockJacobi(Drafter):
@@ -81,11 +81,13 @@ class JacobiTree(Drafter):
     restartable = False  # its guesses are about the text the target has read
 
     def __init__(self, shape: Shape, wide: int = 10, chain: int = 5, match: int = 3):
-        self.shape, self.wide, self.chain, self.match = shape, wide, chain, match
+        self.shape, self.wide, self.chain, self.text = shape, wide, chain, Grams(match)
         self.places: list[list[int]] = []
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.places = []
+        self.text.clear()
+        self.text.settle(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree, owners = join([self.fill(state, budget), self.copied(state, budget)])
@@ -106,13 +108,15 @@ class JacobiTree(Drafter):
 
     def copied(self, state: State, budget: Budget) -> DraftTree:
         build, tokens = TreeBuilder(), state.tokens
-        end, _ = find_match(tokens, self.match, latest=True)
+        self.text.follow(tokens)
+        end, _ = self.text.match(latest=True)
         for at in range(end, min(end + min(self.chain, budget.gamma), len(tokens)) if end else end):
             build.add(tokens[at], len(build) - 1, origin=Origin("context", at, at + 1))
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         """The rows behind the refused end of the best path guess the places after the token that was written instead."""
+        self.text.settle(state.tokens)
         tree, path = outcome.tree, outcome.verdict.path
         node, rows = path[-1] if path else -1, []
         while tree.children(node):  # first children: the likeliest ones

@@ -22,7 +22,12 @@ def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset
 
 
 class Following(Drafter):
-    """Keeps an index of the text so far: rebuilt with every run, extended after every round, taken back where need be."""
+    """Keeps an index of the text so far: rebuilt with every run, extended after every round, taken back where need be.
+
+    matched: how many tokens the match behind the last proposal had.
+    """
+
+    matched = 0
 
     def __init__(self, index: Text):
         self.index = index
@@ -67,6 +72,7 @@ class NgramDraft(Following):
                 break
             context = [*context, token][1 - self.longest:]
         if orders:
+            self.matched = orders[0] - 1
             state.note("backoff", orders=orders, longest=self.longest)
 
 
@@ -80,6 +86,7 @@ class GramCopy(Following):
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
         end = self.index.latest() if self.latest else self.index.earliest()
         if end:
+            self.matched = self.gram
             copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
             state.note("match", start=end - self.gram, end=end, n=self.gram, copied=copied)
 
@@ -101,5 +108,6 @@ class SuffixCopy(Following):
         if shorter >= self.least:  # a shorter match with more text after it
             n, end = shorter, there
         if n >= self.least and n:
+            self.matched = n
             copied = copy_chain(build, state.tokens, end, count, state.stop)
             state.note("match", start=end - n, end=end, n=n, copied=copied)

@@ -17,7 +17,12 @@ MOST = 4096  # latest places of a token that are compared
 
 
 class DenseCopy(Drafter):
-    """neighbours: most similar places that draft, one chain each, merged along common beginnings; least: smallest cosine."""
+    """neighbours: most similar places that draft, one chain each, merged along common beginnings; least: smallest cosine.
+
+    matched: how alike the best place was, in eighths.
+    """
+
+    matched = 0
 
     taps = frozenset({"final"})
     needs = frozenset({"tap:final"})
@@ -62,6 +67,7 @@ class DenseCopy(Drafter):
             for place, _ in near[:budget.width]:
                 self.add(build, tokens, place, budget, state.stop)
             if near:
+                self.matched = max(0, int(8 * near[0][1]))
                 state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(build))
         return build.tree()
 

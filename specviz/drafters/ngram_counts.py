@@ -10,6 +10,8 @@ class NgramCounts(Text):
     The most frequent successor is kept up to date, ties go to the latest; both are looked up in constant time.
     """
 
+    lasting = True
+
     def __init__(self, most: int):
         if most < 2:
             raise ValueError(f"n-grams need at least 2 tokens, not {most}")

@@ -12,7 +12,12 @@ from .store import Store
 
 
 class StoreTree(Drafter):
-    """longest, least: tokens of a match; hits: most places looked at. Depth, width and nodes are the budget's."""
+    """longest, least: tokens of a match; hits: most places looked at. Depth, width and nodes are the budget's.
+
+    matched: how many tokens the match behind the last proposal had.
+    """
+
+    matched = 0
 
     def __init__(self, store: Store, longest: int = 16, least: int = 2, hits: int = 5000):
         self.store, self.longest, self.least, self.hits = store, longest, least, hits
@@ -36,6 +41,7 @@ class StoreTree(Drafter):
                 node = build.add(token, at[parent], origin=Origin(self.store.name, where, where + 1))
                 if token not in state.stop:  # nothing is written after an end token
                     at[place] = node
+        self.matched = n
         return n, high - low
 
 
@@ -58,4 +64,5 @@ class LongerMatch(SuffixCopy):
             super().draft(build, state, budget)
         elif other:
             n, places = self.store.draft(build, state, budget)
+            self.matched = n
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))

@@ -3,7 +3,8 @@
 ``SuffixAutomaton`` answers with the longest match and every shorter one in constant amortised time a token and at most 2n
 states (Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string
 of at most that many tokens, which is what the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975) holds, without a node
-for every string. ``GramIndex`` knows the places of every n-gram (CopySpec, Dumitru et al. 2502.08923).
+for every string. ``GramIndex`` knows the places of every n-gram (CopySpec, Dumitru et al. 2502.08923), ``Grams`` those of several
+lengths (prompt lookup).
 """
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ class Text:
     A subclass says ``_add(token)`` and ``_undo()`` for one token at the end. The run's own list, once settled, only ever grows,
     so following it costs no more than what is new; any other list (a hypothetical continuation) is compared in full.
     """
+
+    lasting = False  # whether a token can be taken back after it was settled, too
 
     def __init__(self):
         self.clear()
@@ -31,9 +34,10 @@ class Text:
         if same > len(tokens):
             same = 0
         same += common(self.text[same:], tokens[same:len(self.text)])
-        if same < self._sure:
+        if same < self._sure and not self.lasting:
             self.clear()
             same = 0
+        self._sure = min(self._sure, same)
         while len(self.text) > same:
             self._undo()
             self.text.pop()
@@ -210,6 +214,8 @@ class SuffixAutomaton(Text):
 class GramIndex(Text):
     """The places (exclusive ends) of every n-gram of the text; the one at the very end is found only once something follows."""
 
+    lasting = True
+
     def __init__(self, n: int):
         self.n = n
         super().__init__()
@@ -246,3 +252,38 @@ class GramIndex(Text):
         """End of the last earlier occurrence, in constant time; 0 when there is none."""
         places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
         return places[-2] if len(places) > 1 else 0
+
+
+class Grams(Text):
+    """The places of every piece of 1 .. ``longest`` tokens."""
+
+    lasting = True
+
+    def __init__(self, longest: int):
+        self.sizes = [GramIndex(n) for n in range(1, longest + 1)]
+        super().__init__()
+
+    def clear(self) -> None:
+        super().clear()
+        for index in self.sizes:
+            index.clear()
+            index.text = self.text  # all read the same text
+
+    def _add(self, token: int) -> None:
+        for index in self.sizes:
+            index._add(token)
+
+    def _undo(self) -> None:
+        for index in self.sizes:
+            index._undo()
+
+    def match(self, latest: bool = False) -> tuple[int, int]:
+        """(end, n): text[end-n:end] equals the last n tokens, n as large as possible, and something follows.
+
+        Of equally long matches the first, or the last where ``latest``. (0, 0) when the last token occurred nowhere before.
+        """
+        for index in reversed(self.sizes):
+            end = index.latest() if latest else index.earliest()
+            if end:
+                return end, index.n
+        return 0, 0

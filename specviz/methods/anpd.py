@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.copying import NgramDraft
+from ..drafters.gate import CAUTION, gated
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, gamma: int, ngram: int, least: int) -> Parts:
-    return Parts(NgramDraft(ngram, min(least, ngram)), Fixed(gamma), TokenRejection())
+def build(kit, gamma: int, ngram: int, least: int, caution: float) -> Parts:
+    return Parts(gated(NgramDraft(ngram, min(least, ngram)), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -23,9 +24,10 @@ METHOD = Method(
         Knob("gamma", 7, 1, 32, "tokens drafted a round (K)"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted (N)"),
         Knob("least", 2, 2, 8, "shortest n-gram that may draft; 2 is the paper's, 3 wastes fewer rows on fresh text"),
+        Knob(**CAUTION),
     ),
     look="The ladder of n-grams: how long a piece of known text stood behind each drafted token, and where it backed off.",
     wins="Text that repeats its own phrases, also in new combinations that no single copy would give.",
-    loses="On fresh text pairs of common words draft something nearly every round, and it is nearly always refused.",
+    loses="On fresh text pairs of common words draft something nearly every round; what is nearly always refused the gate soon keeps back.",
     build=build,
 )

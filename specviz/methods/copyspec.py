@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.copying import GramCopy
+from ..drafters.gate import CAUTION, gated
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, gram: int, block: int, occurrence: str) -> Parts:
-    return Parts(GramCopy(gram, occurrence == "latest"), Fixed(block), TokenRejection())
+def build(kit, gram: int, block: int, occurrence: str, caution: float) -> Parts:
+    return Parts(gated(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection())
 
 
 METHOD = Method(
@@ -23,6 +24,7 @@ METHOD = Method(
         Knob("gram", 3, 1, 10, "tokens that must repeat before anything is copied"),
         Knob("block", 10, 1, 64, "tokens copied a round"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several places to copy from; the first is the paper's"),
+        Knob(**CAUTION),
     ),
     look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",
     wins="Second turns that rewrite, shorten or translate code and text of the first: it drafts only when it is likely right.",

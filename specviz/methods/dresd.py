@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.dense import DenseCopy
+from ..drafters.gate import CAUTION, gated
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, length: int, neighbours: int, least: float) -> Parts:
-    return Parts(DenseCopy(neighbours, least), Fixed(length, neighbours, neighbours * length), TokenRejection())
+def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
+    return Parts(gated(DenseCopy(neighbours, least), caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
 
 
 METHOD = Method(
@@ -23,6 +24,7 @@ METHOD = Method(
         Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
         Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.3, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
+        Knob(**CAUTION),
     ),
     needs=frozenset({"tap:final"}),
     look="Which earlier places it finds similar: often the same meaning in other words, where a match of words is short.",

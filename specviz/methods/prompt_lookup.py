@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters import PromptLookup
+from ..drafters.gate import CAUTION, gated
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, gamma: int, ngram: int, occurrence: str) -> Parts:
-    return Parts(PromptLookup(ngram, occurrence == "latest"), Fixed(gamma), TokenRejection())
+def build(kit, gamma: int, ngram: int, occurrence: str, caution: float) -> Parts:
+    return Parts(gated(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -23,9 +24,10 @@ METHOD = Method(
         Knob("gamma", 10, 1, 32, "most tokens to copy"),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
+        Knob(**CAUTION),
     ),
     look="The arc from the matched words to the place they were copied from.",
     wins="Editing, quoting, summaries, code: whenever the answer repeats the prompt. The draft costs nothing.",
-    loses="On fresh text it finds nothing useful and each wrong copy makes the target's pass wider.",
+    loses="On fresh text it finds nothing useful; each wrong copy would make the target's pass wider, so the gate keeps most of them back.",
     build=build,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.answers import CountedSuffixes
+from ..drafters.memory import memory_of
 from ..drafters.rasd import PrunedUnion
 from ..policies import Fixed
 from ..trees import sparse
@@ -12,7 +13,7 @@ from ..verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
-    retrieval = CountedSuffixes(None, depth=32, factor=4.0)
+    retrieval = CountedSuffixes(memory_of(kit), depth=32, factor=4.0)
     drafter = PrunedUnion(kit.open("draft"), sparse(width, depth, nodes), True, retrieval, top, found)
     return Parts(drafter, Fixed(max(depth, reach), 8, max(nodes, found)), TokenRejection())
 

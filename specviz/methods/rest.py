@@ -4,13 +4,14 @@ them there most often is the draft, as a tree (He et al. 2311.08252).
 from __future__ import annotations
 
 from ..core import Knob, Method, Parts
+from ..drafters.gate import CAUTION, gated
 from ..drafters.retrieval import StoreTree
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, depth: int, nodes: int, longest: int, least: int, hits: int) -> Parts:
-    drafter = StoreTree(kit.open_store("text"), longest, min(least, longest), hits)
+def build(kit, depth: int, nodes: int, longest: int, least: int, hits: int, caution: float) -> Parts:
+    drafter = gated(StoreTree(kit.open_store("text"), longest, min(least, longest), hits), caution)
     return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())
 
 
@@ -26,10 +27,11 @@ METHOD = Method(
         Knob("longest", 16, 1, 16, "longest end of the text that is looked up; shorter ones follow"),
         Knob("least", 2, 1, 16, "shortest end that may be looked up"),
         Knob("hits", 5000, 1, 20000, "most places that are counted"),
+        Knob(**CAUTION),
     ),
     needs=frozenset({"store:text", "tree"}),
     look="Which store a drafted token was copied from, and how many places agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
-    loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused.",
+    loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
     build=build,
 )

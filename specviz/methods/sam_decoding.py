@@ -7,13 +7,14 @@ from ..core import Knob, Method, Parts
 from ..drafters import Recycling
 from ..drafters.copying import SuffixCopy
 from ..drafters.fused import Preferred
+from ..drafters.gate import CAUTION, gated
 from ..policies import Fixed
 from ..trees import sparse
 from ..verifiers import TokenRejection
 
 
-def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int) -> Parts:
-    copy = SuffixCopy(least, stretch)
+def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int, caution: float) -> Parts:
+    copy = gated(SuffixCopy(least, stretch), caution)
     if otherwise == "nothing":
         return Parts(copy, Fixed(gamma), TokenRejection())
     depth = min(gamma, 6)
@@ -32,6 +33,7 @@ METHOD = Method(
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
         Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
         Knob("nodes", 16, 1, 80, "places in the other drafter's tree"),
+        Knob(**CAUTION),
     ),
     look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",
     wins="Long copies: edits, quotations, logs, code. A match of ten tokens drafts forty, and most of them stand.",

@@ -4,13 +4,15 @@ longer one drafts (Hu et al. 2411.10666). The store's automaton of the paper is 
 from __future__ import annotations
 
 from ..core import Knob, Method, Parts
+from ..drafters.gate import CAUTION, gated
 from ..drafters.retrieval import LongerMatch
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, gamma: int, least: int, bias: int, stretch: float) -> Parts:
-    return Parts(LongerMatch(kit.open_store("text"), least, stretch, bias), Fixed(gamma, 8, gamma), TokenRejection())
+def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float) -> Parts:
+    drafter = gated(LongerMatch(kit.open_store("text"), least, stretch, bias), caution)
+    return Parts(drafter, Fixed(gamma, 8, gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -24,6 +26,7 @@ METHOD = Method(
         Knob("least", 3, 1, 16, "shortest match in the text that is copied from (the paper's 5)"),
         Knob("bias", 2, 0, 16, "tokens by which a match in the store must be longer than one in the text (the paper's 5)"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
+        Knob(**CAUTION),
     ),
     needs=frozenset({"store:text"}),
     look="Arcs into the text for its own repetitions, nodes from the store for common phrases.",

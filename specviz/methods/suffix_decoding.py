@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.answers import CountedSuffixes
+from ..drafters.gate import CAUTION, gated
+from ..drafters.memory import memory_of
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
-def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int) -> Parts:
-    # past answers live as long as the kit's memory does; without one they are this run's own
-    drafter = CountedSuffixes(getattr(kit, "memory", None), depth=depth, room=room, factor=factor, least=least)
-    return Parts(drafter, Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
+def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float) -> Parts:
+    drafter = CountedSuffixes(memory_of(kit), depth=depth, room=room, factor=factor, least=least)
+    return Parts(gated(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -28,6 +29,7 @@ METHOD = Method(
         Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
         Knob("room", 20000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+        Knob(**CAUTION),
     ),
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
     wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",

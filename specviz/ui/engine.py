@@ -69,10 +69,12 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     """All lanes of one run, an event's records at a time."""
     from ..core import Sampling
     from ..core.record import Recorder
+    from ..drafters.memory import Memory
     from ..session import Session, race
 
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
-    sessions = [Session(loaded, key, knobs, sampling) for key, knobs in ask.lanes]
+    memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
+    sessions = [Session(loaded, key, knobs, sampling, memory) for key, knobs in ask.lanes]
     recorders = [Recorder(i, loaded.token_bytes, loaded.token_bytes.special) for i in range(len(sessions))]
     for lane, event in race(sessions, ask.messages(), ask.max_new_tokens, deadline=seconds, cancel=cancel, top_k_saved=TOP):
         records = recorders[lane].take(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any, AsyncIterator, Callable
 
 import gradio as gr
@@ -20,6 +21,7 @@ from .stream import Backend, Live, pack
 log = logging.getLogger(__name__)
 
 FIRST = "Ask for a story, some code, a sum\u2026"
+VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or leave empty to run again"
 
 
@@ -30,6 +32,7 @@ class Handlers:
         self.backend, self.warm, self.follow = backend, warm, follow or {}
         self.turnstile = Turnstile()
         self.live: dict[str, Live] = {}
+        self.shelves: dict[str, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
         self.ui: dict[str, Any] = {}
 
     # Run and Stop
@@ -51,6 +54,7 @@ class Handlers:
         except Refused as why:
             yield {ui["notice"]: _line("error", str(why))}
             return
+        ask = replace(ask, shelf=self._shelf(session))
         live = self.live[session] = Live(self.backend, self.turnstile, ask, chat.frame)
         try:
             async for update in self._play(live, ask, chat, earlier):
@@ -100,9 +104,17 @@ class Handlers:
 
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
+        self.shelves.pop(request.session_hash, None)
         live = self.live.pop(request.session_hash, None)
         if live:
             live.stop.set()
+
+    def _shelf(self, session: str) -> dict:
+        """This visitor's shelf; with too many of them, the one not used for longest is cleared away."""
+        self.shelves[session] = self.shelves.pop(session, {})
+        while len(self.shelves) > VISITORS:
+            self.shelves.pop(next(iter(self.shelves)))
+        return self.shelves[session]
 
     # The conversation
 

@@ -27,7 +27,10 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Ask:
-    """A run that may be run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages."""
+    """A run that may be run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages.
+
+    shelf: where the engine keeps what this visitor's earlier runs left behind; the same dict run after run.
+    """
 
     prompt: str
     lanes: tuple[tuple[str, dict[str, Any]], ...]
@@ -38,6 +41,7 @@ class Ask:
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
+    shelf: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def messages(self) -> list[dict[str, str]]:
         """The conversation as the chat template wants it; the prompt is its last message."""

@@ -7,7 +7,7 @@ from .toys import Rows, kit
 
 from specviz.core import Budget, Dice, Parts, Sampling, State, Step, open_run, play
 from specviz.drafters import DraftChain, Jacobi, Lookahead, PromptLookup, Recycling
-from specviz.drafters.lookup import find_match
+from specviz.drafters.suffix import Grams
 from specviz.policies import Fixed
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 from specviz.trees import RECYCLING
@@ -28,7 +28,9 @@ def test_lookup_finds_what_a_naive_search_finds(latest):
     for _ in range(400):
         tokens = [source.randrange(3) for _ in range(source.randrange(1, 20))]
         longest = source.randrange(1, 5)
-        assert find_match(tokens, longest, latest) == naive_match(tokens, longest, latest)
+        index = Grams(longest)
+        index.follow(tokens)
+        assert index.match(latest) == naive_match(tokens, longest, latest)
 
 
 def test_lookup_copies_with_origins_and_stops_at_an_end_token():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from specviz.core import Budget, State
 from specviz.drafters.answers import PART, CountedSuffixes, PastAnswers, ends, speculate
+from specviz.drafters.memory import Memory
 from specviz.drafters.suffix import SuffixAutomaton
 from specviz.methods import suffix_decoding
 
@@ -109,9 +110,10 @@ def test_law():
 
 
 def test_second_answer_is_drafted_from_the_first():
-    one = kit(12, 1, memory={})
+    one = kit(12, 1, memory=Memory())
     prompt = [3, 7, 1]
     first, slow, _ = play_all(suffix_decoding.METHOD, one, prompt, 24)
+    one.memory.add(first)
     again, fast, state = play_all(suffix_decoding.METHOD, one, prompt, 24)
     assert first == again and len(fast) < len(slow)
     sources = {o.source for outcome in fast for o in outcome.tree.origin}
@@ -126,7 +128,7 @@ def test_without_memory_runs_do_not_know_of_each_other():
 
 
 def test_stays_within_budget_and_end_tokens():
-    drafter = CountedSuffixes(None, depth=16, factor=8.0)
+    drafter = CountedSuffixes(Memory(), depth=16, factor=8.0)
     state = State([1, 2, 3, 4, 5, 1, 2], stop=frozenset({4}))
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(3, 8, 16))

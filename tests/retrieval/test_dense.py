@@ -16,7 +16,7 @@ from .toys import check_greedy, check_law, kit
 def test_nearest_of_all_states(prompt):
     """Keys grow with every round and stay those of a fresh pass over the text; the neighbours are the most similar ones."""
     one = kit(12, 1)
-    parts = dresd.METHOD.build(one, **dresd.METHOD.read_knobs({"least": -1.0, "neighbours": 3}))
+    parts = dresd.METHOD.build(one, **dresd.METHOD.read_knobs({"least": -1.0, "neighbours": 3, "caution": 0.0}))
     state = State(list(prompt), limit=90)
     target, drafter = one.target, parts.drafter
     open_run(parts, target, state)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, State, open_run, play
+from specviz.core import Clock, Dice, DraftTree, Sampling, State, open_run, play
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
 PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
@@ -101,7 +101,8 @@ def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=fr
     """(tokens written, outcomes, state); the cache must hold the committed tokens after each round."""
     kit.target = kit.fresh()  # a cache that knows of no earlier run
     parts = parts or method.build(kit, **method.read_knobs(knobs))
-    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    ticks = itertools.count()  # a clock that counts its readings: what learns from time repeats itself
+    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
     target, outcomes = kit.target, []
     open_run(parts, target, state)
     while not state.done:

@@ -1,0 +1,113 @@
+"""The gate before lookups, and what a visitor's runs leave behind: lawful, learned from drafts that were never checked, bounded."""
+from __future__ import annotations
+
+from specviz.core import Budget, Drafter, DraftTree, Outcome, State, Verdict
+from specviz.drafters.gate import Gate
+from specviz.drafters.memory import TABLES, Memory
+
+PLAIN, ROW = 1.0, 0.1  # seconds of a pass, and of each further row
+
+
+class Told(Drafter):
+    """Proposes what it is told to."""
+
+    matched = 3
+
+    def __init__(self, right):
+        self.right = right
+
+    def propose(self, state, budget):
+        count = len(state.tokens)
+        return DraftTree.chain([(count + i) % 7 if self.right else 9 for i in range(min(8, budget.gamma))])
+
+
+def write(gate, rounds, price=ROW):
+    """Nodes let through each round, while the text counts 0, 1, ... 6, 0, ..."""
+    state, out = State([0]), []
+    gate.start(state, None, None)
+    for _ in range(rounds):
+        tree = gate.propose(state, Budget(8))
+        path = []
+        for i, token in enumerate(tree.tokens):
+            if token != len(state.tokens) % 7:
+                break
+            path.append(i)
+            state.tokens.append(token)
+        state.tokens.append(len(state.tokens) % 7)
+        seconds = {"verify": PLAIN + price * len(tree)}
+        gate.observe(state, Outcome(tree, None, Verdict(tuple(path), 0, "bonus"), Budget(8), (), (), seconds))
+        out.append(len(tree))
+    return out
+
+
+def test_good_drafts_pass_and_bad_ones_are_held_back():
+    assert write(Gate(Told(True)), 40)[-20:] == [8] * 20
+    assert sum(write(Gate(Told(False)), 400)[50:]) <= 8  # and what it costs to look again now and then is little
+
+
+def test_with_free_rows_everything_passes():
+    assert sum(write(Gate(Told(False)), 400, price=0.0)) > sum(write(Gate(Told(False)), 400))
+    assert write(Gate(Told(False), caution=0.0), 20) == [8] * 20
+
+
+def test_it_learns_from_drafts_it_held_back():
+    """A drafter that was wrong for long and is right from now on is let through again, although nothing of it was checked."""
+    drafter = Told(False)
+    gate = Gate(drafter)
+    write(gate, 100)
+    rates = gate.first[3].value
+    start, gate.start = gate.start, lambda *args: None  # the run goes on
+    drafter.right = True
+    passed = write(gate, 100)
+    assert rates < 0.1 and passed[0] == 0 and passed[-20:] == [8] * 20
+    gate.start = start
+
+
+def test_a_price_measured_in_a_bad_moment_is_doubted():
+    gate = Gate(Told(True))
+    gate.start(State([0]), None, None)
+    for nodes, seconds in ((0, 1.0), (8, 100.0)):
+        gate.learn_price(nodes, seconds)
+    steep = gate.slope
+    for _ in range(200):
+        gate.learn_price(0, 1.0)
+    assert gate.slope < 0.1 < steep <= 0.5
+
+
+def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
+    gate = Gate(Told(True))
+    gate.start(State([0]), None, None)
+    tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
+    before = gate.first[3].value
+    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.first[3].value > before
+    assert gate.follow([tree, -1, 1, 3], [0, 2])
+    assert not gate.follow([tree, -1, 1, 3], [0, 4])
+
+
+def test_memory_forgets_the_oldest_and_never_grows():
+    memory = Memory(room=100)
+    for i in range(300):
+        memory.add([i] * (i % 40 + 1))
+        assert sum(map(len, memory.answers)) <= 100
+    assert memory.since(0) == list(memory.answers) and memory.since(memory.taken) == []
+    assert memory.since(memory.taken - 2) == list(memory.answers)[-2:]
+    last = memory.answers[-1]
+    memory.add(last)
+    memory.add([])
+    assert memory.taken == 300 and list(memory.answers).count(last) == 1
+    memory.add(range(1000))
+    assert list(memory.answers) == [tuple(range(900, 1000))]
+    for i in range(99):
+        memory.table(i, list).append(i)
+    assert memory.table(98, list) == [98] and memory.table(0, list) == [] and len(memory._tables) <= TABLES
+
+
+def test_memory_of_another_target_is_forgotten():
+    memory = Memory()
+    memory.belong("a")
+    memory.add([1, 2])
+    memory.table("t", dict)["x"] = 1
+    memory.belong("a")
+    assert len(memory.answers) == 1
+    memory.belong("b")
+    assert not memory.answers and memory.table("t", dict) == {} and memory.taken == 0
