@@ -1,0 +1,15 @@
+/* The Lab: seven experiments, one at a time. Four need nothing but the trace on the board; three ask the engine. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const ITEMS = [
+    { key: "whatif", title: "What if?", line: "Other settings, same recording" },
+    { key: "cost", title: "The price of a pass", line: "Why several tokens are nearly free" },
+    { key: "predict", title: "Predicted and measured", line: "The formula, the clock, the gap" },
+    { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
+    { key: "distribution", title: "Same distribution?", line: "Counts against the law; runs the engine" },
+    { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
+    { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
+  ];
+  P.kinds = { ...(P.kinds || {}), lab: { label: "Experiments", items: ITEMS } };
+})();

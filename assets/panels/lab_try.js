@@ -1,0 +1,162 @@
+/* Lab: questions to the engine. The distribution test (do sampled tokens follow the target's law?), the break-it lab (classic
+   mistakes, and what catches them), and a sweep of one knob. Each is one request to the server, one at a time. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el, setText, times, rate, pct, f3, count } = SpecViz.dom;
+  const K = P.kit, M = P.maths;
+  const PROMPT = "Tell a story about a small dragon.";
+
+  const methods = (env, fits) => (env.ctx.catalogue || []).filter((c) => fits(c)).map((c) => [c.key, c.title]);
+  const dash = (x) => (x === null || x === undefined ? "\u2013" : x);
+
+  /* Verdict as a person reads it: a sentence in a frame whose colour and whose form say the same. */
+  const verdict = (good, title, text) => el("div", { class: "pn-verdict", "data-good": good === null ? "none" : String(Boolean(good)) }, el("b", null, el("span", { class: "sign", "aria-hidden": "true" }, good === null ? "\u25cb" : good ? "\u2713" : "\u2715"), title), text ? el("span", null, text) : null);
+
+  /* Counts and law side by side, as lists, whatever form the server chose (lists, or objects by token). */
+  function pairs(got) {
+    const law = got && got.plain_law, cnt = got && got.method_counts;
+    if (!law || !cnt || typeof law !== "object" || typeof cnt !== "object") return null;
+    const names = Array.isArray(got.tokens) ? got.tokens : [], keys = Array.isArray(law) ? law.map((_, i) => i) : [...new Set([...Object.keys(law), ...Object.keys(cnt)])];
+    const list = keys.slice(0, 4096).map((k, i) => ({ name: K.say(Array.isArray(law) ? names[i] ?? "#" + i : k, 40), count: Number(cnt[k]) || 0, law: Number(law[k]) || 0 }));
+    return list.length ? list : null;
+  }
+
+  function distribution(env) {
+    const tell = K.status(), out = el("div"), open = methods(env, (c) => c.key !== SpecViz.metrics.BASELINE);
+    const method = K.select({ label: "Method", options: open, value: open.some((o) => o[0] === "speculative") ? "speculative" : undefined });
+    const prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 });
+    const many = K.slider({ label: "Samples", min: 50, max: 400, step: 50, value: 200, on() {} });
+    const press = K.button("Draw samples", run, "primary");
+    async function run() {
+      const got = await K.request(env.ctx, "distribution", { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value }, { press, tell, busy: `Drawing ${many.value} continuations, each from a fresh seed\u2026` });
+      if (got) out.replaceChildren(show(got));
+    }
+    function show(got) {
+      const list = pairs(got);
+      if (!list) return K.small("The server's answer held no counts.");
+      const counts = list.map((x) => x.count), n = K.sum(counts), cells = M.cells(counts, list.map((x) => x.law)), p = K.finite(got.p_value) ? got.p_value : null;
+      const impossible = list.some((x) => x.count > 0 && !(x.law > 0)), good = p === null ? null : p >= 0.001 && !impossible, top = Math.max(1, ...cells.map((c) => Math.max(c.count, c.expect)));
+      const name = (c) => (c.i < 0 ? el("em", null, "all rarer") : el("bdi", null, list[c.i].name));
+      const rows = cells.slice(0, 16);
+      return el("div", null,
+        verdict(good, good === null ? "No verdict" : good ? "The samples follow the target's law" : "The samples do not follow the target's law",
+          `${count(n, "sample")}, \u03c7\u00b2 = ${K.finite(got.chi_square) ? got.chi_square.toFixed(1) : dash(null)}, p = ${p === null ? "\u2013" : p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}. ${good ? "A difference this large or larger comes by chance about " + (p > 0.99 ? "always" : "once in " + (1 / p < 10 ? (1 / p).toFixed(1) : Math.round(1 / p)) + " tries") + "." : impossible ? "A token came that the target never says." : p !== null ? "Chance alone would hardly do this." : ""}`),
+        el("div", { class: "pn-keys" }, el("span", null, el("i", { class: "pn-sw full" }), "drawn"), el("span", null, el("i", { class: "pn-sw tick" }), "expected from the target's law")),
+        P.plot.bars(rows.map((c) => ({ name: name(c), value: c.count, mark: c.expect, show: `${c.count} of ${c.expect.toFixed(1)}` })), { max: top * 1.05, label: "Counts against the law" }),
+        cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,
+        el("details", { class: "pn-more" }, el("summary", null, "How the sum is made"), el("p", { class: "pn-small" }, "\u03c7\u00b2 adds (drawn \u2212 expected)\u00b2 / expected over the cells. Tokens expected fewer than five times share one cell."),
+          K.table([{ name: "token" }, { name: "drawn", num: true }, { name: "expected", num: true }, { name: "adds to \u03c7\u00b2", num: true }], rows.map((c) => [name(c), String(c.count), c.expect.toFixed(1), c.add === null ? "\u221e" : c.add.toFixed(2)]), "Cells of the test")));
+    }
+    const root = el("div", { class: "pn-view" },
+      K.head("Does sampling stay the same?", K.lead("Draw the same continuation many times with a method and count what came. If the method is exact, the counts follow the law of plain decoding.")),
+      el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, prompt.root, many.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
+    out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing drawn yet"), "Press \u201cDraw samples\u201d. A bar is what came; the line across it is what plain decoding's law expects."));
+    return { root, update() {}, destroy() {} };
+  }
+
+  function breakit(env) {
+    const tell = K.status(), list = el("div", { class: "pn-choices" }), out = el("div");
+    const root = el("div", { class: "pn-view" },
+      K.head("Break it", K.lead("Five mistakes that real implementations have made. Put one in and see which check notices. The text often still looks fine.")),
+      el("div", { class: "pn-two" }, el("div", null, list, tell.root), el("div", { class: "pn-box" }, out)));
+    out.append(el("div", { class: "pn-idle" }, verdict(null, "Nothing broken yet"), "Choose a mistake. The engine runs it on a small model: once greedily against plain decoding, and many times by sampling against the target's law."));
+    let asked = false;
+    async function ask() {
+      asked = true;
+      const got = await K.request(env.ctx, "mistakes", {}, { tell, busy: "Fetching the list\u2026" });
+      const all = Array.isArray(got) ? got : Array.isArray(got && got.mistakes) ? got.mistakes : [];
+      if (got === null) { list.replaceChildren(K.button("Try again", ask)); return; }
+      list.replaceChildren(...all.slice(0, 20).map((m) => {
+        const key = typeof m === "string" ? m : m && (m.key ?? m.name ?? m.mistake);
+        const press = el("button", { type: "button", class: "pn-choice", "aria-pressed": "false", on: { click: () => go(key, press) } }, el("b", null, K.say(m && m.title ? m.title : key, 120)), m && (m.why || m.about) ? el("span", null, K.say(m.why || m.about, 400)) : null);
+        return press;
+      }));
+    }
+    async function go(key, press) {
+      for (const b of list.children) { b.setAttribute("aria-pressed", String(b === press)); b.disabled = true; }
+      const got = await K.request(env.ctx, "break_it", { mistake: key }, { tell, busy: "Running with the mistake in it\u2026" });
+      for (const b of list.children) b.disabled = false;
+      if (got) out.replaceChildren(...show(got));
+    }
+    function show(got) {
+      const greedy = got.greedy, said = greedy && typeof greedy === "object" ? greedy.verdict ?? greedy.kind ?? greedy.equal : greedy;
+      const same = typeof said === "boolean" ? said : said === undefined || said === null ? null : /equal|identical|same|holds|pass/i.test(String(said)) && !/not |diverged|differ|defect|fail/i.test(String(said));
+      const p = got.distribution && K.finite(got.distribution.p_value) ? got.distribution.p_value : null, law = p === null ? null : p >= 0.001;
+      const detail = greedy && typeof greedy === "object" ? K.say(greedy.detail ?? greedy.text ?? "", 300) : typeof said === "string" ? K.say(said, 300) : "";
+      return [
+        el("h3", null, K.say(got.title, 160)), got.why ? el("p", { class: "pn-prose" }, K.say(got.why, 800)) : null,
+        el("h4", null, "Greedy certificate"), verdict(same, same === null ? "Not run" : same ? "Same text as plain decoding" : "The text differs from plain decoding", detail),
+        el("h4", null, "Distribution test"), verdict(law, law === null ? "Not run" : law ? "The counts fit the target's law" : "The counts do not fit the target's law", p === null ? "" : `p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}`),
+        got.verdict ? el("p", { class: "pn-sum" }, K.say(typeof got.verdict === "string" ? got.verdict : got.verdict.text ?? "", 400)) : same && law === false ? el("p", { class: "pn-sum" }, "Greedy text alone would have missed this one.") : null,
+      ].filter(Boolean);
+    }
+    return { root, update() { if (!asked) ask(); }, destroy() {} };
+  }
+
+  function sweep(env) {
+    const cards = (env.ctx.catalogue || []).filter((c) => (c.knobs || []).some(numeric)), tell = K.status(), out = el("div");
+    const method = K.select({ label: "Method", options: cards.map((c) => [c.key, c.title]), value: cards.some((c) => c.key === "speculative") ? "speculative" : undefined, on: knobs });
+    const knobPlace = el("div"), valuePlace = el("div"), prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 }), length = K.slider({ label: "Tokens", min: 32, max: 128, step: 16, value: 64, on() {} });
+    const press = K.button("Sweep", run, "primary");
+    let knob = null, values = null, chart = null, shown = null;
+
+    function knobs() {
+      const card = cards.find((c) => c.key === method.value), list = card ? card.knobs.filter(numeric) : [];
+      knob = K.select({ label: "Knob", options: list.map((k) => [k.name, k.name]), on: fresh });
+      knobPlace.replaceChildren(knob.root);
+      fresh();
+    }
+    function fresh() {
+      const card = cards.find((c) => c.key === method.value), k = card && card.knobs.find((x) => x.name === knob.value);
+      values = K.field({ label: "Values, at most eight", value: k ? spread(k).join(", ") : "", most: 200 });
+      valuePlace.replaceChildren(values.root, k && k.help ? el("p", { class: "pn-help" }, K.say(k.help, 300)) : "");
+    }
+    async function run() {
+      const list = values.value.split(/[,;\s]+/).filter(Boolean).map(Number).filter(K.finite).slice(0, 8);
+      if (!list.length) { tell.set("Give at least one number.", "error"); return; }
+      const got = await K.request(env.ctx, "sweep", { method: method.value, knob: knob.value, values: list, prompt: prompt.value, max_new_tokens: length.value }, { press, tell, busy: `Running ${count(list.length, "setting")}, each beside plain decoding\u2026` });
+      if (got) show(got);
+    }
+    function show(got) {
+      const rows = (Array.isArray(got.rows) ? got.rows : []).slice(0, 32).filter((r) => r && K.finite(r.tokens_per_second));
+      if (!rows.length) { tell.set("The server's answer held no rows.", "error"); return; }
+      const plain = K.median(rows.map((r) => r.plain_tokens_per_second).filter(K.finite)), best = rows.reduce((a, b) => (b.tokens_per_second > a.tokens_per_second ? b : a));
+      shown = rows;
+      chart?.stop();
+      chart = P.plot.frame(`Tokens per second over ${K.say(got.knob, 40)}`, (w) => draw(w, K.say(got.knob, 40)));
+      out.replaceChildren(
+        K.figures([{ label: "Best " + K.say(got.knob, 40), value: K.say(best.value, 20), strong: true }, { label: "Tokens per second", value: rate(best.tokens_per_second), note: plain ? `plain: ${rate(plain)}` : "" }, { label: "Tokens per target pass", value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013" }]),
+        chart.root, K.small("One run a setting: differences of a few percent are noise. The best speed is rarely where most tokens are kept per pass, because longer drafts cost more."),
+        K.table([{ name: K.say(got.knob, 40) }, { name: "tokens/s", num: true }, { name: "plain tokens/s", num: true }, { name: "speed-up", num: true }, { name: "tokens per pass", num: true }], rows.map((r) => [K.say(r.value, 20), rate(r.tokens_per_second), K.finite(r.plain_tokens_per_second) ? rate(r.plain_tokens_per_second) : "\u2013", K.finite(r.plain_tokens_per_second) ? times(r.tokens_per_second / r.plain_tokens_per_second) : "\u2013", K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013"]), "The sweep in numbers"));
+      chart.paint();
+    }
+    function draw(width, name) {
+      const xs = shown.map((r) => (K.finite(Number(r.value)) ? Number(r.value) : String(r.value)));
+      if (globalThis.Plotly) {
+        const box = el("div");
+        requestAnimationFrame(() => { if (box.isConnected) P.plot.plotly(box, [{ name: "tokens per second", x: xs, y: shown.map((r) => r.tokens_per_second) }, { name: "tokens per target pass", x: xs, y: shown.map((r) => r.block_efficiency), second: true }, { name: "plain decoding", x: xs, y: shown.map((r) => r.plain_tokens_per_second) }], { xname: name, yname: "tokens per second", y2name: "tokens per pass", width }); });
+        return box;
+      }
+      const at = xs.map((x, i) => (typeof x === "number" ? x : i)), ys = shown.flatMap((r) => [r.tokens_per_second, r.plain_tokens_per_second || 0]);
+      return P.plot.xy({ width, height: 260, x: { min: Math.min(...at), max: Math.max(...at, Math.min(...at) + 1), name }, y: { min: 0, max: Math.max(...ys) * 1.12 }, series: [{ pts: shown.map((r, i) => [at[i], r.tokens_per_second]), name: "tokens per second", dots: 3.5 }, { pts: shown.map((r, i) => [at[i], r.plain_tokens_per_second]), name: "plain decoding", cls: "dot" }] });
+    }
+    const root = el("div", { class: "pn-view" },
+      K.head("Turn one knob", K.lead("Run a method at several settings of one knob, each beside plain decoding, and see where it is fastest here.")),
+      el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, knobPlace, valuePlace, prompt.root, length.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
+    out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing swept yet"), "Choose a method and one of its knobs, then press \u201cSweep\u201d."));
+    if (cards.length) knobs();
+    return { root, update() {}, destroy: () => chart?.stop() };
+  }
+
+  const numeric = (k) => typeof k.default === "number" && !(k.choices && k.choices.length) && K.finite(k.low) && K.finite(k.high);
+  /* Six values over a knob's range, its default among them. */
+  function spread(k) {
+    const whole = Number.isInteger(k.default) && Number.isInteger(k.low), lo = Math.max(k.low, 0), hi = Math.min(k.high, Math.max(k.default * 3, lo + 1)), out = new Set([k.default]);
+    for (let i = 0; i < 6; i++) { const x = lo + ((hi - lo) * i) / 5; out.add(whole ? Math.round(x) : Number(x.toPrecision(2))); }
+    return [...out].filter((x) => x >= k.low && x <= k.high).sort((a, b) => a - b).slice(0, 7);
+  }
+
+  Object.assign((P.views = P.views || {}), { distribution, breakit, sweep });
+  P.parts = { ...(P.parts || {}), pairs, spread, verdict };
+})();

@@ -1,0 +1,100 @@
+/* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
+
+   Files of this folder are joined in the order that order.json names, after the viewer's; panels.css goes after viewer.css.
+   ctx = {board, catalogue, ask(name, payload) -> Promise, run({prompt, methods, knobs, ...}), go(tab)}: all may be absent,
+   then what needs them says so in a sentence. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
+   [{key, title, paper, family, summary, exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
+   ask's names: cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
+   a rejected promise whose message is one sentence, or {error: sentence}.
+   A panel draws only while it is in sight; the board's changes reach it at most four times a second. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el } = SpecViz.dom;
+  const K = P.kit, EVERY = 250;
+
+  P.mount = function mount(host, kind, ctx) {
+    const panel = P.kinds[kind];
+    if (!panel) throw new Error("There is no panel " + kind + ".");
+    return new Panel(host, panel, kind, ctx || {});
+  };
+
+  class Panel {
+    constructor(host, panel, kind, ctx) {
+      this.ctx = ctx;
+      this.root = el("div", { class: "sv svp", "data-panel": kind });
+      this.rail = K.rail(panel.items, panel.label, (key) => this.show(key));
+      this.root.append(el("div", { class: "pn-panel" }, this.rail.root, this.rail.body));
+      host.replaceChildren(this.root);
+      this.host = host;
+      this.views = new Map();
+      this.env = environment(ctx, this);
+      this.sized = new ResizeObserver(() => { this.measure(); if (this.dirty && this.seen()) this.update(); });
+      this.sized.observe(this.root);
+      this.off = ctx.board && typeof ctx.board.on === "function" ? ctx.board.on("change", () => this.soon()) : null;
+      this.measure();
+      this.show(panel.items[0].key);
+    }
+    measure() {
+      const w = this.root.clientWidth;
+      if (!w) return;
+      this.root.classList.toggle("narrow", w <= 640);
+      this.root.classList.toggle("mid", w <= 980);
+    }
+    seen() { return this.root.isConnected && this.root.clientWidth > 0; }
+    soon() {
+      this.dirty = true;
+      if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; if (this.seen()) this.update(); }, EVERY);
+    }
+    show(key) {
+      if (!P.views[key]) return;
+      if (!this.views.has(key)) this.views.set(key, P.views[key](this.env));
+      this.key = key;
+      this.rail.pick(key, true);
+      this.root.dataset.view = key;
+      this.rail.body.replaceChildren(this.views.get(key).root);
+      this.update();
+    }
+    view() { return this.views.get(this.key); }
+    update() {
+      if (this.dead) return;
+      if (!this.seen()) { this.dirty = true; return; }
+      this.dirty = false;
+      this.view().update();
+    }
+    destroy() {
+      this.dead = true;
+      clearTimeout(this.timer);
+      this.sized.disconnect();
+      if (typeof this.off === "function") this.off();
+      for (const v of this.views.values()) v.destroy?.();
+      this.root.remove();
+    }
+  }
+
+  /* What a view may know: the trace as lanes, where the board stands, and a few sentences that many of them need. */
+  function environment(ctx, panel) {
+    const records = () => { try { return ctx.board?.trace?.() || []; } catch { return []; } };
+    const where = () => { try { return ctx.board?.where?.() || {}; } catch { return {}; } };
+    const lanes = () => P.read.lanes(records());
+    const env = {
+      ctx, panel, records, lanes, where,
+      lane: () => P.read.focus(lanes(), where()),
+      go(tab) { ctx.go?.(tab); },
+      /* Show a round on the board: the tab where it is, then the round itself. */
+      show(to, tab = "watch") { ctx.go?.(tab); ctx.board?.goto?.(to); },
+      laneLine(l) {
+        const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)), said = `${K.say(l.title, 80)}, ${l.tokens} tokens${l.machine ? ", " + (l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ") + K.say(l.machine, 90) : ""}`;
+        if (all.length < 2) return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
+        const pick = K.select({ label: "From the board", options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]), value: String(l.id), on: (v) => { ctx.board?.goto?.({ lane: Number(v) }); env.chosen = Number(v); panel.update(); } });
+        pick.root.classList.add("pn-lanepick");
+        return pick.root;
+      },
+      empty(title, text) {
+        return el("div", { class: "pn-idle" }, title ? el("b", null, title) : null, text, el("div", { class: "pn-row" }, K.button("Open a recording", () => ctx.go?.("traces")), K.button("Run something", () => ctx.go?.("watch"))));
+      },
+    };
+    env.lane = () => P.read.focus(lanes(), env.chosen !== undefined ? { lane: env.chosen } : where());
+    return env;
+  }
+})();

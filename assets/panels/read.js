@@ -1,0 +1,87 @@
+/* A trace as the panels reason about it: lanes with rounds, their times by phase, and which draft was right where.
+   Records may come from anywhere, so they are folded by the viewer first (every field of the right type), and what the
+   fold leaves out (times by phase, sizes of the models) is read here with the same suspicion. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { finite, sum, median } = P.kit;
+  const obj = (x) => (x && typeof x === "object" && !Array.isArray(x) ? x : {});
+  const pos = (x) => (finite(x) && x > 0 ? x : 0);
+  let memo = { key: null, lanes: [] };
+
+  function lanes(records) {
+    const list = Array.isArray(records) ? records : [];
+    const key = mark(list);
+    if (memo.key !== key) memo = { key, lanes: read(list) };
+    return memo.lanes;
+  }
+
+  /* The board gives a fresh list each time; a few of its records tell whether it is the same trace. */
+  const mark = (list) => list.length + ":" + [0, list.length >> 2, list.length >> 1, list.length - 1].map((i) => { const r = list[i]; return r ? [r.type, r.seq, r.lane, r.run_id, r.t0, r.created].join() : ""; }).join("|");
+
+  function read(list) {
+    const st = SpecViz.fold.fold(list), raw = new Map();
+    for (const r of list) {
+      if (!r || typeof r !== "object" || !Number.isInteger(r.lane)) continue;
+      if (r.type === "header" && !raw.has(r.lane)) raw.set(r.lane, { header: r, timing: new Map() });
+      if (r.type === "timing" && raw.has(r.lane) && Number.isInteger(r.round)) raw.get(r.lane).timing.set(r.round, r);
+    }
+    const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id))).filter((l) => l.rounds.length);
+    const base = all.find((l) => l.baseline) || null;
+    for (const l of all) l.base = base && base !== l ? base : null;
+    return all;
+  }
+
+  function lane(st, folded, raw) {
+    const h = folded.header || { method: {} }, full = obj(raw && raw.header), env = obj(full.env), sampling = obj(full.sampling);
+    const out = {
+      id: folded.id, folded, key: h.method.key || "", title: h.method.title || "Lane " + (folded.id + 1), family: h.method.family || "", exactness: h.method.exactness || "",
+      baseline: SpecViz.metrics.isBaseline(folded), mode: h.mode || "recorded", created: h.created || "", machine: h.env ? h.env.machine : "", prompt: h.prompt ? h.prompt.text : "",
+      temperature: finite(sampling.temperature) ? sampling.temperature : 0, knobs: obj(full.knobs), maxNew: h.max_new_tokens || 0, sampling,
+      dtype: typeof env.dtype === "string" ? env.dtype : "", targetSize: pos(obj(full.target).parameters), draftSize: pos(obj(full.draft).parameters),
+      targetName: h.target ? h.target.name : "", draftName: h.draft ? h.draft.name : "", runId: h.run_id || "", rounds: [],
+    };
+    for (const r of folded.rounds.slice(0, folded.committed)) if (r.commit) out.rounds.push(round(r, raw && raw.timing.get(r.i)));
+    let at = 0;
+    for (const r of out.rounds) { r.from = at; at += r.n; }
+    out.tokens = at;
+    out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st));
+    return out;
+  }
+
+  function round(r, timing) {
+    const ns = (k) => pos(obj(timing)[k]) / 1e9, t = timing ? { draft: ns("draft_ns"), verify: ns("verify_ns"), other: ns("judge_ns") + ns("cache_ns") + ns("other_ns") } : null;
+    const draft = r.draft, verify = r.verify;
+    const nodes = r.nodes.filter((n) => !n.probe), depth = nodes.reduce((m, n) => Math.max(m, n.depth), 0);
+    return {
+      i: r.i, raw: r, nodes, all: r.nodes, depth, path: r.path, why: r.why, tail: r.commit.tail, n: Math.max(0, r.commit.n_new), rows: verify ? Math.max(1, verify.n_in || r.nodes.length + 1) : 1,
+      draft: t ? t.draft : draft ? draft.t1 - draft.t0 : 0, verify: t ? t.verify : verify ? verify.t1 - verify.t0 : 0, other: t ? t.other : 0,
+    };
+  }
+
+  /* Medians of what a lane's rounds cost, in seconds. `step`: one step of the draft, by levels of the tree. */
+  function costs(l) {
+    const rs = l.rounds.filter((r) => r.verify > 0), drafted = rs.filter((r) => r.depth > 0);
+    return {
+      draft: median(rs.map((r) => r.draft)) ?? 0, verify: median(rs.map((r) => r.verify)) ?? 0, other: median(rs.map((r) => r.other)) ?? 0,
+      step: drafted.length ? sum(drafted.map((r) => r.draft)) / sum(drafted.map((r) => r.depth)) : 0,
+      idle: median(rs.filter((r) => !r.depth).map((r) => r.draft)) ?? 0,
+      rows: median(rs.map((r) => r.rows)) ?? 1,
+    };
+  }
+
+  /* Acceptance by level: at how many levels was some candidate tried, and at how many was one kept. In a chain this is
+     accepted / tried; in a tree a level counts once, however many siblings were examined. */
+  function levels(l) {
+    const by = l.metrics.per_position, tried = sum(by.map((p) => p.tried)), kept = sum(by.map((p) => p.accepted));
+    return { tried, kept, alpha: tried ? kept / tried : null };
+  }
+
+  /* The lane that a panel speaks about: the one in focus if it drafts, else the first that does. */
+  function focus(all, where) {
+    const drafts = all.filter((l) => !l.baseline && l.rounds.some((r) => r.nodes.length));
+    return drafts.find((l) => where && l.id === where.lane) || drafts[0] || null;
+  }
+
+  P.read = { lanes, costs, levels, focus, mark };
+})();
