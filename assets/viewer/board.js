@@ -29,7 +29,7 @@
       this.ears = new Set();
       this.seen = null;
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
-      this.ui = { focus: null, sel: null, filter: null, speed: 1 };
+      this.ui = { focus: null, sel: null, filter: null, speed: 1, marks: false };
       this.still = globalThis.matchMedia ? matchMedia("(prefers-reduced-motion: reduce)").matches : false;
       this.reset();
       this.box = SV.frames.intake();
@@ -59,15 +59,19 @@
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
-        el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })));
+        el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
+        (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")));
+      this.lanePick = new SV.pick.Pick(this);
       this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
       this.lanesBox = el("div", { class: "lanes" });
-      this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.legend, this.blank, this.lanesBox);
+      this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.lanePick.root, this.legend, this.blank, this.lanesBox);
       const key = (keys, what) => el("span", null, keys.map((k) => el("kbd", null, k)), what);
-      this.hints = el("div", { class: "hints" }, key(["space"], "play"), key(["\u2190", "\u2192"], "round"), key(["shift", "\u2190", "\u2192"], "phase"), key(["home", "end"], "first, last"), key(["[", "]"], "speed"));
+      this.hints = el("div", { class: "hints" }, key(["space"], "play"), key(["\u2190", "\u2192"], "round"), key(["shift", "\u2190", "\u2192"], "phase"), key(["home", "end"], "first, last"), key(["m"], "blanks"), key(["[", "]"], "speed"));
       this.announce = el("span", { "aria-live": "polite", css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" } });
       this.root.replaceChildren(this.notice.root, this.transport.root, el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root), this.figures.root, this.hints, this.announce);
       this.lanes = new Map();
+      this.links = new SV.link.Links(this);
+      this.inspector.sheet.watch(this.root);
       if (!this.root.hasAttribute("tabindex")) this.root.tabIndex = -1;
     }
 
@@ -198,6 +202,7 @@
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
       for (const part of [this.ribbon, this.inspector]) clearTimeout(part.timer);
+      this.inspector.sheet.stop();
       this.root.replaceChildren();
     }
   }

@@ -102,6 +102,7 @@
     },
     goLive() { this.cur.mode = "follow"; this.ui.sel = null; this.later(); },
     setSpeed(v) { this.ui.speed = v; this.cur.left = null; this.root.style.setProperty("--sv-k", String(v === 0 ? 0.05 : 1 / v)); this.later(); },
+    setMarks(on) { this.ui.marks = Boolean(on); this.later(); },
     setFilter(name) { this.ui.filter = this.ui.filter === name ? null : name; this.later(); },
     focusLane(id) {
       if (this.focus()?.id === id) return;

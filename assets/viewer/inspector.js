@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, count } = SV.dom;
+  const { el, setText, setAttr, count } = SV.dom;
 
   const th = (n) => n + (n % 100 >= 11 && n % 100 <= 13 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th");
 
@@ -39,25 +39,35 @@
     return phase >= 3 && r.path && r.path.length ? r.path[r.path.length - 1] : phase >= 4 ? "tail" : 0;
   }
 
+  const STEPS = ["Draft", "Verify", "Judge", "Commit"];
+
   class Inspector {
     constructor(board) {
       this.board = board;
       this.title = el("h2");
       this.say = el("p", { class: "sum", "aria-live": "off" });
-      this.tree = el("div", { class: "treebox" });
+      this.steps = el("div", { class: "steps", role: "group", "aria-label": "Steps of the round" }, STEPS.map((t, i) => el("button", { "data-step": i + 1, "aria-pressed": "false" }, t)));
+      this.tree = el("div", { class: "treebox", tabindex: 0, role: "group", "aria-label": "Draft of the round; up and down walk its tokens" });
+      this.zoom = new SV.zoom.Zoom(this.tree, () => { this.every = !this.every; this.keys.tree = null; board.later(); });
       this.tabs = el("div", { class: "sub", role: "tablist", "aria-label": "Details of the round" });
-      this.body = el("div", { class: "body", role: "tabpanel" });
-      this.root = el("section", { class: "panel p-insp", "aria-label": "Round inspector" }, el("div", { class: "phead" }, this.title, this.say), this.tree, this.tabs, this.body);
+      this.body = el("div", { class: "body", role: "tabpanel", "aria-label": "Details" });
+      this.grip = el("button", { class: "grip", "aria-expanded": "false", "aria-label": "Round inspector" }, el("i"));
+      this.head = el("div", { class: "phead" }, this.title, this.say);
+      this.root = el("section", { class: "panel p-insp", "aria-label": "Round inspector" }, this.grip, this.head, this.steps, el("div", { class: "treewrap" }, this.tree, this.zoom.keys), this.tabs, this.body);
+      this.sheet = new SV.sheet.Sheet(this);
       this.root.addEventListener("click", (e) => this.clicked(e));
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
       this.tab = "why";
+      this.every = false;
       this.keys = {};
       this.last = 0;
       this.timer = null;
     }
+    raise() { if (this.board.narrow) this.sheet.open(true); }
     clicked(e) {
-      const tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("[data-round]");
-      if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
+      const step = e.target.closest("[data-step]"), tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("[data-round]");
+      if (step && this.v && this.v.round) this.board.goto(this.v.round.i, Number(step.dataset.step));
+      else if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
       else if (row) this.board.goto(Number(row.dataset.round), 4);
       else if (node && this.v && this.v.round) this.board.selectNode(this.v.lane.id, this.v.round.i, node.dataset.node === "tail" ? "tail" : Number(node.dataset.node), true);
     }
@@ -72,8 +82,12 @@
       this.board.paint();
       this.tabs.querySelector('[aria-selected="true"]').focus();
     }
-
-    show(tab) { this.tab = tab; this.keys.tabs = null; }
+    show(tab) { this.tab = tab; this.keys.tabs = null; this.board.later(); }
+    /* A row of the mask under the pointer is told in words below it. */
+    hovered(node) {
+      const said = this.tab === "mask" && this.v && this.v.round ? this.body.querySelector(".said") : null;
+      if (said && said.now !== node) { said.now = node; said.replaceChildren(...[SV.mask.what(this.v, typeof (node ?? this.v.sel) === "number" ? node ?? this.v.sel : null)].flat()); }
+    }
 
     /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
     paint(v) {
@@ -84,11 +98,13 @@
       const r = v.round;
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
       setText(this.title, r ? (v.race ? SV.stage.titleOf(v.lane) + ", round " : "Round ") + (r.i + 1) : "Round inspector");
+      this.steps.hidden = v.race || !r || !r.nodes.length;
+      for (const b of this.steps.children) { setAttr(b, "aria-pressed", String(Number(b.dataset.step) === v.phase)); b.classList.toggle("past", Number(b.dataset.step) < v.phase); }
       setText(this.say, r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.");
       const key = [v.lane && v.lane.id, v.lane && v.lane.header && v.lane.header.run_id, r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
       if (key !== this.keys.tree || this.keys.lane !== v.lane) { Object.assign(this.keys, { tree: key, lane: v.lane, body: null }); this.paintTree(v); }
       this.paintTabs(v);
-      const bodyKey = this.tab + "|" + (this.tab === "log" ? v.k : "");
+      const bodyKey = this.tab + "|" + (this.tab === "log" ? v.k : this.tab === "lens" ? v.theme : "");
       if (bodyKey !== this.keys.body) { this.keys.body = bodyKey; this.paintBody(v); }
     }
     paintTree(v) {
@@ -98,12 +114,18 @@
       if (!r || r.nodes.length === probes) {
         const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : probes ? "Nothing was drafted this round. The same target pass scored " + count(probes, "probe token") + ", which can never be accepted; what they say is kept for later guesses." : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
+        this.zoom.keys.hidden = true;
         return;
       }
       const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
       const H = v.race ? 444 : r.kind === "tree" ? 376 : 284;
-      const drawn = v.narrow ? SV.tree.drawList(v) : r.kind === "tree" ? SV.tree.drawTree(v, W, H) : SV.tree.drawChain(v, W);
+      v.every = this.every;
+      const tree = r.kind === "tree" && !v.narrow, fresh = this.keys.round !== r || this.keys.every !== this.every || this.keys.size !== W;
+      const drawn = v.narrow ? SV.tree.drawList(v) : tree ? SV.tree.drawTree(v, W, H) : SV.tree.drawChain(v, W);
+      Object.assign(this.keys, { round: r, every: this.every, size: W });
       this.tree.replaceChildren(drawn);
+      this.zoom.keys.hidden = !tree;
+      if (tree) this.zoom.take(drawn, { many: r.nodes.length - probes, drawn: drawn.drawn, every: this.every, fresh });
       const sel = this.tree.querySelector(".sel");
       if (sel && !v.narrow && (Number(drawn.getAttribute("width")) > W + 4 || Number(drawn.getAttribute("height")) > H + 4)) this.reveal(sel);
     }
@@ -113,20 +135,21 @@
       if (r.right > b.right - 16) this.tree.scrollLeft += r.right - b.right + 80;
       if (r.bottom > b.bottom - 16) this.tree.scrollTop += r.bottom - b.bottom + 80;
       else if (r.top < b.top) this.tree.scrollTop += r.top - b.top - 40;
+      if (r.left < b.left) this.tree.scrollLeft += r.left - b.left - 40;
     }
     paintTabs(v) {
       const list = [["why", "Why"], ["mask", "Mask and cache"], ["log", "Log"]];
-      if (v.round && v.round.lens.length) list.push(["lens", "Lens"]);
-      else if (this.tab === "lens") this.tab = "why";
+      if (v.lane && SV.lens.any(v)) list.push(["lens", "Lens"]);
+      if (!list.some(([id]) => id === this.tab)) this.tab = "why";
       const key = this.tab + list.length;
       if (key === this.keys.tabs) return;
       this.keys.tabs = key;
       this.tabs.replaceChildren(...list.map(([id, t]) => el("button", { role: "tab", "data-tab": id, tabindex: id === this.tab ? 0 : -1, "aria-selected": String(id === this.tab) }, t)));
     }
     paintBody(v) {
-      const draw = { why: SV.card.draw, mask: SV.log.mask, log: SV.log.log, lens: SV.log.lens }[this.tab];
-      const card = v.round ? draw(v) : el("div", { class: "card" });
-      this.body.replaceChildren(card);
+      v.inner = this.body.clientWidth - (v.narrow ? 32 : 40);
+      const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
+      this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
     }
   }
 

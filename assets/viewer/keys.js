@@ -16,9 +16,18 @@
       ArrowUp: () => sibling(board, -1), ArrowDown: () => sibling(board, 1),
       Home: () => (board.edge(0), true), End: () => (board.edge(1), true),
       "[": () => (board.setSpeed(list[Math.max(0, at - 1)]), true), "]": () => (board.setSpeed(list[Math.min(list.length - 1, at + 1)]), true),
+      "+": () => size(board, 1.25), "=": () => size(board, 1.25), "-": () => size(board, 0.8), 0: () => size(board, 0),
+      m: () => (board.setMarks(!board.ui.marks), true), M: () => (board.setMarks(!board.ui.marks), true),
       Escape: () => (board.ui.sel = null, board.ui.filter = null, board.later(), true),
     }[e.key];
     if (act && act() !== false) e.preventDefault();
+  }
+
+  function size(board, k) {
+    const i = board.inspector;
+    if (i.zoom.keys.hidden || !i.root.contains(document.activeElement)) return false;
+    if (k) i.zoom.by(k); else i.zoom.fit();
+    return true;
   }
 
   /* Up and down walk the nodes of the round in the inspector; only where the inspector has the focus, or pages could not scroll. */

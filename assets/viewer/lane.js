@@ -34,7 +34,8 @@
 
     clicked(e) {
       const t = e.target.closest("[data-i], [data-node], [data-cell]");
-      if (!t) return;
+      if (!t || (t.dataset.i === "" && !t.dataset.node)) return;
+      this.board.inspector.raise();
       const lane = this.lane, cell = t.closest("[data-cell]");
       if (t.dataset.i) {
         const tok = lane.tokens[Number(t.dataset.i)];
@@ -54,7 +55,7 @@
       const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
       this.stage.paint(lane, n, from, {
         round: view.phase ? next : null, phase: view.phase, motion: view.motion, land: view.motion,
-        sel: this.selected(lane, view, from, n), ended: Boolean(lane.done && view.k >= lane.committed),
+        sel: this.selected(lane, view, from, n), ended: Boolean(lane.done && view.k >= lane.committed), marks: view.marks,
       });
       Object.assign(view, { n, lane });
       this.paintRail(lane, view);

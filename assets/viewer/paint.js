@@ -16,11 +16,13 @@
     notice(b, ctx);
     b.transport.paint({ race, playing, speed: b.ui.speed, canLive: b.state === "live", following: follow, lane: focus, lanes, empty, now: ctx.now, end: ctx.end, slow: SV.player.slowdown(ctx.end), theme: b.theme,
       round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round, phase: b.cur.phase });
+    b.lanePick.paint(ctx);
     stage(b, ctx);
     inspector(b, ctx);
     ribbon(b, ctx);
     b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
     figures(b, ctx);
+    b.links.refresh();
     for (const part of b.lanes.values()) if (part.moved) part.stage.follow(); /* last: scrolling asks for a layout */
     b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v ? b.inspector.v.sel : null };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
@@ -35,7 +37,9 @@
     for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
     const ask = b.header() && b.header().prompt ? SV.text.label(SV.text.visible(String(b.header().prompt.text || "")), 400) : "";
     setText(b.asked, ask);
-    [...b.legend.querySelectorAll("button")].forEach((btn, i) => {
+    setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
+    setAttr(b.root, "data-filter", b.ui.filter || "");
+    [...b.legend.querySelectorAll("[data-filter]")].forEach((btn, i) => {
       setText(btn.lastChild, views.length ? String(sum[SV.board.LEGEND[i][2]] || 0) : "");
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });
@@ -57,7 +61,7 @@
       if (b.lanesBox.children[i] !== part.root) b.lanesBox.insertBefore(part.root, b.lanesBox.children[i] || null);
       const v = ctx.views.find((x) => x.lane === lane);
       part.paint(lane, { k: v.k, phase: v.phase, m: v.m, race: ctx.race, base: !ctx.race && lane !== ctx.focus, focus: lane === ctx.focus, live: b.state === "live" && ctx.follow,
-        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b), filter: b.ui.filter, theme: b.theme, scale, width: railWidth(b, ctx), shape: [b.width, ctx.race].join() });
+        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b), filter: b.ui.filter, marks: b.ui.marks, theme: b.theme, scale, width: railWidth(b, ctx), shape: [b.width, ctx.race].join() });
     });
   }
 

@@ -37,5 +37,12 @@
     return k;
   }
 
-  SV.player = { watch, phaseTime, slowdown };
+  /* How many times longer round i is shown than the engine took for it. */
+  function paceOf(lane, i, speed) {
+    if (speed === 0) return 1;
+    const took = 1e3 * ((SV.fold.endOf(lane, i) ?? 0) - SV.fold.startOf(lane, i)), shown = [1, 2, 3, 4].reduce((s, p) => s + phaseTime(lane, i, p, speed), 0);
+    return took > 0 ? shown / took : null;
+  }
+
+  SV.player = { paceOf, watch, phaseTime, slowdown };
 })();

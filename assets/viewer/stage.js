@@ -14,9 +14,10 @@
   const titleOf = (lane) => String((lane.header && lane.header.method && (lane.header.method.title || lane.header.method.key)) || "Lane " + (lane.id + 1));
 
   /* The token's text outside the underline is its leading space: a text node before the span. */
-  function tokenNodes(t, cls) {
+  function tokenNodes(t, cls, marks) {
     const list = t.parts.slice();
     let lead = "";
+    if (marks) return [whole(t, cls, list)];
     if (typeof list[0] === "string") {
       lead = /^ *(?=[^ \n\r\t])/.exec(list[0])?.[0] ?? "";
       if (lead) list[0] = list[0].slice(lead.length);
@@ -27,6 +28,23 @@
     if (t.special && !body) span.append("\u25a0 end");
     return lead ? [document.createTextNode(lead), span] : [span];
   }
+
+  /* With marks on, the leading space belongs to the token's span, every blank shows a glyph that is no text, and a token that
+     ends inside a character shows its own bytes. */
+  function whole(t, cls, list) {
+    const kids = list.flatMap((p) => (typeof p === "string" ? p.split(/( +|\t)/).filter(Boolean).map(blank) : parts([p])));
+    const body = list.map((p) => (typeof p === "string" ? p : p.c)).join("");
+    const span = el("span", { class: "t " + cls + (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : ""), "data-v": SAYS[cls], "data-i": t.i }, kids);
+    if (t.special && !body) span.append("\u25a0 end");
+    if (t.own) span.append(el("span", { class: "chip" }, t.own.map((b) => SV.text.byteChip(b).c).join("")));
+    return span;
+  }
+  function blank(s) {
+    if (s === "\t") return el("span", { class: "ws", "data-g": "\u21e5" }, s);
+    return /^ +$/.test(s) ? el("span", { class: "ws", "data-g": s.length > 8 ? "\u2423\u00d7" + s.length : "\u00b7".repeat(s.length) }, s) : s;
+  }
+  /* The bytes of a token that leaves a character open: from the vocabulary, for the text holds only what is complete. */
+  const ownBytes = (lane, t) => (t.carry && !t.parts.length ? SV.text.bytesOf(lane.vocab.get(t.tok)) : null);
 
   class Stage {
     constructor() {
@@ -64,7 +82,9 @@
 
     /* Shows tokens [.., upto), the round [from, upto) lit, and the drafted ones not judged yet. */
     paint(lane, upto, from, opts) {
+      if (Boolean(opts.marks) !== Boolean(this.marks)) { this.marks = Boolean(opts.marks); this.rewind(); this.nextKey = ""; }
       this.header(lane);
+      this.lane = lane;
       const want = Math.max(0, Math.ceil((upto - KEEP) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
@@ -98,7 +118,7 @@
       this.hi = Math.max(this.hi, want);
     }
     push(t, delay) {
-      const set = tokenNodes(t, t.v);
+      const set = tokenNodes(this.marks ? { ...t, own: ownBytes(this.lane, t) } : t, t.v, this.marks);
       if (delay !== null) {
         const s = set[set.length - 1];
         s.classList.add("land");
@@ -130,14 +150,14 @@
     pending(lane, upto, { round, phase, motion }) {
       const last = lane.tokens[upto - 1], open = last && last.carry ? last.carry : [];
       const path = !round || !phase ? [] : phase < 3 ? firstPath(round) : kept(round);
-      const key = open.join() + "|" + (round ? round.i : "") + "|" + phase + "|" + path.length;
+      const key = (this.marks ? "m" : open.join()) + "|" + (round ? round.i : "") + "|" + phase + "|" + path.length;
       if (key === this.nextKey) return;
       this.nextKey = key;
-      const kids = open.length ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))] : [];
+      const kids = open.length && !this.marks ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))] : [];
       path.forEach((n, i) => {
         const raw = SV.text.alone(SV.text.bytesOf(lane.vocab.get(n.tok)));
         const v = SV.fold.verdictOf(round, n.id, phase);
-        const set = tokenNodes({ parts: raw, i: "", special: lane.special.has(n.tok) }, v);
+        const set = tokenNodes({ parts: raw, i: "", special: lane.special.has(n.tok) }, v, this.marks);
         const s = set[set.length - 1];
         if (v === "acc") s.classList.add("now");
         s.dataset.node = n.id;

@@ -6,7 +6,7 @@
   const { el, svg, setText, setAttr, sheet, span } = SV.dom;
   const SPEEDS = [[0.25, "\u00bc"], [1, "1"], [4, "4"], [0, "true time"]];
   const ICONS = {
-    first: "M3 3h2v10H3zM14 3v10L6.5 8z", back: "M12 3v10L4.5 8z", play: "M5 3v10l8-5z", pause: "M4 3h3v10H4zM9 3h3v10H9z", next: "M4 3v10l7.5-5z", last: "M11 3h2v10h-2zM2 3v10l7.5-5z",
+    first: "M3 3h2v10H3zM14 3v10L6.5 8z", back: "M12 3v10L4.5 8z", play: "M5 3v10l8-5z", pause: "M4 3h3v10H4zM9 3h3v10H9z", next: "M4 3v10l7.5-5z", phaseback: "M11 4v8L6 8zM3 7h2v2H3z", phasenext: "M5 4v8l5-4zM11 7h2v2h-2z", last: "M11 3h2v10h-2zM2 3v10l7.5-5z",
   };
   const icon = (name) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 
@@ -15,14 +15,15 @@
       this.board = board;
       const key = (name, label, f) => el("button", { class: name === "play" ? "play" : null, "aria-label": label, title: label, "data-do": name, on: { click: f } }, icon(name));
       this.playBtn = key("play", "Play", () => board.toggle());
-      this.keys = el("div", { class: "keys" }, key("first", "First round", () => board.edge(0)), key("back", "Back one round", () => board.stepBy(-1)), this.playBtn, key("next", "Next round", () => board.stepBy(1)), key("last", "Last round", () => board.edge(1)));
+      this.keys = el("div", { class: "keys" }, key("first", "First round", () => board.edge(0)), key("back", "Back one round", () => board.stepBy(-1)), key("phaseback", "Back one step inside the round", () => board.stepPhase(-1)), this.playBtn, key("phasenext", "One step inside the round", () => board.stepPhase(1)), key("next", "Next round", () => board.stepBy(1)), key("last", "Last round", () => board.edge(1)));
       this.seg = el("div", { class: "seg", role: "radiogroup", "aria-label": "Playback speed" }, SPEEDS.map(([v, t]) => el("button", { role: "radio", "data-speed": v, "aria-checked": "false", on: { click: () => board.setSpeed(v) } }, t)));
       this.canvas = el("canvas", { "aria-hidden": "true" });
       this.scrub = el("div", { class: "scrub", role: "slider", tabindex: 0, "aria-label": "Round" }, this.canvas);
       this.line1 = el("b");
       this.line2 = el("span");
       this.live = el("button", { class: "golive", hidden: true, on: { click: () => board.goLive() } }, "Live");
-      this.where = el("div", { class: "where" }, this.line1, this.line2, this.live);
+      this.line3 = el("span", { class: "slow" });
+      this.where = el("div", { class: "where" }, this.line1, this.line2, this.line3, this.live);
       this.root = el("section", { class: "panel transport", "aria-label": "Playback" }, this.keys, this.seg, this.scrub, this.where);
       this.drag();
     }
@@ -44,7 +45,11 @@
       this.line2.hidden = showLive;
       const n = v.lane ? v.lane.committed : 0;
       setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n);
-      setText(this.line2, v.empty ? "" : v.race ? (v.following && v.canLive ? "running" : v.speed === 0 || v.slow * 1 <= 1 ? "true time" : "slowed " + +(v.slow / v.speed).toPrecision(2) + "\u00d7") : span(v.now) + " engine");
+      setText(this.line2, v.empty ? "" : v.race && v.following && v.canLive ? "running" : v.race ? pace(v.speed === 0 ? 1 : v.slow / v.speed) : span(v.now) + " engine");
+      const slow = v.empty || v.race || !v.lane || v.following || showLive ? "" : pace(SV.player.paceOf(v.lane, v.round, v.speed));
+      setText(this.line3, slow);
+      this.line3.hidden = !slow;
+      for (const b of this.keys.children) if (b.dataset.do.startsWith("phase")) b.hidden = v.race;
       setAttr(this.scrub, "aria-valuemin", 0);
       setAttr(this.scrub, "aria-valuemax", v.race ? Math.round(v.end * 1e3) : Math.max(1, n));
       setAttr(this.scrub, "aria-valuenow", v.race ? Math.round(v.now * 1e3) : v.round + 1);
@@ -105,6 +110,9 @@
       c.fillRect(Math.min(w - 2, Math.max(0, X(v.now) - 1)), 0, 2, h);
     }
   }
+
+  /* How much slower than the engine this is shown. */
+  const pace = (k) => (!Number.isFinite(k) || k <= 0 ? "" : k > 0.95 && k < 1.05 ? "true time" : k >= 1 ? "slowed " + +k.toPrecision(2) + "\u00d7" : "sped up " + +(1 / k).toPrecision(2) + "\u00d7");
 
   function block(c, p, v, x, y, w, h) {
     if (v === "cor" && h > 2.5 && w > 4) { c.strokeStyle = p.cor; c.lineWidth = 1.5; c.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5); return; }

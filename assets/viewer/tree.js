@@ -5,6 +5,7 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, f2, f3 } = SV.dom;
   const NODES = 56, CW = 7.25;
+  const EVERY = 256;
   const WORD = { acc: "accepted", rej: "rejected", ski: "not examined", dra: "drafted" };
   const TAILS = { bonus: "\u2605 bonus", correction: "correction", plain: "plain", accepted: "accepted", unchecked: "unchecked", forced: "forced", small: "small model" };
   const tailClass = (why) => (why === "bonus" ? "bon" : why === "correction" ? "cor" : why === "accepted" ? "acc" : "pla");
@@ -14,7 +15,7 @@
   const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
 
   function box(x, y, w, h, opt) {
-    const g = svg("g", { class: "node " + opt.cls + (opt.sel ? " sel" : ""), tabindex: -1, role: "button", "data-node": opt.id, "data-v": opt.say, "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say });
+    const g = svg("g", { class: "node " + opt.cls + (opt.sel ? " sel" : ""), tabindex: -1, role: "button", "data-node": opt.id, "data-v": SV.stage.SAYS[opt.cls], "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say });
     g.append(svg("rect", { class: "ring", x: x - 3, y: y - 3, width: w + 6, height: h + 6, rx: 7 }), svg("rect", { class: "box", x, y, width: w, height: h, rx: 4 }),
       text(x + 8, y + h / 2 + 4, opt.label, "w"));
     if (opt.q !== null) { const q = text(x + w - 7, y + h / 2 + 3.5, " " + f2(opt.q), "q", "end"); g.append(q); }
@@ -108,7 +109,9 @@
   }
 
   function place(v, nodes, H) {
-    const shown = new Set(nodes.map((n) => n.id)), kids = (id) => nodes.filter((n) => n.parent === id && shown.has(n.id));
+    const under = new Map();
+    for (const n of nodes) { if (!under.has(n.parent)) under.set(n.parent, []); under.get(n.parent).push(n); }
+    const kids = (id) => under.get(id) || [];
     const end = v.round.commit ? (v.round.path.length ? v.round.path[v.round.path.length - 1] : -1) : null;
     const row = new Map();
     let next = 0, tailRow = null;
@@ -127,14 +130,15 @@
   }
 
   function drawTree(v, W, H) {
-    const nodes = chosen(v, Math.floor((H - 40) / 19)), L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
+    const nodes = v.every ? v.round.nodes.filter((n) => !n.probe).slice(0, EVERY) : chosen(v, Math.floor((H - 40) / 19));
+    const L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
-    const D = Math.max(...nodes.map((n) => n.depth)), widths = [];
+    const D = Math.max(...nodes.map((n) => n.depth)), widths = [], rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0, deep = done && at === D;
     for (v.long of [14, 11, 8, 6, 4]) { /* shorter labels before a sideways scroll */
       for (let d = 1; d <= D; d++) widths[d] = Math.max(28, ...nodes.filter((n) => n.depth === d).map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + (n.q === null ? 16 : 42)));
-      if (widths.slice(1).reduce((a, b) => a + b, 0) + 190 + 14 * D <= W) break;
+      if (v.every || widths.slice(1).reduce((a, b) => a + b, 0) + (deep ? 180 : 84) + 14 * D <= W) break;
     }
-    const tail = done ? tailBox(v, 0, 0, L.h) : null, rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0;
+    const tail = done ? tailBox(v, 0, 0, L.h) : null;
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
     const gap = Math.max(14, Math.min(46, (W - need) / (D + 1))), X = [rootW - 10];
     for (let d = 1, x = rootW + gap - 10; d <= D + 1; d++) { X[d] = x; x += (widths[d] || 0) + gap; }
@@ -160,8 +164,9 @@
     }
     const probes = v.round.nodes.filter((n) => n.probe).length, more = v.round.nodes.length - probes - nodes.length;
     const also = [more ? "+ " + more + " nodes not drawn" : "", probes ? "+ " + probes + " probes, scored for later rounds" : ""].filter(Boolean).join(", ");
-    if (also) boxes.append(text(Math.max(W, right) - 4, L.height - 4, also, "hd", "end"));
-    size(S, Math.max(W, right), L.height);
+    if (also) boxes.append(text(4, L.height - 4, also, "hd"));
+    size(S, Math.max(v.every ? 0 : W, right), L.height);
+    S.drawn = nodes.length;
     S.append(edges, boxes);
     return S;
   }
@@ -176,7 +181,7 @@
     for (const n of r.nodes) {
       if (n.probe) continue;
       const cls = SV.fold.verdictOf(r, n.id, v.phase);
-      if (tree && cls === "ski") { hidden++; continue; }
+      if (tree && cls === "ski" && n.id !== v.sel) { hidden++; continue; }
       if (list.childElementCount < 40) list.append(item(n.id, SV.fold.label(v.lane, n.tok, 16), cls, n.depth, n.q, WORD[cls])); else hidden++;
     }
     if (v.phase >= 4 && r.commit) list.append(item("tail", SV.fold.label(v.lane, r.commit.tail.tok, 16), tailClass(r.why), r.path.length + 1, null, TAILS[r.why] || r.why));

@@ -19,8 +19,8 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "viewer"
 # Order matters: each file uses only what stands before it.
 SCRIPTS = (
-    "text shape fold metrics frames reader dom stage lane tree card log inspector ribbon chart figures transport player notice keys paint"
-    " cursor api board"
+    "text shape fold metrics frames reader dom stage lane pick tree zoom sheet card mask log lens/registry inspector link"
+    " ribbon chart figures transport player notice keys paint cursor api board"
 ).split()
 HTML_TEMPLATE = '<div class="sv"></div>'
 MAX_RECORDS = 400_000

@@ -206,6 +206,26 @@ def trace(
     return toy.records
 
 
+def bushy(records: list[dict], nodes: int, seed: int = 3) -> list[dict]:
+    """The same run with every draft grown to `nodes` nodes: chosen ones that an earlier test made unnecessary."""
+    dice, out, seq = random.Random(seed), [], {}
+    for r in records:
+        new = [r]
+        if r["type"] == "draft" and r["nodes"]:
+            grown = [dict(n) for n in r["nodes"]]
+            toks = [n["tok"] for n in grown]
+            while len(grown) < nodes:
+                up = dice.randrange(-1, len(grown))
+                if up < 0 or grown[up]["depth"] < 9:
+                    grown.append({"id": len(grown), "parent": up, "depth": 1 + (grown[up]["depth"] if up >= 0 else 0), "tok": dice.choice(toks), "q": None, "how": "chosen"})
+            more = [{"type": "judge", "lane": r["lane"], "round": r["round"], **_judge(n["id"], {"q": None}, "skipped", "")} for n in grown[len(r["nodes"]) :]]
+            new = [{**r, "kind": "tree", "nodes": grown}, *more]
+        for one in new:
+            seq[r["lane"]] = seq.get(r["lane"], -1) + 1
+            out.append({**one, "seq": seq[r["lane"]]})
+    return out
+
+
 def race(methods=("plain", "chain", "tree", "lookup"), **kw) -> list[dict]:
     return [rec for lane, m in enumerate(methods) for rec in trace(m, lane=lane, seed=7 + lane, **kw)]
 

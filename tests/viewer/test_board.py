@@ -185,6 +185,7 @@ def test_no_sideways_scroll(drive, settled, width) -> None:
         for records in (long, RACE):
             page.evaluate(LOAD, json.dumps(records))
             at_end(page, settled)
+            page.evaluate("board.board.inspector.raise()")
             for tab in ("log", "mask", "why"):
                 page.click(f".sub [data-tab={tab}]")
                 settled(page)

@@ -15,7 +15,7 @@ from specviz.viz.html import SCRIPTS
 from . import sample
 
 HERE = Path(__file__).parent
-PURE = [name for name in SCRIPTS if name in ("text", "shape", "fold", "metrics", "frames", "dom", "stage", "inspector")]
+PURE = [name for name in SCRIPTS if name in ("text", "shape", "fold", "metrics", "frames", "reader", "dom", "stage", "inspector")]
 
 
 def totals(records: list[dict]) -> Totals:
