@@ -20,6 +20,8 @@ from .names import Register, ZooError
 KINDS = {
     "medusa": "specviz.models.heads_medusa",
     "hydra": "specviz.models.heads_hydra",
+    "eagle": "specviz.models.eagle",
+    "kangaroo": "specviz.models.kangaroo",
 }
 
 

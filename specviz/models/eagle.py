@@ -48,7 +48,7 @@ class Eagle(nn.Module):
         for step in range(steps):
             mask = None if step == 0 else torch.cat([place <= place[:, None] - step] + [
                 place == place[:, None] - step + i for i in range(1, step + 1)], 1)
-            x = self.fc(torch.cat([embeds, features], -1))
+            x = self.fc(torch.cat([embeds, features], -1)).to(features.dtype)  # the residual stays precise under autocast
             for i, layer in enumerate(self.layers):
                 x, past[i] = layer(x, angles, past[i], mask)
             out.append(x)

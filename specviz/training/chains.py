@@ -1,0 +1,131 @@
+"""Heads that draft a chain from the target's states: what they would earn on its held-out answers, and their files.
+
+The replay is that of a draft model (acceptance.py), with one difference: what a head says of a token may depend on how many
+tokens ahead it stands, since it then stands on its own guesses.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .data import TASKS
+from .draft import collate
+from .features import Batch, Features
+from .files import write_json, write_tensors, write_text
+from .generate import Answer
+from .job import Job, TrainingError
+from .runner import Runner
+
+# (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 speaks of the token after place p
+Guesses = Callable[[Batch, int], list[Tensor]]
+
+
+def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
+    """{greedy | sampled: {task | mean: figures}}, as acceptance.tables gives them for a draft model."""
+    found = {}
+    for mode, greedy in (("greedy", True), ("sampled", False)):
+        by_task = {}
+        for task in TASKS:
+            chosen = [a for a in answers if a.task == task and a.greedy == greedy]
+            if chosen:
+                by_task[task] = figures([hits(guesses, features, a, gamma, seed + i) for i, a in enumerate(chosen)], gamma)
+        if by_task:
+            mean = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in ("block_efficiency", "acceptance_rate")}
+            mean["by_position"] = [round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4) for i in range(gamma)]
+            found[mode] = by_task | {"mean": mean}
+    return found
+
+
+def measure(guesses: Guesses, features: Features, numbers: dict) -> dict[str, float]:
+    """What a training run notes while it goes on: block efficiency on a few answers of each task."""
+    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
+    found = tables(guesses, features, some, numbers["gamma"])
+    return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
+
+
+@torch.inference_mode()
+def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
+    """For every step ahead and every token of the answer, whether it would be accepted from a draft that many tokens ahead."""
+    batch = features.states(collate([answer], len(answer.ids), features.device))
+    tokens, greedy, found = batch.labels, answer.greedy, []
+    dice = torch.Generator().manual_seed(seed)
+    for step, states in enumerate(guesses(batch, gamma)):
+        logits = features.target.lm_head(states[batch.where - 1].to(features.head.dtype)).float()  # [answer, vocab]
+        if greedy:
+            accepted = logits.argmax(-1) == tokens
+        else:
+            q = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+            match = batch.top_ids == tokens[:, None]  # a token outside the stored leaders is at most as likely as the last of them
+            p = torch.where(match.any(1), (batch.top_logp * match).sum(1), batch.top_logp[:, -1])
+            accepted = torch.rand(len(q), generator=dice).to(q.device) < (q - p).exp()
+        found.append((accepted & (batch.where > step)).tolist())
+    return found
+
+
+def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
+    """Rounds of ``gamma`` drafts each, walked over the marks of every answer."""
+    rounds = committed = accepted = tried = 0
+    at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
+    for marks in answers:
+        place, length = 0, len(marks[0])
+        while place < length:
+            taken = 0
+            while taken < gamma and place + taken < length:
+                at[taken][1] += 1
+                if not marks[taken][place + taken]:
+                    break
+                at[taken][0] += 1
+                taken += 1
+            rounds, accepted = rounds + 1, accepted + taken
+            tried += min(taken + 1, gamma, length - place)
+            committed += min(taken + 1, length - place)
+            place += taken + 1
+    return {
+        "block_efficiency": round(committed / max(1, rounds), 4),
+        "acceptance_rate": round(accepted / max(1, tried), 4),
+        "by_position": [round(hit / max(1, all), 4) for hit, all in at],
+    }
+
+
+def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str) -> Path:
+    """config.json, bfloat16 weights, card and loss curve in `<work>/models`, and with `--ship` in `assets/models`."""
+    weights = {key: tensor.detach().cpu().bfloat16() for key, tensor in model.state_dict().items()}
+    size = sum(2 * tensor.numel() for tensor in weights.values())
+    if size > 9.5e6:
+        raise TrainingError(f"{name} would be a file of {size / 1e6:.1f} MB; 9.5 are allowed: make the layer narrower.")
+    for place in [job.work / "models" / name] + ([job.shipped / name] if job.ship else []):
+        write_tensors(place / "model.safetensors", weights)
+        write_json(place / "config.json", model.config)
+        card = place / "README.md"
+        if not card.is_file():
+            parameters = sum(tensor.numel() for tensor in weights.values())
+            facts = dict(name=name, target=features.path.name, recipe=runner.name, parameters=parameters / 1e6)
+            write_text(card, CARD.format(about=about, **facts))
+        if (curve := runner.place / "loss.svg").is_file():
+            shutil.copyfile(curve, place / "loss.svg")
+    return job.work / "models" / name
+
+
+CARD = """---
+license: other
+license_name: llama3.1-and-sources
+license_link: ../LICENSES.md
+language: [en]
+---
+# {name}
+
+**Built with Llama.** {parameters:.2f} million parameters that draft for [{target}](../{target}) and are of no use without it.
+
+{about}
+
+Learned from the target's own answers to training prompts, half greedy and half at temperature 1, and from its states and
+probabilities along them. Its **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).
+
+```
+python -m specviz.training generate --data DIR
+python -m specviz.training {recipe} --data DIR
+```
+"""

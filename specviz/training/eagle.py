@@ -1,0 +1,69 @@
+"""EAGLE's head, trained on the features of the target along its own answers (Li et al. 2401.15077).
+
+Two losses at every place of an answer: the distance of the guessed feature from the target's (smooth L1), and the divergence of
+what the target's head makes of the guess from the target's law. The features that are read get a little uniform noise, because
+guesses, on which the head will stand when it drafts, are never quite right. Beyond the paper, and known from those that followed
+(HASS, 2408.15766; EAGLE-3, 2503.01840): it is also trained on its own guesses, a few steps ahead, so that deeper tokens are
+accepted nearly as often as the first. The target, its embedding and its head stay as they are.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import eagle
+from . import chains, losses
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+NAME = "Llama-specviz-eagle"
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("eagle")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = eagle.build(features.body, numbers)
+    runner = Runner(job, "eagle", model, numbers, features.place("eagle"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
+        return loss(model, features, batch, numbers, dice), len(batch.labels)
+
+    def ahead(batch: Batch, steps: int) -> list[Tensor]:
+        return guesses(model, features, batch, steps)
+
+    runner.train(loss_at, lambda: chains.measure(ahead, features, numbers))
+    return chains.export(job, NAME, model, features, runner, CARD.format(layers=len(model.layers), **numbers))
+
+
+def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
+    """Guessed features [rows * width, hidden], one tensor a step of the rollout; row ``place`` is the guess of place + 1."""
+    states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
+    following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+    return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
+
+
+def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, dice: torch.Generator) -> Tensor:
+    noise = torch.rand(batch.states.shape, generator=dice, device=features.device) * 2 - 1
+    noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
+    total = weights = 0.0
+    for step, guess in enumerate(guesses(model, features, batch, numbers["rollout"], noisy)):
+        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
+        guess = guess[batch.where[kept] - 1]
+        near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
+        law = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        weight = numbers["fading"] ** step
+        total, weights = total + weight * (numbers["regress"] * near + numbers["classify"] * law), weights + weight
+    return total / weights
+
+
+CARD = """An EAGLE head ({layers} layer of its own; the target's embedding and output matrix are lent). It continues the target's last
+states ("features") one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the text.
+
+Smooth L1 on features (weight {regress}) and distillation of the target's law (weight {classify}), uniform noise of {noise}
+standard deviations on the features it reads, and {rollout} steps on its own guesses, as later papers have it."""
