@@ -91,6 +91,18 @@ def config_of(folder: Path) -> dict[str, Any]:
     return read_json(folder, "config.json")
 
 
+def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
+    """(how often each rank of each head is right, places of the tree they were sized for); empty and 0 where nothing is said."""
+    try:
+        accuracy = [[float(share) for share in row] for row in config.get("accuracy") or []]
+        nodes = int(config.get("nodes") or 0)
+    except (TypeError, ValueError):
+        raise ModelError(f"config.json of {name} holds a calibration that is not numbers") from None
+    if nodes < 0 or not all(0 <= share <= 1 for row in accuracy for share in row):
+        raise ModelError(f"config.json of {name} holds a calibration that is not shares")
+    return accuracy, nodes
+
+
 def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
     """A sentence when a folder's head cannot sit on a target of this name, width and vocabulary; None when it can.
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .heads import Body, HeadWeights, ModelError, config_of, fill
+from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
 
 OWN, SHARED, TARGETS = "own", "shared", "target"
 
@@ -75,10 +75,12 @@ class Medusa(nn.Module):
         """The output matrix of a head while it is trained; ``targets``: the target's."""
         return self.lm_heads[min(index, len(self.lm_heads) - 1)].weight if len(self.lm_heads) else targets
 
-    def config(self, hidden: int) -> dict[str, Any]:
+    @property
+    def config(self) -> dict[str, Any]:
         """What config.json says of heads of ours."""
-        return {"model_type": "medusa", "hidden_size": hidden, "vocab_size": self.vocab, "num_heads": len(self),
-                "num_hidden_layers": len(self.blocks[0].layers), "medusa_fc_bias": self.blocks[0].layers[0].bias is not None,
+        first = self.blocks[0].layers
+        return {"model_type": "medusa", "hidden_size": first[0].in_features, "vocab_size": self.vocab, "num_heads": len(self),
+                "num_hidden_layers": len(first), "medusa_fc_bias": first[0].bias is not None,
                 "accuracy": self.accuracy, "nodes": self.nodes}
 
 
@@ -100,8 +102,7 @@ def load(folder: Path, body: Body) -> Medusa:
     made = Medusa(body.hidden, body.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
                   "blocks.0.layers.0.bias" in tensors, width if "token_map" in tensors else None)
     fill(made, tensors, body)
-    made.accuracy = [[float(x) for x in row] for row in config.get("accuracy") or []]
-    made.nodes = int(config.get("nodes") or 0)
+    made.accuracy, made.nodes = calibration(config, folder.name)
     return made
 
 

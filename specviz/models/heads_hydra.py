@@ -1,0 +1,172 @@
+"""Hydra: heads that also read the tokens drafted before them (Ankner et al. 2402.05109).
+
+Head i reads the state that predicted the root, the embedding of the root and of the i tokens drafted below it, and guesses the
+next one. So a head knows what stands above its guess, which Medusa's does not; the tree is grown level by level. Hydra++ puts
+one decoder layer with a cache of its own in front, so that the heads read the whole text and not its last state alone.
+
+Names understood: the authors', whose sequences have a dropout in every other slot or none (``hydra_mlp.0.1.linear.weight``,
+``hydra_mlp.0.1.res_connection.weight``, ``hydra_lm_head.0.1.weight``, ``prefix_embeding_layer.layers.0.*``). Ours have no
+dropout slots, and may do without output matrices (the target's serve) and without ``res_connection`` (the state itself goes on).
+"""
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .eagle_layers import Fused, Layer, RowCache, Sizes, angles_of
+from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
+from .llama import Norm
+
+PREFIX = "prefix_embeding_layer"  # the authors' spelling
+OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "num_attention_heads",
+             "num_key_value_heads", "head_dim", "intermediate_size", "attention_bias")
+
+
+class Block(nn.Module):
+    """residual(x) + SiLU(W x + b). parts: how many vectors of the width ``hidden`` are read; through: with a matrix on the way
+    past, else the first vector, the state, goes past as it is."""
+
+    def __init__(self, hidden: int, parts: int = 1, through: bool = False):
+        super().__init__()
+        self.linear = nn.Linear(hidden * parts, hidden)
+        self.res_connection = nn.Linear(hidden * parts, hidden) if through else None
+        nn.init.zeros_(self.linear.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        past = x[..., :self.linear.out_features] if self.res_connection is None else self.res_connection(x)
+        return past + F.silu(self.linear(x))
+
+
+class Prefix(nn.Module):
+    """One decoder layer and a norm over the target's states: [batch, n, hidden] -> the same, for training."""
+
+    def __init__(self, config: dict[str, Any], bias: bool = False):
+        super().__init__()
+        self.config, self.sizes = config, Sizes.of(config, "the prefix layer")
+        self.layers = nn.ModuleList([Layer(self.sizes, True, True, bias)])
+        self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.norm(self.layers[0](states, angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device))[0])
+
+    @cached_property
+    def fused(self) -> tuple[Fused, Norm]:
+        """The weights as they draft; made once, shared by every run."""
+        return Fused(list(self.layers), self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
+
+
+class PrefixRows:
+    """A run's cache of the prefix layer: every state the target has shown is read once, in order."""
+
+    def __init__(self, prefix: Prefix):
+        net, self._norm = prefix.fused
+        self._rows = RowCache(net)
+
+    def read(self, states: Tensor, at: int) -> Tensor:
+        """States [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last output [hidden]."""
+        if not self._rows.count:
+            self._rows.restart(at)
+        return self._norm(self._rows.read(states)[-1:])[0]
+
+
+class Hydra(nn.Module):
+    """config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
+    block), own_output (output matrices), and for the prefix the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+
+    def __init__(self, config: dict[str, Any], bias: bool = False, output_bias: bool = True):
+        super().__init__()
+        self.sizes, d, heads = config, config["hidden_size"], config["hydra_num_heads"]
+        if config["prefix"]:
+            setattr(self, PREFIX, Prefix(config, bias))
+        self.hydra_mlp = nn.ModuleList(
+            nn.Sequential(Block(d, i + 2, config["through"]), *(Block(d) for _ in range(config["hydra_num_layers"] - 1)))
+            for i in range(heads))
+        self.hydra_lm_head = nn.ModuleList(
+            nn.Linear(d, config["vocab_size"], output_bias) for _ in range(heads if config["own_output"] else 0))
+        self.accuracy: list[list[float]] = []
+        self.nodes = 0
+
+    def __len__(self) -> int:
+        return len(self.hydra_mlp)
+
+    @property
+    def prefix(self) -> Prefix | None:
+        return getattr(self, PREFIX, None)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What config.json says of heads of ours."""
+        return {**self.sizes, "model_type": "hydra", "accuracy": self.accuracy, "nodes": self.nodes}
+
+    def forward(self, index: int, inputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [n, vocab] of one head from its inputs [n, (index + 2) * hidden]: the state, the root, the tokens below it."""
+        states = self.hydra_mlp[index](inputs)
+        return self.hydra_lm_head[index](states) if len(self.hydra_lm_head) else head(states)
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a head while it is trained; ``targets``: the target's."""
+        return self.hydra_lm_head[index].weight if len(self.hydra_lm_head) else targets
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Hydra:
+    """Untrained heads."""
+    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
+    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
+    return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": numbers["heads"],
+                  "hydra_num_layers": numbers["layers"], "prefix": numbers["prefix"], "through": numbers["through"],
+                  "own_output": numbers["own_output"]}, output_bias=False)
+
+
+def load(folder: Path, body: Body) -> Hydra:
+    """Heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    heads = weights.numbers(r"hydra_mlp\.(\d+)\.")
+    if not heads or heads != list(range(len(heads))):
+        raise ModelError(f"{folder.name} holds no Hydra heads under any of the known names")
+    names = {name: name for name in weights.names if name.startswith(PREFIX) and "embed_tokens" not in name}
+    layers = 0
+    for i in heads:
+        slots = weights.numbers(rf"hydra_mlp\.{i}\.(\d+)\.linear\.weight")
+        layers = max(len(slots), layers)
+        for ours, slot in enumerate(slots):
+            for part in ("linear.weight", "linear.bias", "res_connection.weight", "res_connection.bias"):
+                names[f"hydra_mlp.{i}.{ours}.{part}"] = f"hydra_mlp.{i}.{slot}.{part}"
+        for part in ("weight", "bias"):
+            names[f"hydra_lm_head.{i}.{part}"] = f"hydra_lm_head.{i}.{part}" if f"hydra_lm_head.{i}.{part}" in weights \
+                else f"hydra_lm_head.{i}.1.{part}"
+    _check(weights, names, heads, body)
+    there = {ours for ours, theirs in names.items() if theirs in weights}
+    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    layers = int(config.get("hydra_num_layers") or layers)  # the authors apply one block again; its copies may be left out
+    made = Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": len(heads),
+                  "hydra_num_layers": layers, "prefix": any(name.startswith(PREFIX) for name in there),
+                  "through": "hydra_mlp.0.0.res_connection.weight" in there, "own_output": "hydra_lm_head.0.weight" in there},
+                 f"{PREFIX}.layers.0.self_attn.q_proj.bias" in there, "hydra_lm_head.0.bias" in there)
+    tensors = {}
+    for ours, like in made.state_dict().items():
+        once = re.sub(r"^(hydra_mlp\.\d+)\.\d+\.", r"\1.1.", ours)  # the name of the block that is applied again
+        theirs = names.get(ours, ours)
+        tensors[ours] = weights.get(theirs if theirs in weights else names.get(once, ours), *like.shape)
+    made.accuracy, made.nodes = calibration(config, folder.name)
+    return fill(made, tensors, body)
+
+
+def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: Body) -> None:
+    """Refuse heads of another width or vocabulary, and heads that read no tokens."""
+    d = body.hidden
+    for i in heads:
+        first = names.get(f"hydra_mlp.{i}.0.linear.weight", "")
+        rows, columns = weights.shape(first)
+        if rows != d:
+            raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}")
+        if columns != d * (i + 2):
+            raise ModelError(f"{weights.title} is not grounded: its heads do not read the tokens drafted before them")
+        output = names[f"hydra_lm_head.{i}.weight"]
+        if output in weights and weights.shape(output)[0] != body.vocab:
+            raise ModelError(f"{weights.title} does not fit {body.name}: it speaks {weights.shape(output)[0]} tokens, and {body.name} "
+                             f"has {body.vocab}")

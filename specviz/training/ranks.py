@@ -1,0 +1,126 @@
+"""Heads that fill a fixed tree, Medusa's and Hydra's: their loss, what they would earn, and the tree that pays on this machine.
+
+Everything follows from ranks: at which place of its own list each head has the token that the target wrote. A round's tree is
+accepted down to the first token whose rank the tree does not hold, and up to there the heads have read the target's own text, so
+a replay over its answers has the law of the real thing, greedy and at temperature 1.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..core import DraftTree
+from ..drafters.heads_tree import calibrated, promised
+from ..targets.fast import FastModel
+from ..trees import Shape
+from . import losses
+from .data import TASKS
+from .draft import collate
+from .features import Batch, Features
+from .generate import Answer
+
+NEVER = 10**6  # the rank of a token that no head was asked for
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63)  # trees that are tried
+
+# (batch, index) -> (which of batch.where are answered, states [m, hidden] of head ``index`` for its output matrix)
+Guess = Callable[[Batch, int], tuple[Tensor, Tensor]]
+
+
+def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
+    """Each head's divergence from the target's law, later heads for less."""
+    total = weights = 0.0
+    for index in range(len(model)):
+        kept, states = guess(batch, index)
+        head, weight = model.matrix(index, features.head), numbers["fading"] ** index
+        one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        total, weights = total + weight * one, weights + weight
+    return total / weights
+
+
+@torch.inference_mode()
+def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
+    """For every answer, [heads, tokens]: the rank that each head gives to each token, 0 for the likeliest."""
+    found = []
+    for answer in answers:
+        batch = features.states(collate([answer], len(answer.ids), features.device))
+        rows = torch.full((len(model), len(batch.labels)), NEVER)
+        for index in range(len(model)):
+            kept, states = guess(batch, index)
+            logits = states.float() @ model.matrix(index, features.head).float().T
+            label = logits.gather(1, batch.labels[kept][:, None])
+            rows[index, kept.cpu()] = (logits > label).sum(1).cpu()
+        found.append(rows)
+    return found
+
+
+def accuracy(found: list[Tensor], count: int) -> list[list[float]]:
+    """[heads][ranks]: how often the token of that rank of that head is the one the target wrote."""
+    together = torch.cat(found, 1)
+    asked = (together < NEVER).sum(1).clamp(min=1)
+    return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
+
+
+def figures(found: list[Tensor], shape: Shape) -> dict:
+    """Rounds of one tree, walked over the answers: block efficiency, acceptance by position."""
+    below = {(parent, rank): i for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks))}
+    depth = max(shape.depths, default=0)
+    rounds = committed = 0
+    at = [[0, 0] for _ in range(depth)]  # accepted, tried at each position
+    for rows in (one.tolist() for one in found):
+        place, length = 0, len(rows[0])
+        while place < length:
+            node, taken = -1, 0
+            while taken < depth and place + taken < length:
+                at[taken][1] += 1
+                node = below.get((node, rows[taken][place + taken]), None)
+                if node is None:
+                    break
+                at[taken][0] += 1
+                taken += 1
+            rounds += 1
+            committed += min(taken + 1, length - place)
+            place += taken + 1
+    return {"block_efficiency": round(committed / max(1, rounds), 4), "by_position": [round(hit / max(1, all), 4) for hit, all in at]}
+
+
+def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
+    """Mean block efficiency over tasks on held-out answers, greedy and at temperature 1."""
+    out = {}
+    for mode, greedy in (("greedy", True), ("sampled", False)):
+        chosen = [[a for a in features.heldout if a.task == task and a.greedy == greedy] for task in TASKS]
+        each = [figures(ranks(model, guess, features, some), shape)["block_efficiency"] for some in chosen if some]
+        out[f"block_efficiency_{mode}"] = round(sum(each) / max(1, len(each)), 4)
+    return out
+
+
+def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict) -> Shape:
+    """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split; the tree that follows from them."""
+    answers = features.own.answers
+    some = answers[:: max(1, len(answers) // numbers["calibrate"])]
+    model.accuracy = accuracy(ranks(model, guess, features, some), numbers["ranks"])
+    model.nodes = numbers["nodes"] or pays(model.accuracy, costs(features.path))
+    return calibrated(model.accuracy, model.nodes)
+
+
+def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
+    """Nodes of the tree that promises most tokens a second, when a pass with so many nodes takes so long."""
+    return max(seconds, key=lambda nodes: promised(table, calibrated(table, nodes)) / seconds[nodes])
+
+
+def costs(path: Path, repeats: int = 7) -> dict[int, float]:
+    """Seconds of a pass of the target with a tree of each size, on this machine; the best of some tries."""
+    target = FastModel(path).open()
+    target.sync([i % target.vocab for i in range(64)])
+    best = dict.fromkeys(SIZES, float("inf"))
+    for _ in range(repeats):
+        for nodes in SIZES:
+            tree = DraftTree(tuple(i % target.vocab for i in range(nodes)), (-1,) * nodes, (-1,) * nodes)
+            began = time.perf_counter()
+            target.score(tree)
+            best[nodes] = min(best[nodes], time.perf_counter() - began)
+            target.settle()
+    return best
