@@ -1,4 +1,5 @@
 """Loops: how rounds follow each other. Nearly every method uses ``speculate``."""
+from .pipelined import Pipelined
 from .speculate import speculate
 
-__all__ = ["speculate"]
+__all__ = ["Pipelined", "speculate"]

@@ -5,18 +5,19 @@ stands still while an event is built or looked at.
 """
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Generator, Iterator
 
-from ..core import Event, Parts, Prefilled, State, Target, open_run, play, tell
+from ..core import Event, Parts, Prefilled, Scores, State, Target, open_run, play, tell
 
 
-def opening(parts: Parts, target: Target, state: State) -> Iterator[Event]:
-    """Prefill the prompt and start the parts."""
+def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:
+    """Prefill the prompt and start the parts; the prefill's Scores are what ``yield from`` gives back."""
     t0 = state.clock.now()
     prefill = open_run(parts, target, state)
     state.clock.pause()
     yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
     state.clock.resume()
+    return prefill
 
 
 def speculate(parts: Parts, target: Target, state: State) -> Iterator[Event]:

@@ -18,22 +18,23 @@ def rounds(events) -> list[dict[str, list]]:
     return list(out.values())
 
 
-def retell(events, prompt: list[int]) -> list[int]:
-    """The tokens of a run as its records tell them, each round checked on the way."""
+def retell(events, prompt: list[int], own_loop: bool = False) -> list[int]:
+    """The tokens of a run as its records tell them, each round checked on the way. own_loop: drafting and verifying may overlap,
+    and not every node need be read."""
     tokens = list(prompt)
     for group in rounds(events):
-        tokens += check_round(group, len(tokens) - 1)
+        tokens += check_round(group, len(tokens) - 1, own_loop)
     return tokens
 
 
-def check_round(group: dict[str, list], before: int) -> list[int]:
+def check_round(group: dict[str, list], before: int, own_loop: bool = False) -> list[int]:
     """One round's records against each other; ``before``: rows in the cache. Returns what it wrote."""
     (draft,), (verify,), (commit,), (timing,) = group["draft"], group["verify"], group["commit"], group["timing"]
     nodes = {node["id"]: node for node in draft["nodes"]}
     judged = {record["node"]: record for record in group.get("judge", [])}
     assert len(judged) == len(group.get("judge", [])), "a node is judged once"
     assert set(judged) == {i for i, node in nodes.items() if not node.get("probe")}
-    assert verify["n_in"] == len(nodes) + 1 and (draft["kind"] == "none") == (not nodes)
+    assert 1 <= verify["n_in"] <= len(nodes) + 1 and (draft["kind"] == "none") == (not nodes)
     accepted = {i for i, record in judged.items() if check_trial(record, nodes[i])}
     path, tail = commit["path"], commit["tail"]
     written = [nodes[i]["tok"] for i in path] + [tail["tok"]]
@@ -44,9 +45,10 @@ def check_round(group: dict[str, list], before: int) -> list[int]:
     assert accepted == set(chain) and len(chain) == len(path) + (tail["why"] == "accepted")
     assert [nodes[i]["parent"] for i in chain] == [-1, *chain][:len(chain)], "the path is the chain of accepted nodes"
     assert tail["why"] in ("bonus", "correction", "accepted", "plain") and (tail["why"] != "plain" or not judged)
-    assert commit["kv"] == {"before": before, "after": before + len(written), "dropped": len(nodes) + 1 - len(written)}
+    assert commit["kv"] == {"before": before, "after": before + len(written), "dropped": verify["n_in"] - len(written)}
     assert commit["n_new"] == len(written) and all(timing[k] >= 0 for k in timing if k.endswith("_ns"))
-    assert draft["t0"] <= draft["t1"] == verify["t0"] <= verify["t1"] <= commit["t"]
+    assert draft["t0"] <= draft["t1"] <= commit["t"] and draft["t0"] <= verify["t1"] and verify["t0"] <= verify["t1"] <= commit["t"]
+    assert own_loop or (draft["t1"] == verify["t0"] and verify["n_in"] == len(nodes) + 1)
     return written
 
 

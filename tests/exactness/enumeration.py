@@ -11,7 +11,9 @@ from typing import Callable, Hashable, Iterator
 
 import torch
 
-from specviz.core import Parts, Sampling, State, play
+from specviz.core import Parts, Sampling, State
+
+from .toys import player
 
 Law = dict[Hashable, float]
 NOTHING = 1e-14  # outcomes less likely than this are left out
@@ -105,7 +107,7 @@ def law_of_engine(parts: Parts, target, state: State, count: int, after_round=la
         def once(dice):
             parts, target, state = again = copy.deepcopy(run, dict(keep))
             state.dice = dice
-            outcome = play(parts, target, state)
+            outcome = player(parts)(parts, target, state)
             state.dice, drawn = None, dict(dice.last)
             if len(state.tokens) - first < count or outcome.verdict.token not in drawn or outcome.verdict.kind == "accepted":
                 after_round(target, state, outcome, chance * dice.chance)

@@ -6,13 +6,13 @@ import copy
 import pytest
 import torch
 
-from specviz.core import DraftTree, Sampling, State, open_run, play
+from specviz.core import DraftTree, Sampling, State, open_run
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 
 from ..heads import tiny
 from ..targets.tiny import CONFIGS, FAST, VOCAB, network
-from .toys import LENT, greedy, methods, store
+from .toys import LENT, greedy, methods, player, store
 
 PROMPT = [7, 3, 21, 7, 3, 40, 7]
 LENGTH = 16
@@ -87,7 +87,7 @@ def write(method, kit):
     state, accepted = State(list(PROMPT), Sampling(0.0), limit=LENGTH), 0
     open_run(parts, kit.target, state)
     while not state.done:
-        accepted += len(play(parts, kit.target, state).verdict.path)
+        accepted += len(player(parts)(parts, kit.target, state).verdict.path)
     if "tree" in kit.target.provides:
         check_cache(kit, state.tokens)
     return state.tokens, accepted

@@ -25,7 +25,7 @@ def test_every_verdict_can_be_recomputed_and_the_counts_add_up(method, temperatu
         events, totals = list((parts.loop or speculate)(parts, kit.target, state)), Totals()
         for event in events:
             totals.fold(event)
-        assert retell(events, PROMPT) == state.tokens
+        assert retell(events, PROMPT, parts.loop is not None) == state.tokens
         verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.trials]
         assert totals.tokens == len(state.tokens) - len(PROMPT) and totals.rounds == state.round
         assert totals.accepted == verdicts.count("accepted") == sum(e.accepted for e in events if isinstance(e, Committed))

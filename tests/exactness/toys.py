@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from specviz.core import Knob, Method, Parts, Sampling, State, open_run, play
+from specviz.core import DraftTree, Knob, Method, Parts, Sampling, State, open_run, play
 from specviz.drafters.store import Store
 from specviz.drafters.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
@@ -104,12 +104,19 @@ def provided(method: Method, kit: Kit) -> None:
     assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
 
 
+def player(parts: Parts):
+    """How one round of these parts is played: the ordinary way, or the way of a loop of their own."""
+    return play if parts.loop is None else parts.loop.round
+
+
 def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0, prompt=PROMPT, **state) -> State:
     """A run opened and, if asked, ``warm`` rounds old, so that pools and tables are filled; then ``limit`` more tokens."""
     state = State(list(prompt), sampling, limit=10**6, **state)
     open_run(parts, kit.target, state)
     for _ in range(warm):
-        play(parts, kit.target, state)
+        player(parts)(parts, kit.target, state)
+    if parts.loop is not None:
+        parts.loop.pending = DraftTree()  # the law of what follows holds over all drafts, not given one that is half judged
     state.limit = len(state.tokens) - state.start + limit
     return state
 

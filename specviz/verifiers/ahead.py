@@ -1,0 +1,32 @@
+"""Judging a chain whose last token the target has not read: PEARL's verification (Liu et al. 2408.11850).
+
+The target scores the root and all tokens but the last while the draft model is still writing on. The rows at hand judge every
+token of the chain, the last one too, since a row judges the token after it. When all pass, the last token ends the round: there is
+no row to draw a bonus token from. Token by token it is ordinary rejection, so the law is the target's.
+"""
+from __future__ import annotations
+
+from ..core import DraftTree, Scores, State, UnlawfulPair, Verdict
+from .token import TokenRejection
+
+
+class Ahead(TokenRejection):
+    """scores: as many rows as the chain has nodes, or one more; then a bonus token follows a chain accepted whole."""
+
+    def check(self, tree: DraftTree) -> None:
+        super().check(tree)
+        if tree.parents != tuple(range(-1, len(tree) - 1)):
+            raise UnlawfulPair("Ahead judges chains; the drafter proposed a tree: that is for TokenRejection")
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        trials, count, path = [], len(tree), tuple(range(len(tree)))
+        for node in range(count):
+            trial = self.test(tree, node, state.sampling.probs(scores.logits[node]), state)
+            trials.append(trial)
+            if trial.verdict == "rejected":
+                law = trial.residual
+                return Verdict(path[:node], state.dice.pick("verify", law), "correction", tuple(trials), law)
+        if len(scores.logits) == count:
+            return Verdict(path[:-1], tree.tokens[-1], "accepted", tuple(trials))
+        law = state.sampling.probs(scores.logits[count])
+        return Verdict(path, state.dice.pick("verify", law), "bonus" if count else "plain", tuple(trials), law)
