@@ -105,8 +105,8 @@ def provided(method: Method, kit: Kit) -> None:
 
 
 def player(parts: Parts):
-    """How one round of these parts is played: the ordinary way, or the way of a loop of their own."""
-    return play if parts.loop is None else parts.loop.round
+    """How one round of these parts is played: the ordinary way, or the way of a loop that has its own."""
+    return getattr(parts.loop, "round", play)
 
 
 def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0, prompt=PROMPT, **state) -> State:
@@ -115,7 +115,7 @@ def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0,
     open_run(parts, kit.target, state)
     for _ in range(warm):
         player(parts)(parts, kit.target, state)
-    if parts.loop is not None:
+    if hasattr(parts.loop, "pending"):
         parts.loop.pending = DraftTree()  # the law of what follows holds over all drafts, not given one that is half judged
     state.limit = len(state.tokens) - state.start + limit
     return state
