@@ -4,7 +4,7 @@ from .events import (Committed, Drafted, Event, Failed, Finished, Judged, Noted,
 from .method import EXACTNESS, Kit, Knob, Method
 from .metrics import Totals, walltime_speedup
 from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
-                    has_nan, never)
+                    has_nan, lawful, never)
 from .round import BrokenModel, open_run, play
 from .sampling import Dice, OneStream, Sampling
 from .state import Clock, Costs, State

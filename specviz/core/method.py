@@ -13,7 +13,10 @@ EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False)."""
+    """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False).
+
+    only_with: choices that go with some values of another knob alone, as (choice, other knob, its values).
+    """
 
     name: str
     default: Any
@@ -21,6 +24,16 @@ class Knob:
     high: float | None = None
     help: str = ""
     choices: tuple[str, ...] = ()
+    only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
+
+    def why_not(self, choice: str, others: dict[str, Any]) -> str | None:
+        """Why a choice does not go with the other knobs' values, and what does; None when it does. For a greyed toggle, too."""
+        for mine, other, values in self.only_with:
+            if mine == choice and other in others and others[other] not in values:
+                lawful = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
+                return (f"{self.name} {choice!r} does not go with {other} {others[other]!r}: choose {other} {_or(values)}"
+                        + (f", or {self.name} {_or(lawful)}" if lawful else ""))
+        return None
 
     def read(self, value: Any) -> Any:
         """The value as build() wants it, from a number or text. Raises ValueError with a sentence when it does not fit."""
@@ -85,9 +98,20 @@ class Method:
             raise ValueError(f"exactness of {self.key} must be one of {EXACTNESS}")
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
-        """All knobs with defaults filled in. Raises ValueError naming an unknown knob or a value that does not fit."""
+        """All knobs with defaults filled in. Raises ValueError naming an unknown knob, a value that does not fit, or two that do
+        not go together."""
         known = {knob.name: knob for knob in self.knobs}
         for name in given:
             if name not in known:
                 raise ValueError(f"{self.key} has no knob {name!r}; it has {', '.join(known) or 'none'}")
-        return {name: knob.read(given.get(name)) for name, knob in known.items()}
+        values = {name: knob.read(given.get(name)) for name, knob in known.items()}
+        for name, knob in known.items():
+            refusal = knob.why_not(values[name], values)
+            if refusal:
+                raise ValueError(refusal)
+        return values
+
+
+def _or(words) -> str:
+    *most, last = [str(word) for word in words]
+    return f"{', '.join(most)} or {last}" if most else last

@@ -165,19 +165,34 @@ class Policy:
 
 
 class Verifier:
-    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges lawfully."""
+    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges lawfully; ``title``: for people."""
 
     taps: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
+    title: str = ""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def check(self, tree: DraftTree) -> None:
         """Refuse a tree with draws this rule would judge wrongly."""
-        alien = {tree.label(i) for i in range(len(tree)) if i not in tree.probes} - self.labels
+        found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
+        alien = found - self.labels
         if alien:
-            raise UnlawfulPair(f"{type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}")
+            others = ", ".join(lawful(found)) or "no verifier here"
+            raise UnlawfulPair(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}: "
+                               f"lawful is {others}")
+
+
+def lawful(labels) -> list[str]:
+    """The titles of all verifiers that judge draws of these kinds."""
+    found, work = set(), [Verifier]
+    while work:
+        kind = work.pop()
+        work += kind.__subclasses__()
+        if kind.title and kind.labels >= set(labels):
+            found.add(kind.title)
+    return sorted(found)
 
 
 class UnlawfulPair(ValueError):

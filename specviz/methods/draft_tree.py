@@ -6,13 +6,16 @@ from __future__ import annotations
 from ..core import Knob, Method, Parts
 from ..drafters import DraftShape
 from ..policies import Fixed
-from ..trees import sparse
-from ..verifiers import TokenRejection
+from ..trees import chosen_children, drawn_children, hub_children, independent_children, sparse
+from ..verifiers import BlockVerification, KSeq, SpecHub, TokenRejection, Traversal
+
+CHILDREN = {"top-k": chosen_children, "sampled": drawn_children, "independent": independent_children, "hub pairs": hub_children}
+JUDGES = {"token": TokenRejection, "block": BlockVerification, "traversal": Traversal, "k-seq": KSeq, "spechub": SpecHub}
 
 
-def build(kit, children: str, width: int, depth: int, nodes: int) -> Parts:
-    shape = sparse(width, depth, nodes)
-    return Parts(DraftShape(kit.open("draft"), shape, children == "sampled"), Fixed(depth, width, nodes), TokenRejection())
+def build(kit, children: str, verifier: str, width: int, depth: int, nodes: int) -> Parts:
+    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children != "top-k", CHILDREN[children])
+    return Parts(drafter, Fixed(depth, width, nodes), JUDGES[verifier]())
 
 
 METHOD = Method(
@@ -22,8 +25,16 @@ METHOD = Method(
     family="Draft tree",
     summary="The small model proposes several alternatives at each place; the target checks the whole tree of them in one pass.",
     knobs=(
-        Knob("children", "top-k", choices=("top-k", "sampled"),
-             help="the draft's most likely tokens, or tokens drawn without replacement (at temperature 0 the same)"),
+        Knob("children", "top-k", choices=("top-k", "sampled", "independent", "hub pairs"),
+             help="the draft's most likely tokens; tokens drawn without replacement, or with it; or pairs that hold the most likely "
+                  "one (at temperature 0 all the same)"),
+        Knob("verifier", "token", choices=("token", "block", "traversal", "k-seq", "spechub"),
+             help="how they are judged; a rule that does not know how they were drawn would bias the text and is refused",
+             only_with=(("token", "children", ("top-k", "sampled", "independent")),
+                        ("block", "children", ("top-k", "independent")), ("block", "width", (1,)),
+                        ("traversal", "children", ("top-k", "sampled", "independent")),
+                        ("k-seq", "children", ("top-k", "independent")),
+                        ("spechub", "children", ("top-k", "independent", "hub pairs")))),
         Knob("width", 3, 1, 8, "most alternatives at one place"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
         Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),

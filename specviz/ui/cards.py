@@ -24,6 +24,7 @@ class KnobCard:
     high: float | None = None
     help: str = ""
     choices: tuple[str, ...] = ()
+    only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def cards(folder: Path = METHODS) -> dict[str, Card]:
     except _NotPlain:
         return _imported()
     return {card.key: card for card in _in_order([card for card in found if card])}
+
+
+def told(card: Any) -> dict[str, Any]:
+    """A card as plain data."""
+    knobs = [{"name": k.name, "default": k.default, "low": k.low, "high": k.high, "choices": list(k.choices), "help": k.help}
+             for k in card.knobs]
+    return {**{name: getattr(card, name) for name in Card.__dataclass_fields__}, "knobs": knobs, "needs": sorted(card.needs)}
 
 
 class _NotPlain(ValueError):

@@ -6,14 +6,16 @@ tokens count as drawn from the law that has only them, where it equals token rej
 """
 from __future__ import annotations
 
-from ..core import CHOSEN, IID, DraftTree, UnlawfulPair
+from ..core import CHOSEN, IID, DraftTree, UnlawfulPair, lawful
 from .traversal import Traversal
 
 
 class BlockVerification(Traversal):
     labels = frozenset({CHOSEN, IID})
+    title = "block verification (chains)"
 
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if any(len(tree.children(node)) > 1 for node in range(-1, len(tree))):
-            raise UnlawfulPair("BlockVerification judges chains; the drafter proposed a tree: that is for TokenRejection")
+            raise UnlawfulPair("block verification judges chains; the drafter proposed a tree: lawful is "
+                               + ", ".join(title for title in lawful({tree.label(i) for i in range(len(tree))}) if title != self.title))

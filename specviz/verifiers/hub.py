@@ -17,6 +17,7 @@ class SpecHub(TokenRejection):
     """Judges hub pairs, and by token rejection single drawn and chosen children."""
 
     labels = frozenset({HUB, CHOSEN, IID})
+    title = "SpecHub"
 
     def check(self, tree: DraftTree) -> None:
         super().check(tree)

@@ -20,6 +20,7 @@ class KSeq(TokenRejection):
     """Judges independent draws of one law together; draws of several laws, and chosen children, one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
+    title = "K-SEQ"
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:

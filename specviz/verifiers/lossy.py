@@ -17,6 +17,8 @@ class Lenient(TokenRejection):
     temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
     """
 
+    title = "lenience (lossy)"
+
     def __init__(self, lenience: float = 0.5):
         self.lenience = lenience
         self._drift: list[float] = []
@@ -69,6 +71,8 @@ class Typical(TokenRejection):
 
     Drift: the log-probability each accepted token gives up against the best one, in nats.
     """
+
+    title = "typical acceptance (lossy)"
 
     def __init__(self, floor: float = 0.09, share: float = 0.3):
         self.floor, self.share = floor, share

@@ -17,6 +17,7 @@ from .acceptance import note_gap, recursive
 
 class TokenRejection(Verifier):
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
+    title = "token rejection"
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:

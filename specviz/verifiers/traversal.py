@@ -20,6 +20,7 @@ class Traversal(Verifier):
     """Judges every honest label; a chosen node counts as drawn from the law that has only its token."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
+    title = "traversal verification"
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:  # every weight is 0 or 1 and the walk finds the target's own path

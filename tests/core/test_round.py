@@ -172,7 +172,7 @@ def test_a_target_without_trees_is_drafted_chains():
 def test_a_verifier_refuses_draws_it_does_not_know():
     tree = DraftTree.chain([1], torch.full((1, 12), 1 / 12), "hub")
     parts, target, state = begin(Says(tree))
-    with pytest.raises(UnlawfulPair, match="TokenRejection judges chosen and iid and .*; the drafter proposed hub"):
+    with pytest.raises(UnlawfulPair, match="token rejection judges chosen and iid and .*; the drafter proposed hub"):
         play(parts, target, state)
     assert Verifier.labels == {"chosen"}
     with pytest.raises(TypeError, match="how to verify"):

@@ -67,12 +67,29 @@ def methods(*exactness: str) -> list[Method]:
 
 
 def small_knobs(method: Method, table: dict = SMALL) -> list[dict]:
-    """Every combination of choices and switches, with each number small."""
+    """Every combination of choices and switches, with each number small; where knobs restrict each other, lawful combinations
+    until each choice was there."""
     options = []
     for knob in method.knobs:
         values = knob.choices or ((False, True) if isinstance(knob.default, bool) else (small(knob, table),))
         options.append([(knob.name, value) for value in values])
-    return [method.read_knobs(dict(one)) for one in itertools.product(*options)]
+    every = [dict(one) for one in itertools.product(*options)]
+    if any(knob.only_with for knob in method.knobs):
+        every, met = [one for one in (made_lawful(method, knobs) for knobs in every) if one], set()
+        every.sort(key=lambda one: sum(value for value in one.values() if type(value) is int))  # chains first: they are quick
+        every = [one for one in every if len(met) < len(met := met | {(k.name, one[k.name]) for k in method.knobs if k.choices})]
+    return [method.read_knobs(one) for one in every]
+
+
+def made_lawful(method: Method, knobs: dict) -> dict | None:
+    """The knobs with numbers that go with their choices; None where two choices do not go together."""
+    for knob in method.knobs:
+        for choice, other, values in knob.only_with:
+            if knobs[knob.name] == choice and knobs[other] not in values:
+                if isinstance(values[0], str):
+                    return None
+                knobs = {**knobs, other: values[0]}
+    return knobs
 
 
 def small(knob: Knob, table: dict):
@@ -90,7 +107,8 @@ def any_knobs(method: Method, seed: int) -> dict:
             out[knob.name] = rng.randint(int(knob.low), int(knob.high))
         else:
             out[knob.name] = rng.uniform(knob.low, knob.high)
-    return method.read_knobs(out)
+    lawful = made_lawful(method, out)
+    return method.read_knobs(lawful) if lawful else any_knobs(method, seed + 1000)
 
 
 def named(method: Method, knobs: dict):
