@@ -51,7 +51,10 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role. Raises ZooError with a sentence when there is none."""
+        """Another model by role ("draft", or "target": its weights again). Raises ZooError with a sentence when there is none."""
+        if role == "target":
+            self.opened.append(self.loaded.open_target())
+            return self.opened[-1]
         if role != "draft" or self.loaded.draft is None:
             raise ZooError(_needs(role, self.loaded.name, self.loaded.draft_problem))
         model = self.loaded.draft.open()
@@ -70,6 +73,14 @@ class Kit:
         """Give every cache back."""
         for model in self.opened:
             model.close()
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a piece of text inside an answer; special-token text in it stays text."""
+        return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+    def ends_line(self, token: int) -> bool:
+        """Whether the token's text holds a line break."""
+        return b"\n" in self.loaded.token_bytes(token)
 
     def open_store(self, name: str) -> Store:
         """A datastore of text by name. Raises ZooError when there is none, or when it is damaged or of another tokenizer."""

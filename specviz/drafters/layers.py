@@ -2,11 +2,13 @@
 
 ``ExitChain``: its first layers and its own head, whose work the check then continues (LayerSkip, Elhoushi et al. 2404.16710).
 ``SkippedLayers``: all but some sublayers, searched for while it writes (SWIFT, Xia et al. 2410.06916). ``spread``: layers kept at
-equal distances (Unified Layer Skipping, Liu et al. 2404.06954).
+equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: fewer and fewer of them (SkipDecode, Del Corro et al.
+2307.02628).
 """
 from __future__ import annotations
 
 import random
+from typing import Callable
 
 import torch
 
@@ -71,6 +73,19 @@ def spread(layers: int, speedup: int) -> tuple[int, ...]:
         if layer % step == 0:
             kept.add(layer)
     return tuple(sorted(kept))
+
+
+def fading(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
+    """Sublayers left out behind so many written tokens: the number of layers that run falls on a straight line from the share
+    ``most`` to ``least`` over ``length`` tokens; run are the first ``warm`` layers and the topmost of the others."""
+    warm = min(warm, layers - 1)
+
+    def skipped(written: int) -> frozenset[int]:
+        share = most - (most - least) * min(1.0, written / length)
+        count = max(warm + 1, round(share * layers))
+        return frozenset(range(2 * warm, 2 * (layers - count + warm)))
+
+    return skipped
 
 
 class SkippedLayers(Drafter):

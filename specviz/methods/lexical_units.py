@@ -4,22 +4,14 @@ last token said again stands for a blank.
 """
 from __future__ import annotations
 
-from ..core import DraftTree, Knob, Method, Parts, Scores, State, Verdict, Verifier
+from ..core import Knob, Method, Parts
 from ..drafters.blocks import Units
 from ..policies import Fixed
-
-
-class Trusting(Verifier):
-    """Keeps the whole draft unread and draws the token after it."""
-
-    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        path = tuple(i for i in range(len(tree)) if i not in tree.probes)
-        law = state.sampling.probs(scores.logits[len(path)])
-        return Verdict(path, state.dice.pick("verify", law), "unchecked" if path else "plain", law=law)
+from ..verifiers.unchecked import Unchecked
 
 
 def build(kit, blanks: int, sure: float) -> Parts:
-    return Parts(Units(blanks, sure), Fixed(blanks), Trusting())
+    return Parts(Units(blanks, sure), Fixed(blanks), Unchecked())
 
 
 METHOD = Method(

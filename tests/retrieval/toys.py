@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import torch
 
 from specviz.core import Clock, Dice, DraftTree, Sampling, State, open_run, play
+from specviz.loops import speculate
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
 PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
@@ -66,7 +67,8 @@ def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     net = ScriptedNet(vocab, seed, sharp=sharp)
     small = ScriptedNet(vocab, seed + 7).blend(net, share)
     return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: ScriptedTarget(net, 128), target=ScriptedTarget(net, 128),
-                           open=lambda role: ScriptedTarget(small, 128), **more)
+                           open=lambda role: ScriptedTarget(net if role == "target" else small, 128),
+                           encode=lambda text: [ord(c) % vocab for c in text], ends_line=lambda token: token == 0, **more)
 
 
 def layered(folder, vocab=12, layers=6, seed=0, sharp=1.5):
@@ -109,6 +111,16 @@ def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=fr
         outcomes.append(play(parts, target, state))
         assert target.seen == state.tokens[:-1]
     return state.tokens[len(prompt):], outcomes, state
+
+
+def play_loop(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
+    """(tokens written, events) of a method through its own loop."""
+    kit.target = kit.fresh()
+    parts = method.build(kit, **method.read_knobs(knobs))
+    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    with torch.inference_mode():
+        events = list((parts.loop or speculate)(parts, kit.target, state))
+    return state.tokens[len(prompt):], events
 
 
 def greedy(net, prompt, count, stop=frozenset()):

@@ -1,0 +1,36 @@
+"""Decoding with a part of the layers, unchecked: the prompt goes through all of them, every further token through some.
+
+Unified Layer Skipping (Liu et al. 2404.06954) keeps the same layers for every token; SkipDecode (Del Corro et al. 2307.02628)
+keeps fewer and fewer. A token's keys and values exist for the layers it went through, so later tokens may only leave out more.
+"""
+from __future__ import annotations
+
+from typing import Callable, Iterator
+
+from ..core import Event, Parts, State, Target, play, tell
+from .speculate import opening
+
+Skipped = Callable[[int], frozenset[int]]  # tokens written so far -> sublayers left out (2i, 2i + 1: those of layer i)
+
+
+class FewerLayers:
+    """The ordinary loop on a view of the target. ``skipped`` must never give back a sublayer that it took away."""
+
+    def __init__(self, skipped: Skipped):
+        self.skipped = skipped
+
+    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+        yield from opening(parts, target, state)
+        view = target.skipping(self.skipped(0))
+        try:
+            view.tap(parts.taps)
+            view.sync(state.tokens)
+            while not state.done:
+                view.skip = self.skipped(len(state.tokens) - state.start)
+                state.note("layers", count=target.layers, skipped=sorted(view.skip), at=len(state.tokens))
+                outcome = play(parts, view, state)
+                state.clock.pause()
+                yield from tell(outcome, state)
+                state.clock.resume()
+        finally:
+            view.close()

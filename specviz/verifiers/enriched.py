@@ -1,0 +1,80 @@
+"""RAPID's acceptance (Chen et al. 2502.20330): the target's law is moved towards the draft's before the draft is tested.
+
+With target logits z, laws p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test is held
+against p' = softmax(z - weight * g): accepted with min(1, p'(x)/q(x)), after a refusal a draw from the largest of 0, p - q and
+p - p', normalised. The paper gains quality where the draft has read better chosen text than the target. It is not the target's
+law any more; with weight 0 it is ordinary speculative decoding and exact.
+"""
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .lossy import divergence
+from .token import TokenRejection
+
+
+class Enriched(TokenRejection):
+    """weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
+
+    Drift, where it is moved: nats of KL(target's law, law followed) at each place tried; at temperature 0, where a token passes
+    when it is the best of z or of z - weight * g, the log-probability given up.
+    """
+
+    def __init__(self, weight: float, floor: float, beliefs: Callable[[], Sequence[Tensor]]):
+        self.weight, self.floor, self.beliefs = weight, floor, beliefs
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        path, trials, drift, shown = [], [], [], []
+        judge = self._greedy if state.sampling.greedy else self._drawn
+        verdict = None
+        for node in range(len(tree)):  # a chain
+            trial, rest, off, bars = judge(tree, node, scores.logits[node], state)
+            trials.append(trial)
+            drift.append(off)
+            shown.append(bars)
+            if trial.verdict == "rejected":
+                verdict = Verdict(tuple(path), state.dice.pick("verify", rest), "correction", tuple(trials), rest)
+                break
+            path.append(node)
+        if shown:
+            state.note("enriched", weight=self.weight, tests=shown)
+            state.note("drift", nats=drift)
+        if verdict is None:
+            law = state.sampling.probs(scores.logits[len(tree)])
+            verdict = Verdict(tuple(path), state.dice.pick("verify", law), "bonus" if path else "plain", tuple(trials), law)
+        return verdict
+
+    def moved(self, z: Tensor, p: Tensor, q: Tensor, heat: float) -> Tensor:
+        """Logits [vocab] of p', before the temperature ``heat`` is applied."""
+        gap = torch.where(q >= self.floor * q.max(), p - q, torch.zeros_like(p))
+        return (z.to(p.dtype) - heat * self.weight * gap) if self.weight else z
+
+    def _drawn(self, tree: DraftTree, node: int, z: Tensor, state: State):
+        x, q, p = tree.tokens[node], tree.law(node), state.sampling.probs(z)
+        rich = state.sampling.probs(self.moved(z, p, q, state.sampling.temperature))
+        accept = min(1.0, float(rich[x]) / float(q[x])) if q[x] > 0 else 0.0
+        rest = torch.maximum((p - q).clamp_(min=0), p - rich)
+        rest = rest / rest.sum() if float(rest.sum()) > 0 else p
+        passed = torch.minimum(q, rich)
+        off = divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest) if self.weight else 0.0
+        return self._tell(node, x, p, q, rich, accept, rest, off, state)
+
+    def _greedy(self, tree: DraftTree, node: int, z: Tensor, state: State):
+        x, q, p = tree.tokens[node], self.beliefs()[node], z.float().softmax(-1).to(self.beliefs()[node].dtype)
+        rich = self.moved(z, p, q, 1.0).softmax(-1)
+        law = torch.zeros_like(p)
+        law[int(z.argmax())] = 1
+        accept = float(x in (int(z.argmax()), int(self.moved(z, p, q, 1.0).argmax())))
+        off = float((p.max() / p[x].clamp(min=torch.finfo(p.dtype).tiny)).log()) if accept else 0.0
+        return self._tell(node, x, p, q, rich, accept, law, off, state)
+
+    @staticmethod
+    def _tell(node, x, p, q, rich, accept, rest, off, state):
+        ok, u = state.dice.flip("verify", accept)
+        verdict = "accepted" if ok else "rejected"
+        bars = {"tok": x, "p": float(p[x]), "q": float(q[x]), "moved": float(rich[x])}
+        return Trial(node, "enriched", float(p[x]), float(q[x]), accept, u, verdict, p, None if ok else rest), rest, max(0.0, off), bars
