@@ -32,15 +32,16 @@ LIMIT = 4.0  # standard deviations that still pass
 DEPTH = 3  # tokens whose joint law is tested
 
 
-def greedy(loaded: Any, key: str, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
+def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
            knobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Compare a method with plain decoding of the same target at temperature 0; prompts are texts or token ids.
+    """Compare a method (its key, or a Method that no catalogue lists) with plain decoding of the same target at temperature 0;
+    prompts are texts or token ids.
 
     status: "identical"; "near_tie" (it diverged where the two best logits are closer than rounding); "diverged" (a defect,
     unless the method is lossy); "unavailable". tokens: how many agreed; position and margin: of the first divergence, the gap
     of plain decoding's two best logits there. Raises ValueError for knobs that do not fit.
     """
-    method = catalogue()[key]
+    method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
     if missing:
         return _greedy("unavailable", detail=missing)
@@ -62,14 +63,14 @@ def greedy(loaded: Any, key: str, prompts: Sequence[str | list[int]] | None = No
     return {**worst, "tokens": agreed}
 
 
-def distribution(loaded: Any, key: str, prompt: str | list[int] = PROMPTS[0], samples: int = 300, sampling: Sampling = Sampling(1.0),
+def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300, sampling: Sampling = Sampling(1.0),
                  knobs: dict[str, Any] | None = None) -> dict[str, Any]:
     """Compare the law of a method's first tokens with the target's own, at a temperature above 0; seeded by ``sampling``.
 
     status: "pass"; "fail"; "not applicable" (the method promises no law, or the target leaves no choice); "unavailable".
     z: standard deviations by which the counts are off; samples: runs played. Raises ValueError for knobs that do not fit.
     """
-    method = catalogue()[key]
+    method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
     if missing:
         return _law("unavailable", detail=missing)

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, AsyncIterator
+from typing import AsyncIterator
 
 import gradio as gr
 
+from .cards import told
+from .desk import Desk
 from .limits import Refused, Turnstile, read
 from .stream import Backend, Live, pack
 
@@ -13,11 +15,13 @@ from .stream import Backend, Live, pack
 class Api:
     def __init__(self, backend: Backend, turnstile: Turnstile):
         self._backend, self._turnstile = backend, turnstile
+        self._desk = Desk(backend, turnstile)
 
     def offer(self) -> None:
         """Add the endpoints to the Blocks under construction."""
         gr.api(self.run, api_name="run", concurrency_limit=None)
         gr.api(self.methods, api_name="methods", concurrency_limit=None)
+        gr.api(self._desk.ask, api_name="ask", concurrency_limit=None, api_visibility="undocumented")  # for the page's own panels
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
@@ -49,12 +53,5 @@ class Api:
             await frames.aclose()
 
     def methods(self) -> list[dict]:
-        """Every method: key, title, family, summary, exactness and its knobs."""
-        return [_described(card) for card in self._backend.cards.values()]
-
-
-def _described(card: Any) -> dict[str, Any]:
-    knobs = [{"name": k.name, "default": k.default, "low": k.low, "high": k.high, "choices": list(k.choices), "help": k.help}
-             for k in card.knobs]
-    return {"key": card.key, "title": card.title, "family": card.family, "summary": card.summary, "exactness": card.exactness,
-            "paper": card.paper, "knobs": knobs}
+        """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""
+        return [told(card) for card in self._backend.cards.values()]

@@ -4,6 +4,7 @@ Text of a model or a person never enters a template, where it would be executed:
 """
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from .offer import Offer
 from .stream import pack
 from .theme import STATIC
 
+PANELS = Path(__file__).resolve().parents[2] / "assets" / "panels"
 HONEST = ("Pick up to three methods. Lanes take turns on one processor and each lane's clock runs only while it decodes, "
           "so the numbers are honest.")
 
@@ -59,6 +61,29 @@ def plotly_file() -> Path:
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
+def tabs() -> gr.HTML:
+    """The switch between the five tabs. The value stays empty: it tells the page what a panel or a link asks for by events."""
+    return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
+                   js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files())
+
+
+def host(name: str) -> gr.HTML:
+    """An empty place for a panel of assets/panels, which comes when its tab is first opened."""
+    return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
+
+
+def panel_files() -> list[str]:
+    """The panels' scripts, in the order that order.json tells, and their style sheets: paths that the page may fetch."""
+    try:
+        order = json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        order = []
+    files = [*sorted(PANELS.glob("*.css")), *(PANELS / f"{name}.js" for name in order)]
+    return [file.as_posix() for file in files]
+
+
 def head() -> str:
-    """Fetches plotly.js at the first touch or once the page has been quiet for a while, never before the first picture."""
-    return f"<script>{script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"
+    """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
+    before the first picture."""
+    own = "\n".join(script(name) for name in ("ask.js", "links.js", "tabs.js"))
+    return f"<script>{own}\n{script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Callable, Iterator
 
-from .cards import cards
+from .. import lab
+from .cards import cards, told
 from .limits import Ask, Refused
 from .stream import Record
 
@@ -16,6 +18,9 @@ TOP = 5  # best tokens of each law that are kept for the inspector
 
 class Engine:
     """``target``, ``draft``: names of models.yaml or local folders, for whoever starts the server; visitors give names only."""
+
+    questions = frozenset({"catalogue", *lab.ENGINE, *lab.LIGHT})
+    light = frozenset({"catalogue", *lab.LIGHT})
 
     def __init__(self, target: str | None = None, draft: str | None = None):
         self.cards = cards()
@@ -64,6 +69,21 @@ class Engine:
                     return
 
 
+    def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
+        if name == "catalogue":
+            yield [told(card) for card in self.cards.values()]
+        elif name in self.light:
+            yield from _plainly(lab.answer(name, payload))
+        else:
+            target = payload.get("target") or None
+            if not self.ready(target):
+                yield "Loading the models."
+                self.load(target)
+            until = time.monotonic() + seconds
+            with _sentences():
+                yield from lab.answer(name, payload, self._loaded[target], lambda: cancel.is_set() or time.monotonic() > until)
+
+
 def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live") -> Iterator[list[Record]]:
     """All lanes of one run, an event's records at a time."""
@@ -101,15 +121,24 @@ def leased(loaded: dict[str | None, Any]) -> Callable[[Ask, float], Iterator[lis
     return on_lease
 
 
+def _plainly(answer: Iterator[Any]) -> Iterator[Any]:
+    """What needs no model, without importing what a model needs."""
+    try:
+        yield from answer
+    except lab.LabError as why:
+        raise Refused(str(why)) from None
+
+
 @contextmanager
 def _sentences():
     """What the engine refuses in its own words becomes the page's sentence."""
     from ..names import ZooError
     from ..request import SessionError
+    from ..results import RunFailed
 
     try:
         yield
-    except (ZooError, SessionError) as why:
+    except (ZooError, SessionError, RunFailed, lab.LabError) as why:
         raise Refused(str(why)) from None
 
 

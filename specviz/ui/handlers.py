@@ -37,7 +37,8 @@ class Handlers:
 
     # Run and Stop
 
-    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, system, lane, chat: Chat, request: gr.Request):
+    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, system, target, lane, chat: Chat,
+                  request: gr.Request):
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
         if session in self.live:
@@ -50,7 +51,7 @@ class Handlers:
         try:
             ask = await asyncio.to_thread(
                 read, self.backend.cards, prompt=text, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
-                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=Chat(earlier).messages())
+                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=Chat(earlier).messages(), target=target)
         except Refused as why:
             yield {ui["notice"]: _line("error", str(why))}
             return
@@ -132,6 +133,12 @@ class Handlers:
         return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._bare(chat), ui["notice"]: _line(),
                 ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
                 ui["board"]: stream.empty(chat.number(), "A new conversation. The next prompt begins it.")}
+
+    def afresh(self, chat: Chat, request: gr.Request) -> Chat:
+        """Before a run that a link or a panel asks for: it begins a conversation of its own."""
+        self.stop(request)
+        chat.turns = []
+        return chat
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """The last message back into the box; its answer is taken out of the conversation."""

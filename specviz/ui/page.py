@@ -30,26 +30,26 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         _settings(ui)
         with gr.Column(elem_id="page"):
             _top(ui)
-            _ask(ui)
-            with gr.Row(elem_id="under"):
-                tries = _examples(offered)
-                with gr.Row(elem_id="sampling"):
-                    ui["temperature"], ui["top_p"], ui["length"], ui["seed"] = controls.sampling()
-            ui["methods"] = board.picker(backend.cards, offered)
-            with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
-                ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
-                ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
-                ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
-                ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
-                ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
-            ui["conversation"] = board.conversation()
-            ui["board"] = board.board(offer.recorded(recorded))
+            with gr.Column(elem_id="play"):
+                _ask(ui)
+                with gr.Row(elem_id="under"):
+                    tries = _examples(offered)
+                    with gr.Row(elem_id="sampling"):
+                        ui["temperature"], ui["top_p"], ui["length"], ui["seed"] = controls.sampling()
+                ui["methods"] = board.picker(backend.cards, offered)
+                _chatbar(ui)
+                ui["conversation"] = board.conversation()
+                ui["board"] = board.board(offer.recorded(recorded))
+                board.host("race")
+            for panel in ("lab", "learn", "traces"):
+                board.host(panel)
         Api(backend, hands.turnstile).offer()  # before the page's own listeners: the plain names are for programs
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
         _try(ui, tries, offered)  # first: the listeners of one button run one after another, and the other one loads models
         _listen(demo, ui, hands, tries)
+        _steer(demo, ui, hands)
         demo.unload(hands.leave)
     demo.queue(max_size=2 * WAITING, default_concurrency_limit=None, api_open=False)
     return demo
@@ -57,7 +57,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
 
 def launch(demo: gr.Blocks, **options: Any) -> Any:
     """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
-    gr.set_static_paths([board.plotly_file()])
+    gr.set_static_paths([board.plotly_file(), *board.panel_files()])
     settings: dict[str, Any] = {
         "theme": theme(), "css": css(), "head": board.head(), "show_error": False, "enable_monitoring": False,
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
@@ -69,12 +69,24 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
 
 def _top(ui: dict[str, Any]) -> None:
     with gr.Row(elem_id="top"):
-        gr.HTML(f'<h1>{TITLE}</h1><p>{SAYS}</p>', elem_id="title", apply_default_css=False, js_on_load=None)
+        gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
+        ui["tabs"] = board.tabs()
         ui["models"] = board.line("models", "idle", "Models load when you begin")
+        ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
 
 
+def _chatbar(ui: dict[str, Any]) -> None:
+    with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
+        ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
+        ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
+        ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
+        ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
+        ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
+
+
 def _ask(ui: dict[str, Any]) -> None:
+    gr.HTML(f"<p>{SAYS}</p>", elem_id="says", apply_default_css=False, js_on_load=None)
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
         ui["run"] = gr.Button("Run", variant="primary", elem_id="run", scale=0, min_width=96)
@@ -91,6 +103,7 @@ def _examples(offered: Offer) -> list[gr.Button]:
 def _settings(ui: dict[str, Any]) -> None:
     with gr.Sidebar(open=False, position="right", width=340, elem_id="settings") as ui["sidebar"]:
         gr.HTML("<h2>Settings</h2>", apply_default_css=False, js_on_load=None)
+        ui["target"] = gr.Textbox("", visible=False, elem_id="target")
         ui["system"] = controls.system()
         ui["knob_place"] = gr.Column(elem_id="knobs")
 
@@ -100,8 +113,8 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     cards = hands.backend.cards
 
     with ui["knob_place"]:
-        @gr.render(inputs=[ui["methods"], ui["knobs"]], triggers=[demo.load, ui["methods"].change], queue=False,
-                   show_progress="hidden")
+        @gr.render(inputs=[ui["methods"], ui["knobs"]], queue=False, show_progress="hidden",
+                   triggers=[demo.load, ui["methods"].change, ui["tabs"].input, ui["tabs"].select, ui["tabs"].submit])
         def knobs(picked: str, given: dict | None) -> None:
             for key in json.loads(picked or "[]"):
                 card = cards.get(key)
@@ -118,9 +131,7 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     at_once = quiet | {"queue": False}
-    asked = [ui[n] for n in ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "lane", "chat")]
-    told = [ui[n] for n in
-            ("board", "run", "stop", "notice", "prompt", "lane", "follow", "conversation", "chat", "bar", "models", "methods")]
+    asked, told = ([ui[n] for n in names] for names in (ASKED, TOLD))
     gr.on([ui["run"].click, ui["prompt"].submit], hands.run, asked, told, trigger_mode="once", concurrency_limit=None, **quiet)
     ui["stop"].click(hands.stop, None, ui["stop"], **at_once)
     ended = [ui[n] for n in ("chat", "conversation", "lane", "bar", "follow", "prompt", "notice", "board", "stop")]
@@ -133,6 +144,24 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     demo.load(hands.greet, None, [ui["models"], ui["methods"]], **at_once)
     touches = [ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
     gr.on(touches, hands.touch, None, [ui["models"], ui["methods"]], trigger_mode="once", concurrency_limit=None, **quiet)
+
+
+CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "target")  # as in links.js
+ASKED = (*CHOICE, "lane", "chat")
+TOLD = ("board", "run", "stop", "notice", "prompt", "lane", "follow", "conversation", "chat", "bar", "models", "methods")
+
+
+def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
+    """What links and panels ask for: they fill the controls, and maybe press Run. The browser fills them by itself."""
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    choice, asked, told = ([ui[n] for n in names] for names in (CHOICE, ASKED, TOLD))
+    take = "(...values) => SpecVizPage.take(...values)"
+    demo.load(None, choice, choice, js="(...values) => SpecVizPage.first(...values)", **quiet)
+    ui["tabs"].input(None, choice, choice, js=take, **quiet)
+    ui["tabs"].select(None, choice, choice, js=take, **quiet).then(hands.run, asked, told, concurrency_limit=None, **quiet)
+    afresh = ui["tabs"].submit(None, choice, choice, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
+    afresh.then(hands.run, asked, told, concurrency_limit=None, **quiet)
+    ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)
 
 
 def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer) -> None:

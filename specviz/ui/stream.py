@@ -33,6 +33,8 @@ class Backend(Protocol):
     """What the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block."""
 
     cards: dict[str, Any]
+    questions: frozenset[str]  # what the Lab may ask; those of ``light`` need no model and no place in the line
+    light: frozenset[str]
 
     def ready(self, target: str | None) -> bool:
         """Whether a run could start without loading anything."""
@@ -45,6 +47,9 @@ class Backend(Protocol):
 
     def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
         """The records of all lanes, in the order they happened, a batch at a time. Ends within one round of ``cancel``."""
+
+    def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
+        """The answer to a question as it grows, the last one whole; a text is a word on progress. Loads what it needs."""
 
 
 def pack(value: Any) -> str:

@@ -10,7 +10,7 @@ import re
 import threading
 from base64 import b64encode
 
-from specviz.ui.cards import Card, KnobCard
+from specviz.ui.cards import Card, KnobCard, told
 from specviz.ui.limits import BASELINE, Refused
 
 WORDS = ("the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "
@@ -38,6 +38,8 @@ TOP = 4
 
 
 class FakeBackend:
+    questions, light = frozenset({"catalogue", "echo", "slow"}), frozenset({"catalogue"})
+
     def __init__(self):
         self.cards = {card.key: card for card in CARDS}
         self._limit, self._held, self._gate = None, False, threading.Condition()
@@ -86,6 +88,23 @@ class FakeBackend:
 
     def why_not(self):
         return {"heads": "Extra heads need heads trained for this target; there are none."}
+
+    def answer(self, name, payload, cancel, seconds):
+        if name == "catalogue":
+            yield [told(card) for card in self.cards.values()]
+            return
+        self.active += 1
+        self.most_active = max(self.active, self.most_active)
+        try:
+            if self.fault == "crash":
+                raise RuntimeError("a secret path /home/someone/token")
+            yield "Thinking."
+            self._wait(0, cancel)
+            yield payload
+        finally:
+            with self._gate:
+                self.active -= 1
+                self._gate.notify_all()
 
     def run(self, ask, cancel, seconds):
         self.runs.append(ask)

@@ -70,6 +70,7 @@ def test_null_for_everything_is_a_sentence_too(client):
 def test_the_methods_are_listed_with_their_knobs(client, backend):
     listed = client.predict(api_name="/methods")
     assert [m["key"] for m in listed] == list(backend.cards)
+    assert "secret" not in json.dumps(listed)
     assert listed[1]["knobs"][0] == {"name": "gamma", "default": 4, "low": 1, "high": 8, "choices": [], "help": "draft tokens a round"}
 
 

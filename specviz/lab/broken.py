@@ -1,0 +1,157 @@
+"""Speculative decoding with one classic mistake, put through the same two certificates as every method, live.
+
+Each mistake is the right part with one line changed. They are built here only to be caught; no catalogue lists them.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Iterator
+
+from ..certify import PROMPTS, greedy
+from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Trial, Verdict
+from ..drafters import DraftChain
+from ..loops import speculate
+from ..policies import Fixed
+from ..request import SessionError
+from ..trees import Scorer
+from ..verifiers import TokenRejection
+from .law import SAMPLES, tested
+from .mistakes import MISTAKES, Mistake
+
+GAMMA = 2  # so that a bonus token lies within the first tokens, which are tested
+TOKENS, TEXTS = 48, 2  # of the greedy certificate
+SHARP = Sampling(0.7)  # mistakes show sooner where the law has few likely tokens
+NONE = Mistake("none", "Nothing is broken", "The method as it should be, for comparison.", "Both stay green.")
+
+
+class ArgmaxAsDrawn(DraftChain):
+    """The draft's best token, told as a draw from its law."""
+
+    def propose(self, state, budget):
+        build, scorer, node = TreeBuilder(), Scorer(self.model), -1
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for _ in range(budget.gamma):
+            logits = scorer.rows(build, (node,))[0]
+            node = build.add(int(logits.argmax()), node, build.begin(state.sampling.probs(logits), IID))
+        return build.tree()
+
+
+class NoResidual(TokenRejection):
+    """A refusal leaves the law as it was."""
+
+    def test(self, tree, child, p, state):
+        trial = super().test(tree, child, p, state)
+        return replace(trial, residual=p) if trial.verdict == "rejected" else trial
+
+
+class FirstUnchecked(TokenRejection):
+    """The first draft token is kept whatever the target says; the rest is judged as it should be."""
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        path, trials, node = [], [], -1
+        while True:
+            p, children = state.sampling.probs(scores.logits[node + 1]), tree.children(node)
+            if not children:
+                return Verdict(tuple(path), state.dice.pick("verify", p), "bonus" if path else "plain", tuple(trials), p)
+            child = children[0]
+            trial = Trial(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p) if node < 0 else \
+                self.test(tree, child, p, state)
+            trials.append(trial)
+            if trial.verdict == "rejected":
+                return Verdict(tuple(path), state.dice.pick("verify", trial.residual), "correction", tuple(trials), trial.residual)
+            path.append(child)
+            node = child
+
+
+class BonusFromDraft(TokenRejection):
+    """After full acceptance the draft model writes the next token too."""
+
+    def __init__(self, model: Target):
+        self.model = model
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        verdict = super().verify(tree, scores, state)
+        if verdict.kind != "bonus":
+            return verdict
+        self.model.sync([*state.tokens, *(tree.tokens[i] for i in verdict.path)])
+        law = state.sampling.probs(self.model.score(DraftTree()).logits[0])
+        return replace(verdict, token=state.dice.pick("verify", law), law=law)
+
+
+class Stale:
+    """A target whose cache keeps the refused tokens: what it has read is no longer what was written."""
+
+    def __init__(self, model: Target):
+        self._model, self._written, self._read, self._tree = model, [], [], DraftTree()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def sync(self, tokens) -> Scores:
+        same = self._written and list(tokens[:len(self._written)]) == self._written
+        self._read = [*self._read, *tokens[len(self._written):]] if same else list(tokens)
+        self._written = list(tokens)
+        return self._model.sync(self._read)
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        self._tree = tree
+        return self._model.score(tree, start)
+
+    def commit(self, verdict: Verdict) -> None:
+        self._written += [*(self._tree.tokens[i] for i in verdict.path), verdict.token]
+        self._read += [*self._tree.tokens, verdict.token]
+        self._model.sync(self._read)
+
+
+def _stale(parts: Parts, target: Target, state: State):
+    return speculate(parts, Stale(target), state)
+
+
+# what each mistake makes of (draft model) -> drafter, verifier, loop
+Built = tuple[Drafter, TokenRejection, Any]
+BUILT: dict[str, Callable[[Target], Built]] = {
+    NONE.key: lambda draft: (DraftChain(draft), TokenRejection(), None),
+    "argmax_as_drawn": lambda draft: (ArgmaxAsDrawn(draft), TokenRejection(), None),
+    "no_residual": lambda draft: (DraftChain(draft), NoResidual(), None),
+    "first_unchecked": lambda draft: (DraftChain(draft), FirstUnchecked(), None),
+    "cache_not_rolled_back": lambda draft: (DraftChain(draft), TokenRejection(), _stale),
+    "bonus_from_draft": lambda draft: (DraftChain(draft), BonusFromDraft(draft), None),
+}
+
+
+def broken(key: str) -> Method:
+    """Speculative decoding with this mistake in it."""
+    def build(kit: Any) -> Parts:
+        drafter, verifier, loop = BUILT[key](kit.open("draft"))
+        return Parts(drafter, Fixed(GAMMA), verifier, loop=loop or speculate)
+
+    told = {m.key: m for m in (NONE, *MISTAKES.values())}[key]
+    return Method(key=key, title=told.title, paper="", family="Mistake", summary=told.why, build=build, needs=frozenset({"draft"}))
+
+
+def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+    """payload {mistake} -> {mistake, title, why, watch, greedy, distribution, verdict: "caught" | "clean" | "open"}, growing;
+    greedy: what certify.greedy says; distribution: what law.distribution says."""
+    key = payload.get("mistake")
+    if not isinstance(key, str) or key not in BUILT:
+        raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.")
+    method = broken(key)
+    missing = loaded.why_not(method)
+    if missing:
+        raise SessionError(missing)
+    told = MISTAKES.get(key, NONE)
+    found: dict[str, Any] = {"mistake": key, "title": told.title, "why": told.why, "watch": told.watch, "greedy": None,
+                             "distribution": None, "verdict": "open"}
+    yield "Writing greedily beside plain decoding."
+    found["greedy"] = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
+    yield found | {}
+    for law in tested(loaded, method, {}, PROMPTS[0], SHARP, SAMPLES, stop):
+        found["distribution"] = law
+        yield {**found, "verdict": _verdict(found)}
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    if found["greedy"]["status"] == "diverged" or found["distribution"]["verdict"] == "fail":
+        return "caught"
+    return "open" if found["distribution"]["verdict"] == "open" else "clean"

@@ -1,0 +1,66 @@
+"""One knob of one method, over several values: how fast, how many tokens a pass. Plain decoding and every value take turns in a
+shuffled order, so that a slow minute of the machine hits all of them."""
+from __future__ import annotations
+
+import random
+from statistics import median
+from typing import Any, Callable, Iterator
+
+from ..core import Method, Totals
+from ..methods import catalogue
+from ..request import SessionError, read_whole
+from ..results import collect
+from ..session import Session
+from .read import method_of, prompt_of, sampling_of
+
+MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
+
+
+def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
+    rows: [{value, tokens_per_second, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by turn."""
+    method, law, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
+    knob, values = _values(method, payload)
+    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    plain = Session(loaded, next(iter(catalogue().values())), None, law)
+    runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, law) for v in values}
+    sums = {v: Totals() for v in runs}
+    speeds: dict[Any, list[float]] = {v: [] for v in runs}
+    dice = random.Random(0)
+    for v, session in runs.items():
+        yield f"Warming up: {'plain decoding' if v is None else f'{knob} {v}'}."
+        collect(session.run(prompt, WARM))
+    for turn in range(1, TURNS + 1):
+        for v in dice.sample(list(runs), len(runs)):
+            if stop():
+                return
+            totals = collect(runs[v].run(prompt, length)).totals
+            sums[v] += totals
+            if totals.seconds:
+                speeds[v].append(totals.tokens / totals.seconds)
+        yield _told(method, knob, values, sums, speeds, turn)
+
+
+def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
+    knob, values = payload.get("knob"), payload.get("values")
+    known = {k.name: k for k in method.knobs}
+    if not isinstance(knob, str) or knob not in known:
+        raise SessionError(f"{method.title} has no such knob; it has {', '.join(known) or 'none'}.")
+    if not isinstance(values, list) or not 1 <= len(values) <= MOST_VALUES:
+        raise SessionError(f"A sweep takes 1 to {MOST_VALUES} values.")
+    try:
+        return knob, list(dict.fromkeys(known[knob].read(v) for v in values))
+    except ValueError as error:
+        raise SessionError(f"{error}.") from None
+
+
+def _told(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:
+    base = _middle(speeds[None])
+    rows = [{"value": v, "tokens_per_second": _middle(speeds[v]), "block_efficiency": sums[v].metrics()["block_efficiency"],
+             "plain_tokens_per_second": base, "walltime_speedup": _middle(speeds[v]) / base if base and speeds[v] else None}
+            for v in values]
+    return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows}
+
+
+def _middle(values: list[float]) -> float | None:
+    return median(values) if values else None

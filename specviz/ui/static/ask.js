@@ -1,0 +1,47 @@
+/* Questions to the server: ask(name, details, told, signal) resolves with the answer, or rejects with one sentence. told hears
+   {state: "queued" | "working", text?, part?} on the way; signal (AbortSignal) ends the question and its work. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+  const root = () => (window.gradio_config?.root ?? "") + "/gradio_api/call/ask";
+  const LOST = "The server cannot be reached; everything recorded still works.";
+
+  async function ask(name, details, told, signal) {
+    let stream;
+    try {
+      const body = JSON.stringify({ data: [name, details ?? {}] });
+      const sent = await fetch(root(), { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+      if (!sent.ok) throw new Error(LOST);
+      stream = await fetch(`${root()}/${(await sent.json()).event_id}`, { signal });
+    } catch (error) {
+      throw error.name === "AbortError" ? error : new Error(LOST);
+    }
+    let last = null;
+    for await (const line of lines(stream)) {
+      if (!line.startsWith("data: ")) continue;
+      const data = read(line.slice(6));
+      const said = Array.isArray(data) ? read(data[0]) : null;
+      if (!said) continue;
+      last = said;
+      if (said.state === "error") throw new Error(said.text);
+      if (said.state !== "done" && told) told(said);
+    }
+    if (!last || last.state !== "done") throw new Error("The answer did not arrive whole; try again.");
+    return last.answer;
+  }
+  const read = (text) => { try { return JSON.parse(text); } catch { return null; } };
+
+  async function* lines(answer) {
+    if (!answer.ok || !answer.body) throw new Error(LOST);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      yield* parts;
+    }
+    if (rest) yield rest;
+  }
+  page.ask = ask;
+})();

@@ -1,0 +1,90 @@
+/* Links that carry a choice: which tab, which prompt, methods, knobs and sampling, which recording, and the place on the board
+   (those keys are the board's own). Everything in a link is checked before it is used; what does not fit is left out. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+  const NUMBERS = { t: ["temperature", 0, 2], top: ["top_p", 0.01, 1], n: ["length", 1, 512], s: ["seed", 0, 2 ** 31 - 1] };
+  const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
+  const LONGEST = 4000;
+
+  /* {page, trace, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, system, target}} */
+  function readLink(hash) {
+    const q = new URLSearchParams(String(hash || "").replace(/^#/, "").slice(0, 40000)), set = {}, place = new URLSearchParams();
+    for (const [key, [name, low, high]] of Object.entries(NUMBERS)) {
+      const x = q.get(key) === null || q.get(key) === "" ? NaN : Number(q.get(key));
+      if (x >= low && x <= high) set[name] = x;
+    }
+    if (q.has("p")) set.prompt = q.get("p").slice(0, LONGEST);
+    if (q.has("sys")) set.system = q.get("sys").slice(0, LONGEST);
+    if (q.has("m")) set.methods = q.get("m").split(",").filter(Boolean).slice(0, 8);
+    if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
+    const knobs = object(q.get("k"));
+    if (knobs) set.knobs = knobs;
+    for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
+    const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
+    return { page: q.get("page") || "", trace, place: String(place), set };
+  }
+  function object(text) {
+    try {
+      const value = JSON.parse(text);
+      return value && typeof value === "object" && !Array.isArray(value) ? value : null;
+    } catch { return null; }
+  }
+
+  /* set: as readLink gives it; defaults are left out, so that a link stays short. */
+  function makeLink(set, where) {
+    const q = new URLSearchParams();
+    q.set("page", page.tab || "watch");
+    if (page.trace) q.set("trace", page.trace);
+    else {
+      if (set.prompt) q.set("p", set.prompt);
+      if (set.methods?.length) q.set("m", set.methods.join(","));
+      if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
+      for (const [key, [name]] of Object.entries(NUMBERS)) if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
+      if (set.system) q.set("sys", set.system);
+      if (set.target) q.set("model", set.target);
+    }
+    const place = new URLSearchParams(String(where || "").replace(/^#/, ""));
+    for (const key of PLACE) if (place.has(key)) q.set(key, place.get(key));
+    const url = new URL(location.href);
+    url.hash = q;
+    return String(url);
+  }
+  Object.assign(page, { readLink, makeLink });
+
+  /* The page's controls, in the order in which its listeners give them (see page.py). */
+  const NAMES = ["prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "target"];
+  const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number" };
+  const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
+
+  /* What the controls should hold: a choice (from a link, a lesson, an example) laid over what they hold now. */
+  page.take = (...values) => {
+    const now = named(values), set = page.pending || {};
+    page.pending = null;
+    page.defaults = page.defaults || now;
+    return NAMES.map((name) => {
+      const value = set[name];
+      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter((k) => !page.known || page.known.has(k)).slice(0, 3)) : now.methods;
+      if (name === "knobs") return value && typeof value === "object" ? value : now.knobs;
+      return typeof value === KINDS[name] ? value : now[name];
+    });
+  };
+
+  /* When the page has loaded: what its link says. */
+  page.first = (...values) => {
+    page.pending = readLink(location.hash).set;
+    return page.take(...values);
+  };
+
+  page.share = async (...values) => {
+    const now = named(values), asked = page.asked();
+    try { now.methods = JSON.parse(now.methods); } catch { now.methods = []; }
+    const link = makeLink({ ...now, prompt: now.prompt || asked }, page.board()?.link());
+    history.replaceState(null, "", link);
+    try {
+      await navigator.clipboard.writeText(link);
+      return JSON.stringify({ state: "", text: "Link copied: it opens this prompt, these methods and this round." });
+    } catch {
+      return JSON.stringify({ state: "", text: "The address bar now holds a link to this prompt, these methods and this round." });
+    }
+  };
+})();

@@ -1,0 +1,149 @@
+/* Five tabs over one page: Watch and Race show the board, Lab, Learn and Traces a panel each. All of it happens in the browser;
+   a panel's script and style come when its tab is first opened. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+  const TABS = [["watch", "Watch"], ["race", "Race"], ["lab", "Lab"], ["learn", "Learn"], ["traces", "Traces"]];
+  const HOSTS = ["race", "lab", "learn", "traces"];
+  const names = TABS.map(([name]) => name), panels = new Map(), buttons = new Map();
+  const $ = (id) => document.getElementById(id);
+  const api = () => document.querySelector("#board .sv")?.svBoard || null;
+  page.tab = "watch";
+  page.board = api;
+  page.asked = () => api()?.trace?.().find((r) => r.type === "header")?.prompt?.text || "";
+
+  /* ---- the switch ---- */
+  function start(root, props, trigger) {
+    page.files = props.files;
+    page.send = trigger;
+    const list = root.querySelector("[role=tablist]");
+    for (const [name, title] of TABS) {
+      const tab = document.createElement("button");
+      tab.type = "button";
+      tab.textContent = title;
+      tab.id = "tab-" + name;
+      tab.setAttribute("role", "tab");
+      tab.addEventListener("click", () => go(name));
+      list.append(tab);
+      buttons.set(name, tab);
+    }
+    list.addEventListener("keydown", (event) => {
+      const at = names.indexOf(page.tab), to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: 4 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      event.stopPropagation();
+      go(names[(to + 5) % 5]);
+      buttons.get(page.tab).focus();
+    });
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.closest?.("input, textarea, select, [contenteditable=true]");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      if (/^[1-5]$/.test(event.key)) go(names[event.key - 1]);
+      if (event.key === "p" || (event.key === "Escape" && document.body.classList.contains("pg-present"))) present();
+    });
+    addEventListener("hashchange", follow);
+    addEventListener("popstate", follow);
+    if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
+    if (new URLSearchParams(location.search).get("present") === "1") present(true);
+    follow(null, true);
+  }
+
+  function go(name, { quiet = false } = {}) {
+    if (!names.includes(name)) return;
+    const body = $("page"), was = page.tab;
+    page.tab = body.dataset.tab = name;
+    if (name !== was) showBoard(false);
+    for (const [key, tab] of buttons) {
+      tab.setAttribute("aria-selected", String(key === name));
+      tab.tabIndex = key === name ? 0 : -1;
+    }
+    const panel = $(name === "watch" || name === "race" ? "play" : "host-" + name);
+    if (panel) {
+      panel.setAttribute("role", "tabpanel");
+      panel.setAttribute("aria-labelledby", "tab-" + name);
+      for (const tab of buttons.values()) tab.removeAttribute("aria-controls");
+      buttons.get(name).setAttribute("aria-controls", panel.id);
+    }
+    if (name === "watch" || name === "race") api()?.setLayout?.(name);
+    document.dispatchEvent(new CustomEvent("specviz:tab", { detail: name }));
+    if (!quiet && name !== was) history.pushState(null, "", "#page=" + name);
+    if (HOSTS.includes(name)) open(name);
+  }
+
+  /* Whether the board stands under a panel that drives it. */
+  function showBoard(on) { $("page")?.classList.toggle("with-board", Boolean(on)); }
+  function present(on) { document.body.classList.toggle("pg-present", on); }
+
+  /* ---- panels ---- */
+  const load = (url, kind) => new Promise((done, failed) => {
+    const node = document.createElement(kind === "css" ? "link" : "script");
+    if (kind === "css") Object.assign(node, { rel: "stylesheet", href: url });
+    else Object.assign(node, { src: url, async: false });
+    node.onload = done;
+    node.onerror = () => failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
+    document.head.append(node);
+  });
+  let loaded = null;
+  const scripts = () => (loaded = loaded || Promise.all(page.files.map((file) =>
+    load((window.gradio_config?.root ?? "") + "/gradio_api/file=" + file, file.endsWith(".css") ? "css" : "js"))).catch((error) => {
+    loaded = null;
+    throw error;
+  }));
+
+  async function open(name) {
+    const host = $("host-" + name)?.querySelector(".pg-host");
+    if (!host) return;
+    if (panels.has(name)) return (await panels.get(name))?.update?.();
+    panels.set(name, mount(name, host).catch((error) => {
+      host.textContent = error.message;
+      panels.delete(name);
+    }));
+  }
+  async function mount(name, host) {
+    host.textContent = "Loading\u2026";
+    await scripts();
+    const catalogue = await (page.cards = page.cards || page.ask("catalogue").catch((error) => {
+      page.cards = null;
+      throw error;
+    }));
+    host.textContent = "";
+    if (!window.SpecVizPanels?.mount) throw new Error("There is no such panel.");
+    return window.SpecVizPanels.mount(host, name, { board: api(), catalogue, ask: page.ask, run, go, showBoard, present,
+      opened: (trace) => { page.trace = trace || ""; }, link: () => page.makeLink({}, api()?.link()) });
+  }
+
+  /* ---- what a panel or a lesson may do ---- */
+  /* {prompt, methods, knobs, temperature, top_p, length, seed, system, target, tab, follow}: fills the controls and presses Run.
+     follow: a further turn of the conversation; else a new one begins. tab: where to show it (default: watch or race). */
+  function run(config) {
+    page.pending = { ...config };
+    page.trace = "";
+    const several = Array.isArray(config?.methods) && config.methods.length > 1;
+    if (config?.tab !== null) go(config?.tab || (several ? "race" : "watch"));
+    page.send(config?.follow ? "select" : "submit");
+  }
+
+  /* ---- links ---- */
+  let followed = null;
+  async function follow(event, first) {
+    if (location.hash === followed && !first) return;
+    followed = location.hash;
+    const to = page.readLink(location.hash);
+    go(names.includes(to.page) ? to.page : first ? "watch" : page.tab, { quiet: true });
+    if (Object.keys(to.set).length && !first) { /* at first the page fills its controls itself, see page.first */
+      page.pending = to.set;
+      page.send("input");
+    }
+    if (to.trace && to.trace !== page.trace) {
+      try {
+        const why = (await whenBoard()).load(await page.ask("library_trace", { name: to.trace }));
+        page.trace = why ? "" : to.trace;
+      } catch { return; /* the recording on the board stays */ }
+    }
+    if (to.place) (await whenBoard()).follow?.("#" + to.place);
+  }
+  async function whenBoard() {
+    for (let i = 0; i < 200 && !api(); i++) await new Promise((done) => setTimeout(done, 50));
+    return api();
+  }
+  Object.assign(page, { start, go, run, showBoard, present });
+})();
