@@ -48,7 +48,7 @@
         const me = t.dataset.key === key;
         t.setAttribute("aria-selected", String(me));
         t.tabIndex = me ? 0 : -1;
-        if (me) { body.setAttribute("aria-labelledby", t.id); if (!quiet && root.scrollWidth > root.clientWidth) root.scrollTo({ left: t.offsetLeft - 16, behavior: "auto" }); }
+        if (me) { body.setAttribute("aria-labelledby", t.id); if (root.scrollWidth > root.clientWidth) root.scrollTo({ left: t.offsetLeft - 16, behavior: "auto" }); }
       }
       if (!quiet) on(key);
     }

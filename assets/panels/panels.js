@@ -32,6 +32,9 @@
       this.sized = new ResizeObserver(() => { this.measure(); if (this.dirty && this.seen()) this.update(); });
       this.sized.observe(this.root);
       this.off = ctx.board && typeof ctx.board.on === "function" ? ctx.board.on("change", () => this.soon()) : null;
+      /* Another panel, or a lesson, may ask this one to show a view. */
+      this.asked = (e) => { if (e.detail && e.detail.kind === kind) this.show(e.detail.view); };
+      document.addEventListener("specviz:show", this.asked);
       this.measure();
       this.show(panel.items[0].key);
     }
@@ -66,6 +69,7 @@
       this.dead = true;
       clearTimeout(this.timer);
       this.sized.disconnect();
+      document.removeEventListener("specviz:show", this.asked);
       if (typeof this.off === "function") this.off();
       for (const v of this.views.values()) v.destroy?.();
       this.root.remove();
