@@ -16,7 +16,7 @@ PART = -1  # between answers; no token
 
 
 class PastAnswers:
-    """Counted suffixes of what earlier runs wrote, up to ``room`` tokens in each of two halves; ``depth``: longest string counted."""
+    """The suffixes of what earlier runs wrote, up to ``room`` tokens in each of two halves; ``depth``: longest string counted."""
 
     def __init__(self, depth: int, room: int):
         self.depth, self.room, self.taken = depth, room, 0
@@ -129,10 +129,15 @@ class CountedSuffixes(Drafter):
 
 def ends(index: SuffixAutomaton, tokens, most: int) -> list[tuple[int, int]]:
     """(n, state) of every end of ``tokens`` up to ``most`` tokens that the automaton knows, shortest first."""
+    return index.matches(*walk(index, tokens[-most:]), most)
+
+
+def walk(index: SuffixAutomaton, tokens) -> tuple[int, int]:
+    """(state, n) of the longest end of ``tokens`` that the automaton knows."""
     state = matched = 0
-    for token in tokens[-most:]:
+    for token in tokens:
         state, matched = index.step(state, matched, token)
-    return index.matches(state, matched, most)
+    return state, matched
 
 
 def add_guess(build: TreeBuilder, guess: Guess, source: str, deepest: int, stop: frozenset[int]) -> None:

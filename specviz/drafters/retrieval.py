@@ -6,8 +6,10 @@ holds the most frequent prefixes, and one draw a node decides.
 """
 from __future__ import annotations
 
-from ..core import Budget, Drafter, DraftTree, Origin, State, TreeBuilder
-from .copying import SuffixCopy
+from ..core import Budget, Drafter, DraftTree, Origin, Scores, State, Target, TreeBuilder
+from .answers import PastAnswers, walk
+from .copying import SuffixCopy, copy_chain
+from .memory import Memory
 from .store import Store
 
 
@@ -46,23 +48,40 @@ class StoreTree(Drafter):
 
 
 class LongerMatch(SuffixCopy):
-    """The text so far or the store, whichever has the longer match of the end (SAM-Decoding, Hu et al. 2411.10666).
+    """The text so far, past answers, or the store: whichever has the longest match of the end (SAM-Decoding, Hu et al. 2411.10666).
 
-    A match in the store counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``.
+    A match elsewhere counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``.
     """
 
-    def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5):
+    def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
         super().__init__(least, stretch)
         self.store = StoreTree(store, longest=store.array.depth // 2)
-        self.bias = bias
+        self.bias, self.memory = bias, memory or Memory()
+        self.past = self.memory.table("answers to copy from", lambda: PastAnswers(0, self.memory.room))
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        self.past.read(self.memory)
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
         own, _ = self.index.longest()
+        least = self.least + self.bias
+        known, half, end = max((self.known(half, state) for half in self.past.halves), key=lambda found: found[0])
         array = self.store.store.array
-        other, _, _ = array.longest(state.tokens, self.store.longest, self.least + self.bias)
-        if own >= self.least and own >= other - self.bias:
+        other, _, _ = array.longest(state.tokens, self.store.longest, least)
+        if own >= self.least and own >= max(known, other) - self.bias:
             super().draft(build, state, budget)
+        elif known >= max(least, other):
+            count = min(budget.gamma, 1 + int(self.stretch * known))
+            copied = copy_chain(build, half.text, end, count, state.stop, "answers")
+            self.matched = known
+            state.note("match", source="answers", start=end - known, end=end, n=known, copied=copied)
         elif other:
             n, places = self.store.draft(build, state, budget)
             self.matched = n
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))
+
+    def known(self, half, state: State):
+        """(length of the longest match of the text's end in a half of the past answers, that half, the match's end there)."""
+        place, matched = walk(half, state.tokens[-self.store.store.array.depth:])
+        return matched, half, half.first[place]

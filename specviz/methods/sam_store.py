@@ -1,17 +1,18 @@
-"""SAM-Decoding with its static half: the longest match is looked for in the text so far and in a store of other texts, and the
-longer one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds the same matches.
+"""SAM-Decoding with its static half: the longest match is looked for in the text so far, in past answers and in a store of other
+texts, and the longest one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds the same matches.
 """
 from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters.gate import CAUTION, gated
+from ..drafters.memory import memory_of
 from ..drafters.retrieval import LongerMatch
 from ..policies import Fixed
 from ..verifiers import TokenRejection
 
 
 def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float) -> Parts:
-    drafter = gated(LongerMatch(kit.open_store("text"), least, stretch, bias), caution)
+    drafter = gated(LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution)
     return Parts(drafter, Fixed(gamma, 8, gamma), TokenRejection())
 
 
@@ -20,11 +21,11 @@ METHOD = Method(
     title="SAM-Decoding with a store",
     paper="Hu et al. 2024, arXiv 2411.10666",
     family="Lookup",
-    summary="Copies from this text or from a library of others, whichever repeats the last words for longer.",
+    summary="Copies from this text, from earlier answers or from a library of others, whichever repeats the last words for longest.",
     knobs=(
         Knob("gamma", 16, 1, 64, "most tokens drafted a round"),
         Knob("least", 3, 1, 16, "shortest match in the text that is copied from (the paper's 5)"),
-        Knob("bias", 2, 0, 16, "tokens by which a match in the store must be longer than one in the text (the paper's 5)"),
+        Knob("bias", 2, 0, 16, "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
         Knob(**CAUTION),
     ),

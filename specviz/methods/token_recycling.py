@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from ..core import Knob, Method, Parts
 from ..drafters import Recycling
+from ..drafters.memory import memory_of
 from ..policies import Fixed
 from ..trees import RECYCLING, sparse
 from ..verifiers import TokenRejection
 
 
-def build(kit, nodes: int, depth: int, warm: bool) -> Parts:
+def build(kit, nodes: int, depth: int, start: str) -> Parts:
     shape = RECYCLING if nodes == len(RECYCLING) else sparse(8, depth, nodes)
-    return Parts(Recycling(shape, warm=warm), Fixed(depth, 8, nodes), TokenRejection())
+    drafter = Recycling(shape, warm=start != "empty", memory=memory_of(kit) if start == "hot" else None)
+    return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -24,10 +26,11 @@ METHOD = Method(
     knobs=(
         Knob("nodes", 80, 1, 80, "places in the tree; 80 is the paper's template, fewer suit a CPU"),
         Knob("depth", 6, 1, 6, "most tokens ahead"),
-        Knob("warm", True, help="begin with the word pairs of the prompt instead of an empty table"),
+        Knob("start", "hot", choices=("hot", "prompt", "empty"),
+             help="hot: the table of earlier answers goes on, with the word pairs of this prompt; prompt: those alone"),
     ),
     needs=frozenset({"tree"}),
-    look="The tree fills up over the first rounds, while the table learns from accepted and refused tokens alike.",
+    look="The table of successors beside the tree: rows just written are fresh, accepted and refused tokens teach it alike.",
     wins="On a GPU, where 80 rows cost little more than one, on any kind of text.",
     loses="On a CPU the paper's 80 rows cost more than they bring; try 8 to 16 nodes.",
     build=build,

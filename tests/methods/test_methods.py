@@ -11,7 +11,7 @@ MINE = ["autoregressive", "speculative", "block_verification", "draft_tree", "pr
         "opt_tree", "dyspec", "sequoia", "svip", "confidence_stop", "heuristic_schedule", "banditspec", "staged",
         "cost_ratio"]
 CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
-                                       ("token_recycling", {"nodes": 9, "warm": False}), ("banditspec", {"rule": "EXP3Spec"})]
+                                       ("token_recycling", {"nodes": 9, "start": "empty"}), ("banditspec", {"rule": "EXP3Spec"})]
 SMALL = [
     ("speculative", {"gamma": 2}),
     ("block_verification", {"gamma": 2}),

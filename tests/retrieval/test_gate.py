@@ -4,6 +4,9 @@ from __future__ import annotations
 from specviz.core import Budget, Drafter, DraftTree, Outcome, State, Verdict
 from specviz.drafters.gate import Gate
 from specviz.drafters.memory import TABLES, Memory
+from specviz.methods import token_recycling
+
+from .toys import kit, play_all
 
 PLAIN, ROW = 1.0, 0.1  # seconds of a pass, and of each further row
 
@@ -111,3 +114,23 @@ def test_memory_of_another_target_is_forgotten():
     assert len(memory.answers) == 1
     memory.belong("b")
     assert not memory.answers and memory.table("t", dict) == {} and memory.taken == 0
+
+
+def test_a_hot_table_goes_on_where_the_last_run_ended():
+    """Token recycling's table after two runs is the replay of all rows of both, in order; without memory only the second's."""
+    for start in ("hot", "empty"):
+        one, table = kit(12, 1, memory=Memory()), {}
+        for prompt in ([3, 7, 1], [7, 7, 2]):
+            table = table if start == "hot" else {}
+            for a, b in zip(prompt, prompt[1:]) if start == "hot" else ():
+                table[a] = [b, *(x for x in table.get(a, []) if x != b)][:8]
+            parts = token_recycling.METHOD.build(one, **token_recycling.METHOD.read_knobs({"start": start}))
+            _, outcomes, state = play_all(None, one, prompt, 20, parts=parts)
+            at = len(prompt)
+            for outcome in outcomes:
+                for token, row in zip((state.tokens[at - 1], *outcome.tree.tokens), outcome.scores.logits):
+                    table[token] = row.argsort(descending=True)[:8].tolist()
+                at += len(outcome.committed)
+            assert parts.drafter.successors == table and len(table) <= one.vocab
+        told = [data for kind, data in state.notes if kind == "successors"]
+        assert len(told) == len(outcomes) and all(len(row["tokens"]) <= 8 for one_round in told for row in one_round["rows"])

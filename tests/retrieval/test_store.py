@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, Parts, State, Verdict, Verifier
+from specviz.drafters.memory import Memory
 from specviz.drafters.retrieval import LongerMatch, StoreTree
 from specviz.drafters.store import Store, StoreError, vocabulary_mark
 from specviz.methods import rest, sam_store
@@ -173,3 +174,15 @@ def test_the_command_builds_a_store_for_the_embedded_target(tmp_path, capsys):
     assert 0 in store.array.order[slice(*store.array.range(text))].tolist()
     assert main(["--work", str(tmp_path), "--data", str(tmp_path / "nowhere")]) == 1
     assert "no data folder" in capsys.readouterr().err
+
+
+def test_past_answers_are_copied_from_too():
+    memory = Memory()
+    memory.add([5, 6, 7, 8, 9, 4])
+    memory.add([1, 2])
+    drafter, state = LongerMatch(make_store("text", [[9, 9]]), least=2, bias=1, memory=memory), State([3, 6, 7, 8])
+    drafter.start(state, None, None)
+    tree = drafter.propose(state, Budget(8, 1, 8))
+    assert tree.tokens == (9, 4) and {o.source for o in tree.origin} == {"answers"}  # and nothing beyond that answer's end
+    assert state.notes[-1] == ("match", {"source": "answers", "start": 1, "end": 4, "n": 3, "copied": 2})
+    assert len(drafter.propose(State([3, 7, 8]), Budget(8, 1, 8))) == 0  # two tokens match, three are asked for
