@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .linear import fastest
+from .linear import Layout, fastest
 from .llama import Block, Llama, Norm, inverse_frequencies, rope_of
 from .weights import ModelError
 
 STEP = 256  # slots are allocated in multiples of this
+SMALL = 2**16  # weights below which no way of storing them is worth measuring
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head_dim]
 
 
@@ -76,7 +77,7 @@ class Attention(nn.Module):
 
 def _turned(x: Tensor, angles: Tensor) -> Tensor:
     """Rotary positions on heads stored as halves, as checkpoints have them."""
-    a, b = x.float().chunk(2, -1)
+    a, b = x.chunk(2, -1)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
@@ -129,7 +130,8 @@ class Fused(Llama):
         with torch.inference_mode():
             parts = [self._parts(layer) for layer in layers]
             mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
-            linear = fastest(mine, 4 * sum(w.numel() for w in mine) * len(layers), budget=0.1)
+            size = sum(w.numel() for w in mine)
+            linear = fastest(mine, 4 * size * len(layers), budget=0.1) if size > SMALL else Layout()
             self.kernel = linear.kernel
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
