@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     logging.disable_progress_bar()
     fields = ("data", "device", "minutes", "steps", "seed", "size", "ship", "quiet")
-    job = Job(work=options.work or default_work(), **{name: getattr(options, name) for name in fields})
+    job = Job(work=options.work or default_work(), speed=not options.no_speed, **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for name in available() if options.recipe == "all" else (options.recipe,):
@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--size", default="default", help="section of the YAML files: default, flagship, tiny")
     p.add_argument("--threads", type=int, help="CPU threads")
     p.add_argument("--ship", action="store_true", help="also write the result to assets/models")
+    p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")
     p.add_argument("--quiet", action="store_true", help="no progress bars")
     return p
 

@@ -13,12 +13,14 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
 from .files import export
-from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
+from .job import TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
 
 
 def run(job: Job) -> Path:
     numbers = job.numbers("draft")
+    name = numbers["name"]
+    recipe = name.removeprefix("Llama-specviz-")
     target = job.model(TARGET)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / TARGET):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
@@ -26,8 +28,7 @@ def run(job: Job) -> Path:
     answers, heldout = generate.read(root / "train"), generate.read(root / "heldout")
     torch.manual_seed(job.seed)
     model = build(LlamaConfig.from_pretrained(target), numbers)
-    place = job.folder("draft", fingerprint(target))
-    runner = Runner(job, "draft", model, numbers, place)
+    runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     own = Batches(answers, numbers, job.seed, runner.device)
     wide = Batches(answers + generate.read(root / "read"), numbers, job.seed, runner.device)
 
@@ -43,7 +44,7 @@ def run(job: Job) -> Path:
         return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
 
     runner.train(loss_at, measure)
-    return export(job, DRAFT, model, AutoTokenizer.from_pretrained(target))
+    return export(job, name, model, AutoTokenizer.from_pretrained(target))
 
 
 def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:

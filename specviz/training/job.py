@@ -41,6 +41,7 @@ class Job:
     shipped: Path = SHIPPED
     prefer_shipped: bool = False  # read models where the app reads them
     quiet: bool = False
+    speed: bool = True  # the report also times drafters
 
     def numbers(self, recipe: str) -> dict:
         """The recipe's YAML: its `default` section, overlaid by the chosen size."""

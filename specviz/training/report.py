@@ -1,9 +1,9 @@
 """What the trained models are worth: printed, kept as JSON, and written into their cards.
 
 The target: loss on held-out answers by task, the copying figure, and thirty answers as they came.
-A draft model: acceptance by position and block efficiency (tokens committed a target pass, bonus
-included), greedy and at temperature 1, replayed on the target's own held-out answers. Speed is
-not here: `python -m specviz bench` measures it on the engine, beside plain decoding.
+The draft model: acceptance by position and block efficiency (tokens committed a target pass, bonus
+included), greedy and at temperature 1, replayed on the target's own held-out answers. Every drafter,
+that one included: the same on the real engine, and speed beside plain decoding (drafters.py).
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from . import acceptance, data, generate, target
+from . import acceptance, data, drafters, generate, target
 from .files import write_json, write_text
 from .job import DRAFT, TARGET, Job, fingerprint
 
@@ -23,21 +23,38 @@ BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 def run(job: Job) -> Path:
     numbers = job.numbers("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
-    found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
+    found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers), "drafters": drafters.run(job, numbers)}
     path = job.folder() / "report.json"
     write_json(path, found)
-    curve = job.work / "draft" / fingerprint(job.model(TARGET)) / "loss.svg"
-    tables = {TARGET: target_text(found["target"]), DRAFT: draft_text(found["draft"], numbers["gamma"]) + training(job, curve)}
-    for name, text in tables.items():
+    for name, text in texts(job, found, numbers).items():
         print(text)
         place = job.model(name)
         if place.parent == job.shipped and not job.ship:
             continue  # the shipped cards change only when asked
-        if name == DRAFT and curve.is_file():
+        curve = curve_of(job, name)
+        if curve.is_file():
             shutil.copyfile(curve, place / "loss.svg")
         into_card(place / "README.md", name, text)
     job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
+
+
+def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
+    """What the card of each model is to say."""
+    engine = found["drafters"]
+    out = {TARGET: target_text(found["target"], drafters.summary(engine)), DRAFT: draft_text(found["draft"], numbers["gamma"])}
+    for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
+        out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
+    return {name: text + ("" if name == TARGET else training(job, name)) for name, text in out.items()}
+
+
+def curve_of(job: Job, name: str):
+    """The loss curve of a drafter of the target; its recipe is the end of its name."""
+    return job.work / recipe_of(name) / fingerprint(job.model(TARGET)) / "loss.svg"
+
+
+def recipe_of(name: str) -> str:
+    return name.removeprefix("Llama-specviz-")
 
 
 def of_target(job: Job, numbers: dict) -> dict:
@@ -68,7 +85,7 @@ def of_draft(job: Job, numbers: dict) -> dict:
     return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
 
 
-def target_text(found: dict) -> str:
+def target_text(found: dict, summary: str) -> str:
     rows = "\n".join(f"| {task} | {loss:.2f} |" for task, loss in found["held_out_loss"].items())
     shown = "\n".join(
         f"**{a['task']}**: {_quoted(a['prompt'])}\n\n```text\n{a['answer'].replace('```', '` ` `')}\n```\n" for a in found["answers"]
@@ -77,6 +94,7 @@ def target_text(found: dict) -> str:
         f"{found['parameters'] / 1e6:.1f} M parameters.\n\n"
         f"| task | loss on held-out answers (nats a token) |\n| --- | --- |\n{rows}\n\n"
         f"Loss on the second saying of a random span: {found['induction']:.2f} (a model that copies comes near 0).\n\n"
+        f"{summary}\n\n"
         f"### Answers, greedy, unedited\n\nPrompts written for this card; answers are cut at their end or at the limit.\n\n{shown}"
     )
 
@@ -95,9 +113,9 @@ def draft_text(found: dict, gamma: int) -> str:
     return "\n".join(lines)
 
 
-def training(job: Job, curve: Path) -> str:
-    """The draft's last line of the log, and its curve."""
-    line = job.last_log("draft")
+def training(job: Job, name: str) -> str:
+    """A drafter's last line of the log, and its curve."""
+    line, curve = job.last_log(recipe_of(name)), curve_of(job, name)
     if line is None:
         return ""
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"

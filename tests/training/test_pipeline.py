@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specviz.training import data, draft, generate, report, target
-from specviz.training.__main__ import main
+from specviz.training.__main__ import available, main
 from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, TrainingError, fingerprint
 
 
@@ -18,7 +18,8 @@ def test_everything_is_made_and_loads(work):
         model = AutoModelForCausalLM.from_pretrained(work / "models" / name)
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
-    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", "report"]
+    heads = ["medusa", "hydra", "eagle", "kangaroo"]
+    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", *heads, "datastore", "report"]
 
 
 def test_the_report_reaches_the_cards(work):
@@ -26,6 +27,14 @@ def test_the_report_reaches_the_cards(work):
     assert set(found["target"]["held_out_loss"]) == set(data.TASKS)
     assert len(found["target"]["answers"]) == 30
     assert 1 <= found["draft"]["greedy"]["mean"]["block_efficiency"] <= 5
+    methods = found["drafters"]["methods"]
+    assert {"speculative", "medusa", "hydra", "eagle", "eagle2", "kangaroo"} <= methods.keys() and not found["drafters"]["skipped"]
+    for row in (method[mode][task] for method in methods.values() for mode in ("greedy", "sampled") for task in data.TASKS):
+        assert 1 <= row["block_efficiency"] <= 17 and row["speedup"] > 0 and all(0 <= share <= 1 for share in row["by_position"])
+    for kind in ("medusa", "hydra", "eagle", "kangaroo"):
+        card = (work / "models" / f"Llama-specviz-{kind}" / "README.md").read_text()
+        assert "Built with Llama" in card and "unreliable" in card and "on the engine" in card and "report: end" in card
+    assert "Drafters, means" in (work / "models" / TARGET / "README.md").read_text()
     card = (work / "models" / DRAFT / "README.md").read_text()
     assert card.count("report: begin") == 1 and "Temperature 1" in card
 
@@ -34,14 +43,14 @@ def test_a_second_run_finds_everything_up_to_date(work, tiny):
     place = work / "models"
     before = {path: path.read_bytes() for path in place.rglob("*.safetensors")}
     lines = (work / "log.jsonl").read_text()
-    for recipe in ("tokenizer", "target", "generate", "draft"):
+    for recipe in available()[:-1]:
         assert tiny(work, recipe) == 0
     assert {path: path.read_bytes() for path in place.rglob("*.safetensors")} == before
     assert (work / "log.jsonl").read_text() == lines
 
 
 def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(work, tmp_path):
-    job = Job(work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu")
+    job = Job(work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu", speed=False)
     target.run(job)  # nothing was shipped yet
     shipped = fingerprint(tmp_path / TARGET)
     assert shipped == fingerprint(work / "models" / TARGET)

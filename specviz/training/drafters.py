@@ -1,0 +1,186 @@
+"""What every trained drafter earns on the real engine: each method of the catalogue that drafts with a model of ours.
+
+Held-out prompts by task, greedy and at temperature 1, each method with its own defaults: block efficiency, acceptance by
+position, nodes a round; and its speed beside plain decoding, interleaved in one run. Since trees of different sizes are not to
+be compared, every method that can be told how many nodes to draft is also run with the same number.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import zoo
+from ..bench import Cell, Item, Ours, measure, quartiles
+from ..core import Method, Sampling
+from ..methods import catalogue
+from ..names import HERE
+from ..session import Session
+from . import data
+from .files import write_text
+from .job import TARGET, Job, TrainingError
+
+LAWS = {"greedy": Sampling(0.0), "sampled": Sampling(1.0)}
+TITLES = {"greedy": "Greedy", "sampled": "Temperature 1"}
+HEADER = ["| task | block efficiency | nodes a round | speed-up | accepted at depth 1, 2, ... |", "| --- | --- | --- | --- | --- |"]
+Cells = dict[tuple[str, str], Cell]
+
+
+def run(job: Job, numbers: dict) -> dict[str, Any]:
+    """{methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}."""
+    with models(job):
+        loaded = zoo.load(TARGET, device=job.device)
+        items = prompts(job, numbers)
+        chosen, skipped = {}, {}
+        for method in shown(numbers):
+            why = loaded.why_not(method)
+            chosen |= {} if why else {method.key: method}
+            skipped |= {method.key: why} if why else {}
+        found = {key: {"title": method.title, "model": model_of(loaded, method)} for key, method in chosen.items()}
+        for mode, law in LAWS.items():
+            cells = walk(loaded, chosen, {}, items, numbers, law, numbers["repeats"] if job.speed else 0)
+            for key in chosen:
+                found[key][mode] = by_task(cells, key)
+        equal = {"nodes": numbers["equal_nodes"]}
+        sized = {key: method for key, method in chosen.items() if any(knob.name == "nodes" for knob in method.knobs)}
+        cells = walk(loaded, sized, equal, items, numbers, LAWS["greedy"], 0)
+        for key in sized:
+            found[key]["equal"] = by_task(cells, key)["mean"]
+        return {"methods": found, "skipped": skipped, "equal_nodes": equal["nodes"], "machine": loaded.facts["env"]}
+
+
+def shown(numbers: dict) -> list[Method]:
+    """Exact methods that draft with trained heads, and those that stand for the draft model."""
+    return [method for method in catalogue().values() if method.exactness == "exact"
+            and (any(need.startswith("head:") for need in method.needs) or method.key in numbers["with_draft"])]
+
+
+def model_of(loaded: zoo.Loaded, method: Method) -> str:
+    """The folder of the model that a method drafts with."""
+    kinds = [need.removeprefix("head:") for need in method.needs if need.startswith("head:")]
+    return loaded.heads.folders[kinds[0]].name if kinds else loaded.draft_folder.name
+
+
+def prompts(job: Job, numbers: dict) -> list[Item]:
+    """The first held-out prompts of each task that leave room for an answer."""
+    rows = data.load(job.data, "heldout", numbers["own_rows"])
+    short = [row for row in rows if len(row.prompt) <= numbers["prompt_characters"]]
+    return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:numbers["prompts_a_task"]]]
+
+
+def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, law: Sampling,
+         repeats: int) -> Cells:
+    """Cells by (method, task). repeats: how often each prompt is also timed beside plain decoding; 0: counts alone."""
+    runners = {key: Ours(Session(loaded, method, knobs, law)) for key, method in methods.items()}
+    length = numbers["new_tokens"]
+    if repeats:
+        plain = next(iter(catalogue().values()))
+        cells, interrupted = measure({plain.key: Ours(Session(loaded, plain, None, law))} | runners, items, repeats, length, law)
+        if interrupted:
+            raise KeyboardInterrupt
+        return cells
+    cells: Cells = {}
+    for count, item in enumerate(items):
+        for key, runner in runners.items():
+            result = runner(item.prompt, replace(law, seed=law.seed + count), length)
+            cells.setdefault((key, item.task), Cell()).totals += result.totals
+    return cells
+
+
+def by_task(cells: Cells, key: str) -> dict[str, dict]:
+    found = {task: figures(cell) for (who, task), cell in cells.items() if who == key}
+    if not found:
+        raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.")
+    names = [name for name, value in next(iter(found.values())).items() if not isinstance(value, list)]
+    mean = {name: _mean([row[name] for row in found.values()]) for name in names}
+    depth = max(len(row["by_position"]) for row in found.values())
+    mean["by_position"] = [_mean([row["by_position"][i] for row in found.values() if i < len(row["by_position"])]) for i in range(depth)]
+    return found | {"mean": mean}
+
+
+def figures(cell: Cell) -> dict[str, Any]:
+    totals, known = cell.totals, cell.totals.metrics()
+    middle = quartiles(cell.ratios)[1]
+    return {
+        "block_efficiency": round(known["block_efficiency"], 4),
+        "acceptance_rate": known["acceptance_rate"] and round(known["acceptance_rate"], 4),
+        "nodes": round(totals.drafted / totals.rounds, 2),
+        "speedup": middle and round(middle, 3),
+        "by_position": [round(hit / tried, 4) for tried, hit in totals.by_position if tried],
+    }
+
+
+def _mean(values: list) -> float | None:
+    return None if None in values else round(sum(values) / len(values), 4)
+
+
+# --- the work folder's models as the app would name them -----------------------------------------------------------------
+@contextmanager
+def models(job: Job) -> Iterator[Path]:
+    """While it lasts, names of models mean this work folder's, where it has them: `<work>/models.yaml`, which the app reads too
+    when SPECVIZ_MODELS names it."""
+    path = job.folder() / "models.yaml"
+    write_text(path, named(job))
+    before = os.environ.get("SPECVIZ_MODELS")
+    os.environ["SPECVIZ_MODELS"] = str(path)
+    zoo.forget()  # weights may have changed under the same path
+    try:
+        yield path
+    finally:
+        os.environ.pop("SPECVIZ_MODELS") if before is None else os.environ.update(SPECVIZ_MODELS=before)
+
+
+def named(job: Job) -> str:
+    """The project's models.yaml, its embedded models read where this job reads them."""
+    told = yaml.safe_load((HERE / "models.yaml").read_text(encoding="utf-8"))
+    kept = {}
+    for name, entry in told["models"].items():
+        try:
+            kept |= {name: entry | {"path": str(job.model(Path(entry["path"]).name).resolve())}} if "path" in entry else {}
+        except TrainingError:
+            continue  # not trained yet
+    for entry in kept.values():
+        if entry.get("draft") not in kept:
+            entry.pop("draft", None)
+    stores = {name: next((str(p) for p in (job.work / "stores" / name,) if p.is_dir()), str(HERE / path))
+              for name, path in told.get("stores", {}).items()}
+    return yaml.safe_dump(told | {"models": kept, "stores": stores}, sort_keys=False)
+
+
+# --- for the cards -------------------------------------------------------------------------------------------------------
+def table(found: dict[str, Any], model: str) -> str:
+    """A model's figures, one table a method and law."""
+    lines = []
+    for method in found["methods"].values():
+        for mode in LAWS if method["model"] == model else ():
+            lines += [f"### {method['title']}, {TITLES[mode].lower()}, on the engine", "", *HEADER]
+            for task, row in method[mode].items():
+                depths = " ".join(f"{share:.2f}" for share in row["by_position"])
+                lines.append(f"| {task} | {row['block_efficiency']:.2f} | {row['nodes']:.1f} | {_times(row['speedup'])} | {depths} |")
+            lines.append("")
+    return "\n".join(lines)
+
+
+def summary(found: dict[str, Any]) -> str:
+    """All drafters side by side, means over tasks."""
+    lines = ["### Drafters, means over six tasks", "",
+             f"| method | greedy | speed-up | temperature 1 | speed-up | greedy, {found['equal_nodes']} nodes |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for method in found["methods"].values():
+        greedy, sampled = method["greedy"]["mean"], method["sampled"]["mean"]
+        equal = f"{method['equal']['block_efficiency']:.2f}" if "equal" in method else "no tree"
+        lines.append(f"| {method['title']} | {greedy['block_efficiency']:.2f} | {_times(greedy['speedup'])} | "
+                     f"{sampled['block_efficiency']:.2f} | {_times(sampled['speedup'])} | {equal} |")
+    lines += ["", "Block efficiency: tokens committed a target pass, the target's own included. Speed-up: plain decoding's seconds a "
+              f"token over the method's, interleaved in one run; {found['machine']['machine']}.", ""]
+    lines += [f"Not measured: {why}" for why in found["skipped"].values()]
+    return "\n".join(lines)
+
+
+def _times(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2f}x"
