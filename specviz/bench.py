@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import yaml
 
@@ -36,8 +36,11 @@ Runner = Callable[[str, Sampling, int], Result]  # (prompt, sampling, max_new_to
 
 @dataclass(frozen=True)
 class Item:
+    """A prompt and its task. before: earlier messages of the same user, which plain decoding answers before anything is timed."""
+
     task: str
-    prompt: str
+    prompt: str | list[dict[str, str]]
+    before: tuple[str, ...] = ()
 
 
 @dataclass
@@ -69,19 +72,21 @@ class Cell:
                 "tokens": self.totals.tokens}
 
 
-def bench(loaded: Any, methods: Sequence[str], suite: str | Path | None = None, *, tasks: Sequence[str] = (), prompts: Any = None,
+def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *, tasks: Sequence[str] = (), prompts: Any = None,
           repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None) -> dict[str, Any]:
     """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
 
-    tasks, prompts: only these tasks, so many prompts of each. reference: rows of transformers' own decoding on the same
+    suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many prompts of each. reference: rows of transformers' own decoding on the same
     weights. quiet: no progress bar (None: none where stderr is no terminal). Ctrl-C ends the measurement and reports what
     there is. Raises SessionError or a suite's sentence before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
-    items = choose(read_suite(suite), tasks, None if prompts is None else read_whole("prompts", prompts, 1))
+    files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
+    most = None if prompts is None else read_whole("prompts", prompts, 1)
+    items = choose([item for one in files for item in read_suite(one)], tasks, most)
     runners, skipped = _runners(loaded, methods, sampling)
-    asked, items = items, [item for item in items if fits(runners, item, length)]
+    asked, items = items, [item for item in answered(runners, items, length) if fits(runners, item, length)]
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
     if reference:
@@ -90,11 +95,27 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | None = None, 
         runners |= references(loaded, next(iter(runners.values())).session)
     cells, interrupted = measure(runners, items, repeats, length, sampling, quiet)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
-           "suite": Path(suite or SUITE).name, "prompts": len(items), "too_long": len(asked) - len(items), "repeats": repeats,
+           "suite": ", ".join(located(one).name for one in files), "prompts": len(items), "too_long": len(asked) - len(items),
+           "repeats": repeats,
            "max_new_tokens": length,
            "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
            "spread": "interquartile range of the paired ratios", "skipped": skipped, "interrupted": interrupted}
     return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
+
+
+def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
+    """The items with their earlier messages answered, greedily; those whose conversation does not fit are left out."""
+    session = next(iter(runners.values())).session
+    for item in items:
+        messages: list[dict[str, str]] = []
+        try:
+            for turn in item.before:
+                messages.append({"role": "user", "content": turn})
+                said = collect(Session(session.loaded, session.method).run(messages, length)).text
+                messages.append({"role": "assistant", "content": said})
+        except SessionError:
+            continue
+        yield replace(item, prompt=[*messages, {"role": "user", "content": item.prompt}]) if messages else item
 
 
 def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
@@ -196,9 +217,16 @@ def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None
     return [item for task in kept.values() for item in task]
 
 
+def located(path: str | Path | None) -> Path:
+    """Where a suite lies; None or "ours" is our own."""
+    return SUITE if path is None or str(path) in ("", "ours") else Path(path)
+
+
 def read_suite(path: str | Path | None = None) -> list[Item]:
-    """Prompts with their tasks: {task: [prompt, ...]} in YAML, or rows {task, prompt} in JSON Lines. Raises SessionError."""
-    path = Path(path or SUITE)
+    """Prompts with their tasks: {task: [prompt, ...]} in YAML, or in JSON Lines rows {task, prompt}, or {category, turns} as
+    MT-Bench has them, whose last turn is measured. Raises SessionError.
+    """
+    path = located(path)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read(LARGEST + 1)
@@ -209,12 +237,15 @@ def read_suite(path: str | Path | None = None) -> list[Item]:
     try:
         text = data.decode("utf-8")
         if path.suffix in (".yaml", ".yml"):
-            pairs = [(task, prompt) for task, prompts in yaml.safe_load(text).items() for prompt in prompts]
+            rows = [(task, (prompt,)) for task, prompts in yaml.safe_load(text).items() for prompt in prompts]
         else:
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
-            pairs = [(row["task"], row["prompt"]) for row in found]
+            rows = [(row["category"], (*row["turns"],)) if isinstance(row.get("turns"), list) else (row["task"], (row["prompt"],))
+                    for row in found]
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         raise SessionError(f"The suite {path} must hold rows with a task and a prompt.") from None
-    if not pairs or not all(isinstance(word, str) and word.strip() for pair in pairs for word in pair):
+    if not rows or not all(isinstance(word, str) and word.strip() for task, turns in rows for word in (task, *turns)):
         raise SessionError(f"The suite {path} must hold rows with a task and a prompt.")
-    return [Item(task, prompt) for task, prompt in pairs]
+    if not all(turns for _, turns in rows):
+        raise SessionError(f"The suite {path} has a conversation without a turn.")
+    return [Item(task, turns[-1], turns[:-1]) for task, turns in rows]

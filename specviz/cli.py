@@ -79,7 +79,8 @@ def parser() -> Parser:
 
     sub = command("bench", bench_methods, "Methods against plain decoding, interleaved in one run.")
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
-    sub.add_argument("--suite", metavar="FILE", help="rows of {task, prompt} as .jsonl, .jsonl.gz or .yaml; ours by default")
+    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last turn is "
+                     "measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
     sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")

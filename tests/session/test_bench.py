@@ -4,15 +4,17 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from specviz import load
-from specviz.bench import MEAN, Item, bench, choose, measure, quartiles, read_suite, rows
+from specviz.bench import MEAN, Item, answered, bench, choose, measure, quartiles, read_suite, rows
 from specviz.core import Sampling, Totals
 from specviz.names import HERE
 from specviz.request import SessionError
-from specviz.results import Result
+from specviz.results import Result, collect
+from specviz.session import Session
 
 TASKS = ["story", "edit", "chat", "math", "code", "prose"]
 
@@ -133,6 +135,21 @@ def test_our_own_suite():
     assert (HERE / "assets" / "prompts" / "bench.yaml").is_file()
 
 
+def test_second_turns_stand_on_plain_decodings_answers(at_home, tmp_path):
+    suite = tmp_path / "turns.jsonl"
+    turns = ["the cat sat", "write it again"]
+    suite.write_text(json.dumps({"category": "rewrite", "turns": turns}) + "\n" + json.dumps({"category": "long", "turns": ["cat " * 400, "x"]}))
+    assert read_suite(suite) == [Item("rewrite", turns[1], (turns[0],)), Item("long", "x", ("cat " * 400,))]
+    loaded = load()
+    runners = {"autoregressive": SimpleNamespace(session=Session(loaded, "autoregressive"))}
+    (item,) = answered(runners, read_suite(suite), 8)
+    first = collect(Session(loaded, "autoregressive").run(turns[0], 8)).text
+    assert item.prompt == [{"role": "user", "content": turns[0]}, {"role": "assistant", "content": first}, {"role": "user", "content": turns[1]}]
+    report = bench(loaded, ["copyspec"], [suite, "ours"], tasks=["rewrite", "chat"], prompts=1, repeats=1, max_new_tokens=8, quiet=True)
+    assert report["environment"]["prompts"] == 2 and report["environment"]["suite"] == "turns.jsonl, bench.yaml"
+    assert {r["task"] for r in report["rows"]} == {"rewrite", "chat", MEAN} and all(r["same_tokens"] == 1 for r in report["rows"])
+
+
 def test_choosing_from_a_suite():
     items = [Item("a", "1"), Item("b", "2"), Item("a", "3"), Item("a", "4")]
     assert choose(items) == [items[0], items[2], items[3], items[1]]
@@ -144,9 +161,10 @@ def test_choosing_from_a_suite():
 @pytest.mark.parametrize("name, data", [
     ("a.jsonl", b""), ("a.jsonl", b"[1]\n"), ("a.jsonl", b'{"task": "x"}\n'), ("a.jsonl", b'{"task": 3, "prompt": "x"}\n'),
     ("a.jsonl", b'{"task": "x", "prompt": " "}\n'), ("a.jsonl", b"\xff\xfe"), ("a.jsonl.gz", b"no gzip"), ("a.yaml", b"- x"),
+    ("a.jsonl", b'{"category": "x", "turns": []}\n'), ("a.jsonl", b'{"category": "x", "turns": "abc"}\n'), ("a.jsonl", b'{"category": "x", "turns": ["a", 3]}\n'),
     ("a.yaml", b"x: ["), ("a.yaml", b"x: 3"), ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}', mtime=0)[:-9]),
 ])
 def test_suites_that_are_none(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(SessionError, match="The suite .* (must hold rows|cannot be read)"):
+    with pytest.raises(SessionError, match="The suite .* (must hold rows|cannot be read|has a conversation)"):
         read_suite(tmp_path / name)
