@@ -58,6 +58,7 @@
       this.ribbon = new SV.ribbon.Ribbon(this);
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
+      this.ledger = new SV.race.Race(this);
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
         el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
         (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")));
@@ -68,7 +69,7 @@
       const key = (keys, what) => el("span", null, keys.map((k) => el("kbd", null, k)), what);
       this.hints = el("div", { class: "hints" }, key(["space"], "play"), key(["\u2190", "\u2192"], "round"), key(["shift", "\u2190", "\u2192"], "phase"), key(["home", "end"], "first, last"), key(["m"], "blanks"), key(["[", "]"], "speed"));
       this.announce = el("span", { "aria-live": "polite", css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" } });
-      this.root.replaceChildren(this.notice.root, this.transport.root, el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root), this.figures.root, this.hints, this.announce);
+      this.root.replaceChildren(this.notice.root, this.transport.root, el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root), this.ledger.root, this.figures.root, this.hints, this.announce);
       this.lanes = new Map();
       this.links = new SV.link.Links(this);
       this.inspector.sheet.watch(this.root);
@@ -201,7 +202,7 @@
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
-      for (const part of [this.ribbon, this.inspector]) clearTimeout(part.timer);
+      for (const part of [this.ribbon, this.inspector, this.ledger]) clearTimeout(part.timer);
       this.inspector.sheet.stop();
       this.root.replaceChildren();
     }

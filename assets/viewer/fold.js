@@ -12,13 +12,13 @@
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
   const newLane = (id) => ({
     id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], tokens: [], carry: [],
-    committed: 0, lastSeq: -1, checks: [], stop: null, error: null, done: null,
+    committed: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
     i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
     first: 0, upto: 0, timing: null, lens: [], sum: null,
   });
-  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, pos: [], t: 0, seconds: 0 });
+  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, rows: 0, pos: [], t: 0, seconds: 0, parts: [0, 0, 0, 0, 0] });
 
   function step(state, raw) {
     const rec = shape(raw);
@@ -91,9 +91,11 @@
     timing(lane, rec) {
       const r = round(lane, rec);
       r.timing = rec;
-      if (r.sum && r.sum.seconds !== null) r.sum.seconds += rec.ns / 1e9;
+      if (!r.sum) return;
+      if (r.sum.seconds !== null) r.sum.seconds += rec.ns / 1e9;
+      r.sum.parts = r.sum.parts.map((x, k) => x + rec.parts[k]);
     },
-    lens(lane, rec) { round(lane, rec).lens.push(rec); },
+    lens(lane, rec) { round(lane, rec).lens.push(rec); lane.lens++; },
     check(lane, rec) { lane.checks.push(rec); },
     stop(lane, rec) { lane.stop = rec; },
     error(lane, rec) { lane.error = rec; },
@@ -129,7 +131,7 @@
     const s = { ...before, pos: before.pos.map((p) => p.slice()) };
     s.rounds++;
     s.tokens += r.commit.n_new;
-    if (r.verify) s.passes++;
+    if (r.verify) { s.passes++; s.rows += r.verify.n_in; }
     s.t = r.commit.t ?? before.t;
     if (!timed) s.seconds = null; /* a round without its timing: fall back on the clock */
     s.accepted += r.path.length + (r.why === "accepted" ? 1 : 0);
@@ -210,7 +212,7 @@
   function picture(lane, cur) {
     const { k, phase } = at(lane, cur);
     const shown = lane.rounds.slice(0, k).map((r) => ({
-      nodes: r.nodes.map((n) => [n.parent, n.depth, label(lane, n.tok), verdictOf(r, n.id)]), path: r.path, why: r.why, sum: r.sum, span: [r.first, r.upto],
+      nodes: r.nodes.map((n) => [n.parent, n.depth, label(lane, n.tok), verdictOf(r, n.id)]), path: r.path, why: r.why, sum: r.sum, span: [r.first, r.upto], lens: r.lens.map((x) => [x.kind, x.data]),
     }));
     const next = phase ? lane.rounds[k].nodes.map((n) => [n.parent, label(lane, n.tok), verdictOf(lane.rounds[k], n.id, phase)]) : null;
     return { lane: lane.id, k, phase, tokens: lane.tokens.slice(0, upto(lane, k)).map((t) => [t.tok, t.v, t.node, T.joined(t.parts), t.carry]), shown, next };

@@ -69,7 +69,7 @@
       if (step && this.v && this.v.round) this.board.goto(this.v.round.i, Number(step.dataset.step));
       else if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
       else if (row) this.board.goto(Number(row.dataset.round), 4);
-      else if (node && this.v && this.v.round) this.board.selectNode(this.v.lane.id, this.v.round.i, node.dataset.node === "tail" ? "tail" : Number(node.dataset.node), true);
+      else if (node && this.v && this.v.round && !node.closest("[data-of]")) this.board.selectNode(this.v.lane.id, this.v.round.i, node.dataset.node === "tail" ? "tail" : Number(node.dataset.node), true);
     }
     arrow(e) {
       if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;

@@ -30,7 +30,7 @@
         if (!lane || !at) return null;
         return { lane: lane.id, round: cell ? Number(cell.dataset.cell) : this.board.lanes.get(lane.id).view.k, node: number(at.dataset.node) };
       }
-      return at && v && v.round && this.board.inspector.root.contains(at) ? { lane: v.lane.id, round: v.round.i, node: number(at.dataset.node) } : null;
+      return at && v && v.round && this.board.inspector.root.contains(at) && !at.closest("[data-of]") ? { lane: v.lane.id, round: v.round.i, node: number(at.dataset.node) } : null;
     }
 
     set(spot) {
@@ -47,7 +47,7 @@
     places(spot) {
       const found = [], lane = this.board.st.lanes.get(spot.lane), part = this.board.lanes.get(spot.lane), r = lane && lane.rounds[spot.round];
       if (!r) return found;
-      if (this.shown(spot)) found.push(...this.board.inspector.root.querySelectorAll(`[data-node="${spot.node}"]`));
+      if (this.shown(spot)) found.push(...[...this.board.inspector.root.querySelectorAll(`[data-node="${spot.node}"]`)].filter((e) => !e.closest("[data-of]"))); /* a lens may show an earlier round */
       if (!part) return found;
       for (let i = r.first; i < r.upto; i++) if (lane.tokens[i].node === spot.node) { const s = part.stage.span(i); if (s) found.push(s); }
       found.push(...part.cells.querySelectorAll(`[data-cell="${spot.round}"] [data-node="${spot.node}"]`));

@@ -5,6 +5,8 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const NODES = 4096, TOP = 256, ROUNDS = 100_000;
 
+  const PARTS = ["draft", "verify", "judge", "cache", "other"];
+
   const num = (x) => (typeof x === "number" && Number.isFinite(x) ? x : null);
   const int = (x, other) => (Number.isInteger(x) ? x : other);
   const str = (x, most = 4000) => (typeof x === "string" ? x.slice(0, most) : typeof x === "number" ? String(x) : "");
@@ -31,7 +33,7 @@
     header: (r) => ({
       run_id: str(r.run_id, 200), created: str(r.created, 60), mode: oneOf(r.mode, ["live", "recorded", "simulated"], "recorded"), knobs: obj(r.knobs),
       method: { key: str(obj(r.method).key, 80), title: str(obj(r.method).title, 80), family: str(obj(r.method).family, 80), exactness: str(obj(r.method).exactness, 40) },
-      prompt: { text: str(obj(r.prompt).text, 100_000), turns: arr(obj(r.prompt).turns, 400).map((t) => ({ role: str(obj(t).role, 40), text: str(obj(t).text ?? obj(t).content, 100_000) })) },
+      prompt: { text: str(obj(r.prompt).text, 100_000), ids: arr(obj(r.prompt).ids, 100_000).filter(Number.isInteger), turns: arr(obj(r.prompt).turns, 400).map((t) => ({ role: str(obj(t).role, 40), text: str(obj(t).text ?? obj(t).content, 100_000) })) },
       target: r.target ? { name: str(obj(r.target).name, 120) } : null, draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,
       max_new_tokens: Math.max(0, int(r.max_new_tokens, 0)), env: { machine: str(obj(r.env).machine, 120), device: str(obj(r.env).device, 40), dtype: str(obj(r.env).dtype, 40) }, sampling: obj(r.sampling),
     }),
@@ -44,7 +46,10 @@
       return { t: num(r.t), path: arr(r.path, NODES).filter(Number.isInteger), n_new: Math.max(0, int(r.n_new, 0)), kv, tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: law(tail.top) } };
     },
     text: (r) => ({ pieces: arr(r.pieces, NODES).map((p) => ({ tok: int(obj(p).tok, -1), b: str(obj(p).b, 4096) })) }),
-    timing: (r) => ({ ns: ["draft_ns", "verify_ns", "judge_ns", "cache_ns", "other_ns"].reduce((s, k) => s + Math.max(0, num(r[k]) ?? 0), 0) }),
+    timing: (r) => {
+      const parts = PARTS.map((k) => Math.max(0, num(r[k + "_ns"]) ?? 0) / 1e9);
+      return { parts, ns: PARTS.reduce((s, k) => s + Math.max(0, num(r[k + "_ns"]) ?? 0), 0) };
+    },
     lens: (r) => ({ kind: str(r.kind, 60), data: obj(r.data) }),
     check: (r) => ({ kind: str(r.kind, 60), detail: obj(r.detail) }),
     stop: (r) => ({ why: str(r.why, 400) }),
@@ -64,5 +69,5 @@
     return { ...head, round: rec.round, ...make(rec) };
   }
 
-  SV.shape = { shape, num };
+  SV.shape = { shape, num, PARTS };
 })();

@@ -49,11 +49,21 @@
   const copied = (r) => r.nodes.some((n) => n.src);
   const shown = (v) => { const list = kinds(v.round).slice(0, MOST); if (copied(v.round) && !list.some((k) => known(k) && known(k).copies)) list.unshift("copied"); return list; };
 
-  const any = (v) => Boolean(v.round && (v.round.lens.length || copied(v.round)));
+  const tells = (r) => r.lens.length > 0 || copied(r);
+  /* The tab stays while the lane has anything to show; a round that told nothing shows what was told last. */
+  const any = (v) => Boolean(v.round && (v.lane.lens || tells(v.round)));
   function draw(v, board) {
-    const card = el("div", { class: "card lens" });
+    const card = el("div", { class: "card lens" }), at = v.round;
+    if (!tells(at)) {
+      let i = at.i;
+      while (i >= 0 && at.i - i < BACK && !tells(v.lane.rounds[i])) i--;
+      card.append(say("Nothing to show in this round."));
+      if (i < 0 || !tells(v.lane.rounds[i])) return card;
+      v = { ...v, round: v.lane.rounds[i], phase: 4 };
+      card.append(say("Told last in round " + (i + 1) + ":"));
+    }
     for (const kind of shown(v)) {
-      const notes = v.round.lens.filter((rec) => rec.kind === kind).map((rec) => rec.data).slice(0, 8), how = known(kind), host = el("div", { class: "lhost", "data-lens": kind });
+      const notes = v.round.lens.filter((rec) => rec.kind === kind).map((rec) => rec.data).slice(0, 8), how = known(kind), host = el("div", { class: "lhost", "data-lens": kind, "data-of": v.round === at ? null : v.round.i });
       card.append(el("section", { class: "lone" }, el("h3", null, how ? how.title : word(kind)), host));
       try { if (how) how.draw(host, notes, contextOf(v, board, kind)); else table(host, notes); } catch { host.replaceChildren(); table(host, notes); }
     }
