@@ -34,7 +34,7 @@ class Entry:
     revision: str = ""
     draft: str = ""
     role: str = "target"
-    target: str = ""  # of a head: the model it sits on; ``for`` in the file
+    target: str = ""  # of a head or a draft of another vocabulary: the model it is made for; ``for`` in the file
     kind: str = ""  # of a head: medusa, hydra, ...
     backend: str = ""
     about: str = ""
@@ -61,7 +61,7 @@ class Register:
 
     @property
     def _models(self) -> list[str]:
-        return [name for name, entry in self.entries.items() if entry.role != "head"]
+        return [name for name, entry in self.entries.items() if entry.role in ("target", "draft")]
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
@@ -144,10 +144,11 @@ class _Reader:
             self.refuse(node, f"{name} needs either a path or a hub id")
         if "hub" in said and not (HUB_ID.fullmatch(said["hub"]) and COMMIT.fullmatch(said.get("revision", ""))):
             self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
-        if said.get("role", "target") not in ("target", "draft", "head"):
-            self.refuse(node, f"the role of {name} must be target, draft or head")
-        if (said.get("role") == "head") != ("for" in said) or ("for" in said) != ("kind" in said):
-            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, and only then")
+        role = said.get("role", "target")
+        if role not in ("target", "draft", "head", "other_draft"):
+            self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")
+        if (role == "head") != ("kind" in said) or (role in ("head", "other_draft")) != ("for" in said):
+            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, 'for' if it is an other_draft, and only then")
         said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]

@@ -13,8 +13,10 @@ from typing import Any, Callable
 import torch
 from torch.nn import functional as F
 
+from . import others
 from .core import DraftTree, Method, Scores, Target
 from .drafters.memory import Memory
+from .drafters.bridge import Bridge
 from .drafters.store import HOW, Store, StoreError, vocabulary_mark
 from .forwards import Forward, choose
 from .heads import Heads, body_of, heads_of, needed, reader, sizes
@@ -25,6 +27,7 @@ from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
 
 NEEDS = {  # what a method may ask for, and what would make it work
     "draft": "needs a draft model: choose one with --draft, or a target that is paired with one",
+    others.ROLE: others.NEEDED,
     "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
     "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
     "early": "needs a target that can stop after some of its layers, which {name} cannot; choose one of the Llama family",
@@ -60,6 +63,11 @@ class Kit:
         model = self.loaded.draft.open()
         self.opened.append(model)
         return model if model.vocab == self.vocab else Fitted(model, self.vocab)
+
+    def bridge(self, role: str) -> Bridge:
+        """Between the target's vocabulary and that of the other model of this role. Raises ZooError when there is none."""
+        loaded = self.loaded
+        return others.bridge(loaded.folder, loaded.other, loaded.vocab, loaded.other_model.vocab)
 
     def head(self, kind: str) -> torch.nn.Module:
         """The trained head of a kind: weights that all runs share. Raises ZooError with a sentence when there is none."""
@@ -127,6 +135,7 @@ class Loaded:
     draft_problem: str = ""
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
+    other: Path | None = None  # where a draft of another vocabulary lies
 
     @property
     def vocab(self) -> int:
@@ -135,6 +144,14 @@ class Loaded:
     @property
     def context(self) -> int:
         return self.model.context
+
+    @property
+    def other_model(self) -> Any:
+        """The weights of the draft of another vocabulary. Raises ZooError with a sentence."""
+        if self.other is None:
+            raise ZooError(f"This method {others.NEEDED.format(name=self.name)}.")
+        backend = choose(register().backends, self.other)
+        return _once(self.other, self.device, backend.name, backend.load)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -166,7 +183,7 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides | _stored(self.stores) | self.heads.provides
+        return self.open_target().provides | _stored(self.stores) | self.heads.provides | _there(self.other)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
@@ -184,7 +201,8 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     backend = choose(book.backends, folder, entry.backend)
     model = _once(folder, on, backend.name, backend.load)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
-    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads)
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
+                    other=others.folder_of(book, entry.name, folder))
     chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     try:
         if chosen:
@@ -236,6 +254,7 @@ def survey(target: str | None = None, draft: str | None = None):
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
     provides = choose(book.backends, folder, entry.backend).provides(config) | _stored(book.stores) | heads.provides
+    provides |= _there(others.folder_of(book, entry.name, folder))
     problem = ""
     try:
         if chosen:
@@ -250,6 +269,10 @@ def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool
     have = provides | {"draft"} if has_draft else provides
     missing = sorted(need for need in method.needs if need not in have)
     return f"{method.title} {_needs(missing[0], name, draft_problem, head_problems or {})}." if missing else None
+
+
+def _there(other: Path | None) -> frozenset[str]:
+    return frozenset({others.ROLE} if other else ())
 
 
 def _stored(stores: dict[str, Path]) -> frozenset[str]:

@@ -15,10 +15,11 @@ from specviz.drafters.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
 
+from ..bridges import toys as bridges
 from ..heads import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-LENT = {"draft", "store:text"} | tiny.PROVIDED
+LENT = {"draft", "other_draft", "store:text"} | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -41,8 +42,13 @@ class Kit:
         return self.opened[-1]
 
     def open(self, role: str) -> ScriptedTarget:
+        if role == "other_draft":
+            return self.open_net(bridges.other_net(self.small))
         assert role == "draft", f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
         return self.open_net(self.small)
+
+    def bridge(self, role: str):
+        return bridges.bridge(self.vocab)
 
     def head(self, kind: str) -> torch.nn.Module:
         return tiny.head(kind, tiny.body(self.target))
