@@ -131,8 +131,8 @@ def broken(key: str) -> Method:
 
 
 def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """payload {mistake} -> {mistake, title, why, watch, greedy, distribution, verdict: "caught" | "clean" | "open"}, growing;
-    greedy: what certify.greedy says; distribution: what law.distribution says."""
+    """payload {mistake} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, growing; greedy: what
+    certify.greedy says, and ``equal``; distribution: what law.distribution says; verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.")
@@ -142,16 +142,23 @@ def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> 
         raise SessionError(missing)
     told = MISTAKES.get(key, NONE)
     found: dict[str, Any] = {"mistake": key, "title": told.title, "why": told.why, "watch": told.watch, "greedy": None,
-                             "distribution": None, "verdict": "open"}
+                             "distribution": None, "caught": None, "verdict": ""}
     yield "Writing greedily beside plain decoding."
-    found["greedy"] = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
+    said = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
+    found["greedy"] = said | {"equal": said["status"] in ("identical", "near_tie")}
     yield found | {}
     for law in tested(loaded, method, {}, PROMPTS[0], SHARP, SAMPLES, stop):
         found["distribution"] = law
-        yield {**found, "verdict": _verdict(found)}
+        found |= _verdict(found["greedy"]["equal"], law["verdict"])
+        yield found | {}
 
 
-def _verdict(found: dict[str, Any]) -> str:
-    if found["greedy"]["status"] == "diverged" or found["distribution"]["verdict"] == "fail":
-        return "caught"
-    return "open" if found["distribution"]["verdict"] == "open" else "clean"
+def _verdict(equal: bool, law: str) -> dict[str, Any]:
+    """What the two certificates found between them."""
+    if law == "open":
+        return {"caught": None if equal else True, "verdict": ""}
+    if law == "fail":
+        words = "Caught. Greedy text alone would have missed it." if equal else "Caught by both checks."
+    else:
+        words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the law."
+    return {"caught": law == "fail" or not equal, "verdict": words}

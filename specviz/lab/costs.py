@@ -74,7 +74,9 @@ def _told(loaded: Any, rows: list[int], took: dict[Any, list[float]], turns: int
             "draft_seconds": median(took["draft"]) if took["draft"] else None, "machine": machine(loaded)}
 
 
-def machine(loaded: Any) -> dict[str, Any]:
+def machine(loaded: Any) -> str:
     """What the figures must be read with."""
     facts = loaded.facts
-    return {**facts["env"], "target": facts["target"]["name"], "draft": facts["draft"] and facts["draft"]["name"]}
+    env, draft = facts["env"], facts["draft"]
+    pair = facts["target"]["name"] + (f" with {draft['name']}" if draft else "")
+    return f"{env['machine']}, {env['device']}, {env['dtype']}, {pair}"

@@ -14,9 +14,8 @@ from ..viz import gradio_parts
 from .limits import BASELINE, LANES
 from .offer import Offer
 from .stream import pack
-from .theme import STATIC
+from .theme import PANELS, STATIC
 
-PANELS = Path(__file__).resolve().parents[2] / "assets" / "panels"
 HONEST = ("Pick up to three methods. Lanes take turns on one processor and each lane's clock runs only while it decodes, "
           "so the numbers are honest.")
 
@@ -73,13 +72,12 @@ def host(name: str) -> gr.HTML:
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts, in the order that order.json tells, and their style sheets: paths that the page may fetch."""
+    """The panels' scripts, in the order that order.json tells: paths that the page may fetch."""
     try:
         order = json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         order = []
-    files = [*sorted(PANELS.glob("*.css")), *(PANELS / f"{name}.js" for name in order)]
-    return [file.as_posix() for file in files]
+    return [(PANELS / f"{name}.js").as_posix() for name in order]
 
 
 def head() -> str:

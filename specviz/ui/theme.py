@@ -9,6 +9,7 @@ from gradio.themes.utils import colors, sizes
 from ..viz import gradio_parts
 
 STATIC = Path(__file__).parent / "static"
+PANELS = Path(__file__).resolve().parents[2] / "assets" / "panels"
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Roboto Mono", "Liberation Mono", "monospace"]
 GREY = colors.Color(name="paper", c50="#fafaf9", c100="#f4f4f2", c200="#e5e5e2", c300="#cfd0cd", c400="#8d949e", c500="#6b7079",
@@ -67,4 +68,7 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    return gradio_parts()["css"] + (STATIC / "page.css").read_text(encoding="utf-8")
+    """The viewer's sheet, the panels' and the page's own, in one: Gradio puts a prefix before each rule, which gives all the same
+    weight."""
+    panels = [path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.css"))]
+    return gradio_parts()["css"] + "".join(panels) + (STATIC / "page.css").read_text(encoding="utf-8")

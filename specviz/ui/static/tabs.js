@@ -38,13 +38,11 @@
       const typing = event.target.closest?.("input, textarea, select, [contenteditable=true]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       if (/^[1-5]$/.test(event.key)) go(names[event.key - 1]);
-      if (event.key === "p" || (event.key === "Escape" && document.body.classList.contains("pg-present"))) present();
     });
     addEventListener("hashchange", follow);
     addEventListener("popstate", follow);
     if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
-    if (new URLSearchParams(location.search).get("present") === "1") present(true);
-    follow(null, true);
+    follow(null, true).then(() => { if (new URLSearchParams(location.search).get("present") === "1") present(); });
   }
 
   function go(name, { quiet = false } = {}) {
@@ -69,22 +67,25 @@
     if (HOSTS.includes(name)) open(name);
   }
 
+  async function present() {
+    await open("learn");
+    window.SpecVizPanels?.present?.start({ board: await whenBoard(), go });
+  }
+
   /* Whether the board stands under a panel that drives it. */
   function showBoard(on) { $("page")?.classList.toggle("with-board", Boolean(on)); }
-  function present(on) { document.body.classList.toggle("pg-present", on); }
 
   /* ---- panels ---- */
-  const load = (url, kind) => new Promise((done, failed) => {
-    const node = document.createElement(kind === "css" ? "link" : "script");
-    if (kind === "css") Object.assign(node, { rel: "stylesheet", href: url });
-    else Object.assign(node, { src: url, async: false });
-    node.onload = done;
-    node.onerror = () => failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
-    document.head.append(node);
+  const load = (file) => new Promise((done, failed) => {
+    const script = document.createElement("script");
+    script.src = (window.gradio_config?.root ?? "") + "/gradio_api/file=" + file;
+    script.async = false; /* in the order in which they stand */
+    script.onload = done;
+    script.onerror = () => failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
+    document.head.append(script);
   });
   let loaded = null;
-  const scripts = () => (loaded = loaded || Promise.all(page.files.map((file) =>
-    load((window.gradio_config?.root ?? "") + "/gradio_api/file=" + file, file.endsWith(".css") ? "css" : "js"))).catch((error) => {
+  const scripts = () => (loaded = loaded || Promise.all(page.files.map(load)).catch((error) => {
     loaded = null;
     throw error;
   }));
@@ -107,7 +108,7 @@
     }));
     host.textContent = "";
     if (!window.SpecVizPanels?.mount) throw new Error("There is no such panel.");
-    return window.SpecVizPanels.mount(host, name, { board: api(), catalogue, ask: page.ask, run, go, showBoard, present,
+    return window.SpecVizPanels.mount(host, name, { board: api(), catalogue, ask: page.ask, run, go, showBoard,
       opened: (trace) => { page.trace = trace || ""; }, link: () => page.makeLink({}, api()?.link()) });
   }
 
@@ -145,5 +146,5 @@
     for (let i = 0; i < 200 && !api(); i++) await new Promise((done) => setTimeout(done, 50));
     return api();
   }
-  Object.assign(page, { start, go, run, showBoard, present });
+  Object.assign(page, { start, go, run, showBoard });
 })();
