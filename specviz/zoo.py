@@ -86,6 +86,10 @@ class Kit:
         """Token ids of a piece of text inside an answer; special-token text in it stays text."""
         return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
 
+    def piece(self, token: int) -> bytes:
+        """The token's text."""
+        return self.loaded.token_bytes(token)
+
     def ends_line(self, token: int) -> bool:
         """Whether the token's text holds a line break."""
         return b"\n" in self.loaded.token_bytes(token)
@@ -143,7 +147,8 @@ class Loaded:
 
     @property
     def context(self) -> int:
-        return self.model.context
+        """Most tokens that the target, and the draft model beside it, can read."""
+        return self.model.context if self.draft is None else min(self.model.context, self.draft.context)
 
     @property
     def other_model(self) -> Any:
