@@ -74,12 +74,14 @@ class Cell:
 
 def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *,
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
-          sampling: Sampling = Sampling(), reference: bool = False, quiet: bool | None = None) -> dict[str, Any]:
+          sampling: Sampling = Sampling(), reference: bool = False,
+          quiet: bool | None = None) -> dict[str, Any]:
     """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
 
     suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
     prompts of each. reference: rows of transformers' own decoding on the same weights. quiet: no progress bar (None: none where
-    stderr is no terminal). Ctrl-C ends the measurement and reports what there is. Raises SessionError or a suite's sentence before anything is measured.
+    stderr is no terminal). Ctrl-C ends the measurement and reports what there is. Raises SessionError or a suite's sentence before
+    anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
