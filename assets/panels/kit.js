@@ -101,13 +101,19 @@
     return { root, set(text, kind = "") { root.dataset.kind = kind; setText(root, text ? say(text, 400) : ""); } };
   }
 
-  /* Asks the server. The button rests meanwhile, the status tells, and an error is one sentence, never a stack. */
-  async function request(ctx, name, payload, { press, tell, busy }) {
+  /* Asks the server. The button rests meanwhile, the status tells, a growing answer is handed on as it comes, and an error is
+     one sentence, never a stack. */
+  async function request(ctx, name, payload, { press, tell, busy, part }) {
     if (typeof ctx.ask !== "function") { tell.set("This needs the running app: open specviz and try again.", "error"); return null; }
     if (press) press.disabled = true;
     tell.set(busy || "Asking the server\u2026", "busy");
+    const hear = (said) => {
+      if (!said || typeof said !== "object") return;
+      if (typeof said.text === "string") tell.set((said.state === "queued" ? "Waiting: " : "") + said.text, "busy");
+      if (said.part && part) part(said.part);
+    };
     try {
-      const got = await ctx.ask(name, payload || {});
+      const got = await ctx.ask(name, payload || {}, hear);
       if (got === null || got === undefined) throw new Error("The server gave no answer.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");

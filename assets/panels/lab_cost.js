@@ -10,7 +10,7 @@
   function given(got) {
     const rows = Array.isArray(got && got.rows) ? got.rows : [], secs = Array.isArray(got && got.seconds) ? got.seconds : [];
     const points = rows.map((r, i) => ({ rows: r, seconds: secs[i] })).filter((p) => K.finite(p.rows) && p.rows >= 1 && K.finite(p.seconds) && p.seconds > 0).slice(0, 64).sort((a, b) => a.rows - b.rows);
-    return points.length > 1 ? { ...M.curve(points), machine: K.say(got.machine || "", 120), draft: K.finite(got.draft_seconds) ? got.draft_seconds : null } : null;
+    return points.length > 1 ? { ...M.curve(points), machine: K.say(typeof got.machine === "string" ? got.machine : (got.machine && got.machine.machine) || "", 120), draft: K.finite(got.draft_seconds) ? got.draft_seconds : null } : null;
   }
 
   function cost(env) {
@@ -23,7 +23,7 @@
     let here = null, lane = null, own = null;
 
     async function measure() {
-      const got = await K.request(env.ctx, "cost_curve", { target: lane ? lane.targetName : "" }, { press, tell, busy: "Measuring passes of 1 to 64 rows\u2026" });
+      const got = await K.request(env.ctx, "cost_curve", { target: lane ? lane.targetName : "" }, { press, tell, busy: "Measuring passes of 1 to 64 rows\u2026", part: (p) => { here = given(p) || here; paint(); } });
       if (got) here = given(got);
       if (got && !here) tell.set("The server's answer held no curve.", "error");
       paint();

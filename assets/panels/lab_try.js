@@ -26,31 +26,32 @@
     const tell = K.status(), out = el("div"), open = methods(env, (c) => c.key !== SpecViz.metrics.BASELINE);
     const method = K.select({ label: "Method", options: open, value: open.some((o) => o[0] === "speculative") ? "speculative" : undefined });
     const prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 });
+    const heat = K.slider({ label: "Temperature", min: 0.2, max: 2, step: 0.1, value: 1, show: (v) => v.toFixed(1), on() {} });
     const many = K.slider({ label: "Samples", min: 50, max: 400, step: 50, value: 200, on() {} });
     const press = K.button("Draw samples", run, "primary");
     async function run() {
-      const got = await K.request(env.ctx, "distribution", { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value }, { press, tell, busy: `Drawing ${many.value} continuations, each from a fresh seed\u2026` });
+      const got = await K.request(env.ctx, "distribution", { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: heat.value }, { press, tell, busy: `Drawing ${many.value} continuations, each from a fresh seed\u2026`, part: (p) => out.replaceChildren(show(p)) });
       if (got) out.replaceChildren(show(got));
     }
     function show(got) {
       const list = pairs(got);
       if (!list) return K.small("The server's answer held no counts.");
       const counts = list.map((x) => x.count), n = K.sum(counts), cells = M.cells(counts, list.map((x) => x.law)), p = K.finite(got.p_value) ? got.p_value : null;
-      const impossible = list.some((x) => x.count > 0 && !(x.law > 0)), good = p === null ? null : p >= 0.001 && !impossible, top = Math.max(1, ...cells.map((c) => Math.max(c.count, c.expect)));
+      const impossible = list.some((x) => x.count > 0 && !(x.law > 0)), good = got.verdict === "open" || p === null ? null : got.verdict ? got.verdict === "pass" : p >= 0.001 && !impossible, top = Math.max(1, ...cells.map((c) => Math.max(c.count, c.expect)));
       const name = (c) => (c.i < 0 ? el("em", null, "all rarer") : el("bdi", null, list[c.i].name));
       const rows = cells.slice(0, 16);
       return el("div", null,
-        verdict(good, good === null ? "No verdict" : good ? "The samples follow the target's law" : "The samples do not follow the target's law",
-          `${count(n, "sample")}, \u03c7\u00b2 = ${K.finite(got.chi_square) ? got.chi_square.toFixed(1) : dash(null)}, p = ${p === null ? "\u2013" : p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}. ${good ? "A difference this large or larger comes by chance about " + (p > 0.99 ? "always" : "once in " + (1 / p < 10 ? (1 / p).toFixed(1) : Math.round(1 / p)) + " tries") + "." : impossible ? "A token came that the target never says." : p !== null ? "Chance alone would hardly do this." : ""}`),
+        verdict(good, good === null ? "Still drawing" : good ? "The samples follow the target's law" : "The samples do not follow the target's law",
+          `${count(n, "sample")}, \u03c7\u00b2 = ${K.finite(got.chi_square) ? got.chi_square.toFixed(1) : dash(null)}, p = ${p === null ? "\u2013" : p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}. ${good ? "A difference this large or larger comes by chance about " + (p > 0.99 ? "always" : "once in " + (1 / p < 10 ? (1 / p).toFixed(1) : Math.round(1 / p)) + " tries") + "." : impossible ? "A token came that the target never says." : good === false ? "Chance alone would hardly do this." : ""}`),
         el("div", { class: "pn-keys" }, el("span", null, el("i", { class: "pn-sw full" }), "drawn"), el("span", null, el("i", { class: "pn-sw tick" }), "expected from the target's law")),
         P.plot.bars(rows.map((c) => ({ name: name(c), value: c.count, mark: c.expect, show: `${c.count} of ${c.expect.toFixed(1)}` })), { max: top * 1.05, label: "Counts against the law" }),
         cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,
-        el("details", { class: "pn-more" }, el("summary", null, "How the sum is made"), el("p", { class: "pn-small" }, "\u03c7\u00b2 adds (drawn \u2212 expected)\u00b2 / expected over the cells. Tokens expected fewer than five times share one cell."),
+        el("details", { class: "pn-more" }, el("summary", null, "How the sum is made"), el("p", { class: "pn-small" }, "\u03c7\u00b2 adds (drawn \u2212 expected)\u00b2 / expected over the cells. A cell is a beginning of the continuation; beginnings too rare to count share one."),
           K.table([{ name: "token" }, { name: "drawn", num: true }, { name: "expected", num: true }, { name: "adds to \u03c7\u00b2", num: true }], rows.map((c) => [name(c), String(c.count), c.expect.toFixed(1), c.add === null ? "\u221e" : c.add.toFixed(2)]), "Cells of the test")));
     }
     const root = el("div", { class: "pn-view" },
       K.head("Does sampling stay the same?", K.lead("Draw the same continuation many times with a method and count what came. If the method is exact, the counts follow the law of plain decoding.")),
-      el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, prompt.root, many.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
+      el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, prompt.root, heat.root, many.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
     out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing drawn yet"), "Press \u201cDraw samples\u201d. A bar is what came; the line across it is what plain decoding's law expects."));
     return { root, update() {}, destroy() {} };
   }
@@ -60,35 +61,37 @@
     const root = el("div", { class: "pn-view" },
       K.head("Break it", K.lead("Five mistakes that real implementations have made. Put one in and see which check notices. The text often still looks fine.")),
       el("div", { class: "pn-two" }, el("div", null, list, tell.root), el("div", { class: "pn-box" }, out)));
-    out.append(el("div", { class: "pn-idle" }, verdict(null, "Nothing broken yet"), "Choose a mistake. The engine runs it on a small model: once greedily against plain decoding, and many times by sampling against the target's law."));
+    out.append(el("div", { class: "pn-idle" }, verdict(null, "Nothing broken yet"), "Choose a mistake. The engine runs with it: greedily against plain decoding, then many times by sampling against the target's law."));
     let asked = false;
     async function ask() {
       asked = true;
       const got = await K.request(env.ctx, "mistakes", {}, { tell, busy: "Fetching the list\u2026" });
-      const all = Array.isArray(got) ? got : Array.isArray(got && got.mistakes) ? got.mistakes : [];
       if (got === null) { list.replaceChildren(K.button("Try again", ask)); return; }
-      list.replaceChildren(...all.slice(0, 20).map((m) => {
-        const key = typeof m === "string" ? m : m && (m.key ?? m.name ?? m.mistake);
-        const press = el("button", { type: "button", class: "pn-choice", "aria-pressed": "false", on: { click: () => go(key, press) } }, el("b", null, K.say(m && m.title ? m.title : key, 120)), m && (m.why || m.about) ? el("span", null, K.say(m.why || m.about, 400)) : null);
+      const all = Array.isArray(got) ? got.filter((m) => m && typeof m.key === "string").slice(0, 20) : [];
+      list.replaceChildren(...[...all, { key: "none", title: "No mistake", why: "For comparison: both checks should stay green." }].map((m) => {
+        const press = el("button", { type: "button", class: "pn-choice", "aria-pressed": "false", "data-key": m.key, on: { click: () => go(m.key, press) } }, el("b", null, K.say(m.title || m.key, 160)), m.key === "none" ? el("span", null, m.why) : null);
         return press;
       }));
     }
     async function go(key, press) {
       for (const b of list.children) { b.setAttribute("aria-pressed", String(b === press)); b.disabled = true; }
-      const got = await K.request(env.ctx, "break_it", { mistake: key }, { tell, busy: "Running with the mistake in it\u2026" });
+      const paint = (x) => out.replaceChildren(...show(x));
+      const got = await K.request(env.ctx, "break_it", { mistake: key }, { tell, busy: "Running with the mistake in it\u2026", part: paint });
       for (const b of list.children) b.disabled = false;
-      if (got) out.replaceChildren(...show(got));
+      if (got) paint(got);
+      press.focus({ preventScroll: true });
     }
+    const SUM = { caught: "Caught.", clean: "Neither check found anything.", open: "" };
     function show(got) {
-      const greedy = got.greedy, said = greedy && typeof greedy === "object" ? greedy.verdict ?? greedy.kind ?? greedy.equal : greedy;
-      const same = typeof said === "boolean" ? said : said === undefined || said === null ? null : /equal|identical|same|holds|pass/i.test(String(said)) && !/not |diverged|differ|defect|fail/i.test(String(said));
-      const p = got.distribution && K.finite(got.distribution.p_value) ? got.distribution.p_value : null, law = p === null ? null : p >= 0.001;
-      const detail = greedy && typeof greedy === "object" ? K.say(greedy.detail ?? greedy.text ?? "", 300) : typeof said === "string" ? K.say(said, 300) : "";
+      const g = got.greedy, d = got.distribution, said = g && typeof g === "object" ? g.status : null;
+      const same = said === "identical" || said === "near_tie" ? true : said === "diverged" ? false : null, p = d && K.finite(d.p_value) ? d.p_value : null;
+      const law = !d ? null : d.verdict === "pass" ? true : d.verdict === "fail" ? false : d.verdict ? null : p === null ? null : p >= 1e-4;
+      const odds = p === null ? "" : `${K.finite(d.samples) ? count(d.samples, "sample") + ", " : ""}p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}`;
       return [
         el("h3", null, K.say(got.title, 160)), got.why ? el("p", { class: "pn-prose" }, K.say(got.why, 800)) : null,
-        el("h4", null, "Greedy certificate"), verdict(same, same === null ? "Not run" : same ? "Same text as plain decoding" : "The text differs from plain decoding", detail),
-        el("h4", null, "Distribution test"), verdict(law, law === null ? "Not run" : law ? "The counts fit the target's law" : "The counts do not fit the target's law", p === null ? "" : `p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}`),
-        got.verdict ? el("p", { class: "pn-sum" }, K.say(typeof got.verdict === "string" ? got.verdict : got.verdict.text ?? "", 400)) : same && law === false ? el("p", { class: "pn-sum" }, "Greedy text alone would have missed this one.") : null,
+        el("h4", null, "Greedy certificate"), verdict(same, same === null ? (said ? "Not run" : "Waiting") : !same ? "The text differs from plain decoding" : said === "near_tie" ? "Same text up to a near-tie" : "Same text as plain decoding", g && typeof g === "object" ? K.say(g.detail || "", 300) : ""),
+        el("h4", null, "Distribution test"), verdict(law, law === null ? (d ? "Still drawing" : "Waiting") : law ? "The counts fit the target's law" : "The counts do not fit the target's law", odds),
+        got.verdict && got.verdict !== "open" ? el("p", { class: "pn-sum" }, el("b", null, SUM[got.verdict] || ""), " ", K.say(got.watch || "", 300)) : null,
       ].filter(Boolean);
     }
     return { root, update() { if (!asked) ask(); }, destroy() {} };
@@ -115,19 +118,19 @@
     async function run() {
       const list = values.value.split(/[,;\s]+/).filter(Boolean).map(Number).filter(K.finite).slice(0, 8);
       if (!list.length) { tell.set("Give at least one number.", "error"); return; }
-      const got = await K.request(env.ctx, "sweep", { method: method.value, knob: knob.value, values: list, prompt: prompt.value, max_new_tokens: length.value }, { press, tell, busy: `Running ${count(list.length, "setting")}, each beside plain decoding\u2026` });
+      const got = await K.request(env.ctx, "sweep", { method: method.value, knob: knob.value, values: list, prompt: prompt.value, max_new_tokens: length.value }, { press, tell, busy: `Running ${count(list.length, "setting")}, in turns with plain decoding\u2026`, part: (p) => { if (p && p.rows) show(p); } });
       if (got) show(got);
     }
     function show(got) {
       const rows = (Array.isArray(got.rows) ? got.rows : []).slice(0, 32).filter((r) => r && K.finite(r.tokens_per_second));
-      if (!rows.length) { tell.set("The server's answer held no rows.", "error"); return; }
+      if (!rows.length) return;
       const plain = K.median(rows.map((r) => r.plain_tokens_per_second).filter(K.finite)), best = rows.reduce((a, b) => (b.tokens_per_second > a.tokens_per_second ? b : a));
       shown = rows;
       chart?.stop();
       chart = P.plot.frame(`Tokens per second over ${K.say(got.knob, 40)}`, (w) => draw(w, K.say(got.knob, 40)));
       out.replaceChildren(
         K.figures([{ label: "Best " + K.say(got.knob, 40), value: K.say(best.value, 20), strong: true }, { label: "Tokens per second", value: rate(best.tokens_per_second), note: plain ? `plain: ${rate(plain)}` : "" }, { label: "Tokens per target pass", value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013" }]),
-        chart.root, K.small("One run a setting: differences of a few percent are noise. The best speed is rarely where most tokens are kept per pass, because longer drafts cost more."),
+        chart.root, K.small(`${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with plain decoding: differences of a few percent are noise. The best speed is rarely where most tokens are kept per pass, because longer drafts cost more.`),
         K.table([{ name: K.say(got.knob, 40) }, { name: "tokens/s", num: true }, { name: "plain tokens/s", num: true }, { name: "speed-up", num: true }, { name: "tokens per pass", num: true }], rows.map((r) => [K.say(r.value, 20), rate(r.tokens_per_second), K.finite(r.plain_tokens_per_second) ? rate(r.plain_tokens_per_second) : "\u2013", K.finite(r.plain_tokens_per_second) ? times(r.tokens_per_second / r.plain_tokens_per_second) : "\u2013", K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013"]), "The sweep in numbers"));
       chart.paint();
     }

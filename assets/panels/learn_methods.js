@@ -71,7 +71,7 @@
         el("div", { class: "pn-winlose" }, el("div", null, part("Wins", c.wins)), el("div", null, part("Loses", c.loses))),
         ...(lane ? seen(lane) : []),
         ...((c.knobs || []).length ? [el("h4", null, "Knobs"), K.table([{ name: "knob" }, { name: "default" }, { name: "range" }, { name: "what it does" }], c.knobs.map((k) => [el("code", null, K.say(k.name, 40)), value(k.default), span(k), K.say(k.help, 300)]), "Settings of " + K.say(c.title, 80))] : []),
-        ...(c.paper ? [el("h4", null, "Source"), el("p", { class: "pn-prose" }, paper(c.paper))] : []),
+        ...(c.paper ? [el("h4", null, "Source"), el("p", null, paper(c.paper))] : []),
       ];
     }
     /* The mock's "see it happen": rounds of the trace on the board that show what the card says. */

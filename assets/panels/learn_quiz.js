@@ -48,8 +48,8 @@
     function evidence(q) {
       const sampled = q.l.temperature > 0 && q.j.p !== null && q.j.q !== null, top = (q.node.top || []).slice(0, 4);
       if (sampled) return el("div", null, P.plot.bars([{ name: "draft, q", value: q.j.q, show: f3(q.j.q) }, { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" }], { max: 1, label: "Odds of the guess" }), K.small("Kept if a random draw falls below min(1, p/q). High odds can still lose."));
-      if (top.length) return el("div", null, P.plot.bars(top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })), { max: 1, label: "The draft's own odds" }), K.small("The draft's own odds. Temperature 0: it is kept only if it is the target's first choice."));
-      return K.small(q.node.src ? `Copied from earlier text. ${q.l.temperature > 0 ? "Kept with the probability that the target gives it." : "Kept only if it is the target's first choice."}` : "Chosen by the draft. Kept only if the target agrees.");
+      if (top.length > 1 && top[0][1] < 0.9995) return el("div", null, P.plot.bars(top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })), { max: 1, label: "The draft's own odds" }), K.small("The draft's own odds. Temperature 0: it is kept only if it is the target's first choice."));
+      return K.small(q.node.src ? `Copied from earlier text. ${q.l.temperature > 0 ? "Kept with the probability that the target gives it." : "Kept only if it is the target's first choice."}` : "The draft's first choice. It stays only if it is the target's first choice too.");
     }
     function ask() {
       const keep = K.button("It stays", () => answer(true), "primary"), drop = K.button("It is refused", () => answer(false));

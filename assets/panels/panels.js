@@ -1,8 +1,8 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
    Files of this folder are joined in the order that order.json names, after the viewer's; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload) -> Promise, run({prompt, methods, knobs, ...}), go(tab)}: all may be absent,
-   then what needs them says so in a sentence. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
+   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(), opened(name),
+   present(on)}: all may be absent, then what needs them says so in a sentence. told hears {state, text?, part?} on the way. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
    [{key, title, paper, family, summary, exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
    ask's names: cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
    a rejected promise whose message is one sentence, or {error: sentence}.
@@ -15,7 +15,8 @@
 
   P.mount = function mount(host, kind, ctx) {
     const panel = P.kinds[kind];
-    if (!panel) throw new Error("There is no panel " + kind + ".");
+    P.history.watch(ctx && ctx.board);
+    if (!panel) return { update() {}, destroy() {}, show() {} }; /* a tab whose whole content is the board */
     return new Panel(host, panel, kind, ctx || {});
   };
 
