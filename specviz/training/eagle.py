@@ -34,11 +34,13 @@ def run(job: Job) -> Path:
         dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         return loss(model, features, batch, numbers, dice), len(batch.labels)
 
-    def ahead(batch: Batch, steps: int) -> list[Tensor]:
-        return guesses(model, features, batch, steps)
-
-    runner.train(loss_at, lambda: chains.measure(ahead, features, numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
     return chains.export(job, NAME, model, features, runner, CARD.format(layers=len(model.layers), **numbers))
+
+
+def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:
+    """What the replay asks."""
+    return lambda batch, steps: guesses(model, features, batch, steps)
 
 
 def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:

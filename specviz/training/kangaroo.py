@@ -22,7 +22,8 @@ def run(job: Job) -> Path:
     numbers = job.numbers("kangaroo")
     features = Features(job, numbers, layer=numbers["exit_layer"])
     if not 0 < numbers["exit_layer"] < features.body.layers:
-        raise TrainingError(f"exit_layer in kangaroo.yaml must lie between 1 and {features.body.layers - 1}, the target's layers.")
+        raise TrainingError(f"exit_layer in kangaroo.yaml must lie between 1 and {features.body.layers - 1}: "
+                            f"the target has {features.body.layers} layers.")
     torch.manual_seed(job.seed)
     model = kangaroo.build(features.body, numbers)
     runner = Runner(job, "kangaroo", model, numbers, features.place("kangaroo"))
@@ -32,11 +33,13 @@ def run(job: Job) -> Path:
         hidden = adapted(model, batch)[batch.where]
         return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
 
-    def ahead(batch: Batch, steps: int) -> list[Tensor]:
-        return [adapted(model, batch).roll(-1, 0)] * steps  # drafts stand on true states however far ahead they are
-
-    runner.train(loss_at, lambda: chains.measure(ahead, features, numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
     return chains.export(job, NAME, model, features, runner, CARD.format(**numbers))
+
+
+def ahead(model: kangaroo.Kangaroo, features: Features) -> chains.Guesses:
+    """What the replay asks. Drafts stand on true states, however far ahead they are."""
+    return lambda batch, steps: [adapted(model, batch).roll(-1, 0)] * steps
 
 
 def adapted(model: kangaroo.Kangaroo, batch: Batch) -> Tensor:
