@@ -1,5 +1,7 @@
 """Loops: how rounds follow each other. Nearly every method uses ``speculate``."""
 from .pipelined import Pipelined
 from .speculate import speculate
+from .stepwise import Stepwise
+from .switching import switching
 
-__all__ = ["Pipelined", "speculate"]
+__all__ = ["Pipelined", "Stepwise", "speculate", "switching"]

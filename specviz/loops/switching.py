@@ -1,0 +1,47 @@
+"""Two models take turns at writing and nobody checks (entropy-adaptive decoding, Simonds 2502.06833).
+
+Each token is a round of plain decoding on the model whose turn it is; ``sync`` lets the other one catch up when it is relieved. A
+round of the small model has no pass of the target, so block efficiency says how many tokens there are for each such pass.
+"""
+from __future__ import annotations
+
+from typing import Iterator
+
+from ..core import Committed, Drafted, Event, Judged, Noted, Outcome, Parts, State, Target, Verified, best, play
+from .speculate import opening
+
+
+def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    """helpers["small"]: the other model. The policy's budget says by its arm who writes: 0 the small model, 1 the target."""
+    yield from opening(parts, target, state)
+    small, held = parts.helpers["small"], len(state.tokens) - 1  # rows in the target's cache
+    while not state.done:
+        large = parts.policy.plan(state).arm == 1
+        who, began, behind = target if large else small, state.clock.now(), len(state.tokens) - 1 - held
+        who.sync(state.tokens)
+        caught_up = state.clock.now() - began
+        outcome = play(parts, who, state)
+        state.note("switch", writer="large" if large else "small", **parts.policy.told())
+        kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
+        held = kv["after"]
+        state.clock.pause()
+        yield from _told(outcome, state, large, caught_up, kv)
+        state.clock.resume()
+
+
+def _told(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Iterator[Event]:
+    """The round's events. All that the small model does is drafting, all that the target does is verifying."""
+    seconds = dict(outcome.seconds)
+    worked = seconds.pop("draft") + seconds.pop("verify") + caught_up
+    seconds |= {"draft": 0.0 if large else worked, "verify": worked if large else 0.0}
+    r, t0 = state.round - 1, outcome.began - caught_up
+    t1, verdict = t0 + seconds["plan"] + worked, outcome.verdict
+    yield Drafted(r, t0, t0 if large else t1, ())
+    if large:
+        yield Verified(r, t0, t1, kv["after"] - kv["before"])
+        yield Judged(r, ())
+    yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
+                    float(verdict.law[verdict.token]), best(verdict.law, state.top_k_saved), kv, seconds)
+    for kind, data in state.notes:
+        yield Noted(r, kind, data)
+    state.notes.clear()

@@ -1,0 +1,108 @@
+"""Rules that name the tokens which may stand at a place; a draft is kept as long as it has such tokens. Lossy on purpose.
+
+SpecDec (Xia et al. 2203.16487): a token passes when it is among the target's beta best and at most tau behind the best one.
+BiLD (Kim et al. 2302.07863): a token passes when the target gives it more than a small probability; the first that does not is
+rolled back, with all that was written after it. Whatever is refused, the target's own token takes its place.
+"""
+from __future__ import annotations
+
+from typing import Iterator
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .lossy import divergence
+from .token import TokenRejection
+
+
+class Relaxed(TokenRejection):
+    """Drift, as the other lossy rules have it: nats of KL(target's law, law really followed) at each place a token was tried; at
+    temperature 0 the log-probability that each kept token gives up against the best one."""
+
+    rule = ""
+
+    def passing(self, logits: Tensor) -> Tensor:
+        """Which tokens [vocab] may stand where the target's logits [vocab] are these."""
+        raise TypeError(f"{type(self).__name__} does not say which tokens pass")
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        path, trials, drift = [], [], []
+        node, greedy = -1, state.sampling.greedy
+        while True:
+            logits = scores.logits[node + 1]
+            law, children = state.sampling.probs(logits), tree.children(node)
+            belief = logits.float().softmax(-1) if greedy else law
+            hit, fine = None, self.passing(logits) if children else None
+            for child in children:
+                trial = self._try(tree, child, belief, fine, state)
+                trials.append(trial)
+                drift += strayed(trial, tree, belief, fine, greedy)
+                if trial.verdict == "accepted":
+                    hit = child
+                    break
+            if hit is None:
+                if drift:
+                    state.note("drift", nats=drift)
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(trials), law)
+            path.append(hit)
+            node = hit
+
+    def _try(self, tree: DraftTree, child: int, belief: Tensor, fine: Tensor, state: State) -> Trial:
+        x, q = tree.tokens[child], tree.law(child)
+        ok, u = state.dice.flip("verify", float(fine[x]))
+        return Trial(child, self.rule, float(belief[x]), None if q is None else float(q[x]), float(ok), u,
+                     "accepted" if ok else "rejected", belief, None if ok else belief)
+
+
+def strayed(trial: Trial, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
+    """What one trial adds to the drift. Above temperature 0 the law followed is q where tokens pass, and the rest of it is p."""
+    x, q = tree.tokens[trial.node], tree.law(trial.node)
+    if not greedy:
+        kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
+        kept = kept * fine
+        yield divergence(belief, kept + (1 - kept.sum()).clamp(min=0) * belief)
+    elif trial.verdict == "accepted":
+        yield float((belief.max() / belief[x]).log())
+
+
+class TopBeta(Relaxed):
+    """beta: among so many of the target's best; tau: at most so many nats behind the best. beta 1 is exact at temperature 0."""
+
+    rule = "top-beta"
+
+    def __init__(self, beta: int = 5, tau: float = 3.0):
+        self.beta, self.tau = beta, tau
+
+    def passing(self, logits: Tensor) -> Tensor:
+        best = logits.topk(min(self.beta, len(logits))).values
+        return logits >= torch.maximum(best[-1], best[0] - self.tau)
+
+
+class Rollback(Relaxed):
+    """bound: most nats of -log p that a token may have; the target's own choice always passes, so that 0 is exact at temperature 0.
+
+    Notes -log p of every pending token up to the one that was rolled back.
+    """
+
+    rule = "rollback"
+
+    def __init__(self, bound: float = 5.0):
+        self.bound = bound
+
+    def passing(self, logits: Tensor) -> Tensor:
+        fine = logits.log_softmax(-1) >= -self.bound
+        fine[logits.argmax()] = True
+        return fine
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        verdict = super().verify(tree, scores, state)
+        if verdict.trials:
+            tried = [trial.node for trial in verdict.trials]
+            rows = [tree.parents[node] + 1 for node in tried]
+            nats = -scores.logits[rows].log_softmax(-1)[range(len(tried)), [tree.tokens[node] for node in tried]]
+            back = verdict.kind == "correction"
+            state.note("rollback", at=len(state.tokens), nats=[round(x, 5) for x in nats.tolist()], bound=self.bound, back=back,
+                       gone=len(tree) - len(verdict.path))
+        return verdict
