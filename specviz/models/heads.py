@@ -41,12 +41,12 @@ class HeadWeights(Weights):
     def _index(self) -> dict[str, str]:
         """As for a model, but the one file of a head may have any name."""
         found = sorted(path.name for path in self._folder.glob("*.safetensors"))
+        if (self._folder / "model.safetensors.index.json").exists() or len(found) > 1:
+            return super()._index()
         if not found:
             pickled = sorted(path.name for kind in PICKLES for path in self._folder.glob(kind))
             raise ModelError(f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is never opened: "
                              "convert it to safetensors" if pickled else f"{self._folder.name} has no safetensors")
-        if len(found) > 1 or found == ["model.safetensors"]:
-            return super()._index()
         return dict.fromkeys(self._file(found[0]).keys(), found[0])
 
     @property

@@ -149,7 +149,7 @@ def load(folder: Path, body: Body) -> Hydra:
                  f"{PREFIX}.layers.0.self_attn.q_proj.bias" in there, "hydra_lm_head.0.bias" in there)
     tensors = {}
     for ours, like in made.state_dict().items():
-        once = re.sub(r"^(hydra_mlp\.\d+)\.\d+\.", r"\1.1.", ours)  # the name of the block that is applied again
+        once = re.sub(r"^(hydra_mlp\.\d+)\.(?:[2-9]|\d\d+)\.", r"\1.1.", ours)  # the name of the block that is applied again
         theirs = names.get(ours, ours)
         tensors[ours] = weights.get(theirs if theirs in weights else names.get(once, ours), *like.shape)
     made.accuracy, made.nodes = calibration(config, folder.name)
