@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator
 
 # question: (module, function); those of LIGHT need no model
 ENGINE = {"cost_curve": "costs", "distribution": "law", "break_it": "broken", "sweep": "sweep"}
-LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library"}
+LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export"}
 
 
 class LabError(ValueError):
