@@ -48,7 +48,7 @@
       let group = null;
       for (const c of hits) {
         if (c.family !== group) { group = c.family; kids.push(el("h3", null, K.say(group, 60))); }
-        kids.push(el("button", { type: "button", class: "pn-mrow", "data-key": c.key, "aria-current": String(c === open), on: { click: () => pick(c, true) } }, el("b", null, K.say(c.title, 80)), el("span", null, K.say(c.summary, 200))));
+        kids.push(el("button", { type: "button", class: "pn-mrow", "data-key": c.key, "aria-current": String(c === open), on: { click: () => pick(c, true) } }, el("b", null, K.say(c.title, 80)), el("span", null, K.say(c.summary, 400))));
       }
       list.replaceChildren(...kids);
       if (!open || !hits.includes(open)) pick(hits.find((c) => c.key === "speculative") || hits[0] || null, false);

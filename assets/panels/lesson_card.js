@@ -31,8 +31,9 @@
       if (tab) env.ctx.go?.(tab);
       if (to && env.ctx.board) {
         env.ctx.board.pause?.();
-        if (step.layout) env.ctx.board.setLayout?.(step.layout);
-        env.ctx.board.goto?.({ ...to, ...(step.tab ? { tab: step.tab } : {}) });
+        env.ctx.board.setLayout?.(step.layout || "watch");
+        const sheet = globalThis.innerWidth <= 640; /* there a selection would open the inspector under this card */
+        env.ctx.board.goto?.(sheet ? { lane: to.lane, round: to.round, phase: to.phase } : { ...to, ...(step.tab ? { tab: step.tab } : {}) });
         if (step.play) env.ctx.board.play?.();
       }
       title.focus({ preventScroll: true });

@@ -77,7 +77,7 @@
     ["error", "Error", "The prompt is longer than the model's context.", "One sentence, one thing to do. The last trace stays."],
   ];
   function states() {
-    return { root: el("div", { class: "pn-view" }, K.head("What the badge says", K.lead("Above the board stands always one badge and one sentence: where these numbers come from.")),
+    return { root: el("div", { class: "pn-view" }, K.head("What the badge says", K.lead("One badge and one sentence always stand above the board: they say where its numbers come from.")),
       el("div", { class: "pn-states" }, STATES.map(([mode, word, say, why]) => el("div", { class: "pn-box" }, el("div", { class: "notice" }, el("span", { class: "mode", "data-mode": mode || "busy" }, el("i"), el("span", null, word)), el("span", { class: "say" }, say)), K.small(why))))), update() {}, destroy() {} };
   }
 
