@@ -43,6 +43,17 @@
     addEventListener("popstate", follow);
     if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
     follow(null, true).then(() => { if (new URLSearchParams(location.search).get("present") === "1") present(); });
+    remember();
+  }
+
+  /* A visitor's own runs are kept by the panels' script, in the browser alone; it comes with the first of them. */
+  async function remember() {
+    const board = await whenBoard();
+    const off = board?.on?.("change", () => {
+      if (board.trace()[0]?.mode !== "live") return;
+      off();
+      scripts().then(() => window.SpecVizPanels?.history?.watch(board)).catch(() => {});
+    });
   }
 
   function go(name, { quiet = false } = {}) {
