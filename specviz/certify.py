@@ -63,8 +63,8 @@ def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | 
     return {**worst, "tokens": agreed}
 
 
-def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300, sampling: Sampling = Sampling(1.0),
-                 knobs: dict[str, Any] | None = None) -> dict[str, Any]:
+def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300,
+                 sampling: Sampling = Sampling(1.0), knobs: dict[str, Any] | None = None) -> dict[str, Any]:
     """Compare the law of a method's first tokens with the target's own, at a temperature above 0; seeded by ``sampling``.
 
     status: "pass"; "fail"; "not applicable" (the method promises no law, or the target leaves no choice); "unavailable".

@@ -5,13 +5,15 @@ the caller walks away, its cache is freed. Timing is the engine's: its clock sta
 """
 from __future__ import annotations
 
+import random
 import threading
 import time
 import uuid
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
-from typing import Any, Iterator, Sequence
+from functools import partial
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
@@ -23,6 +25,7 @@ from .methods import catalogue
 from .request import SessionError, read_messages, read_seconds, read_stops, read_whole, sentence
 from .text import Transcript, encode_chat, encode_plain
 
+MOST_REPEATS, WARM_TOKENS = 20, 12
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
 MOST_TOP = 50  # of a law's best tokens that events may carry
 
@@ -134,7 +137,7 @@ class Run:
 
     def _rounds(self) -> Iterator[Event]:
         """Play until something ends the run; it ends between rounds only."""
-        if self._interrupted():
+        if self.interrupted():
             return
         self.kit = self.loaded.kit()
         if self.session.memory is not None:
@@ -187,11 +190,15 @@ class Run:
                 break
         return [*events, Said(committed.round, tuple(pieces))]
 
-    def _interrupted(self) -> bool:
+    def left(self) -> float | None:
+        """Seconds until the deadline; None without one."""
+        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
+
+    def interrupted(self) -> bool:
         return self.cancel.is_set() or (self.ends_at is not None and time.monotonic() >= self.ends_at)
 
     def _ends(self) -> bool:
-        return self.transcript.stopped or self.state.done or self._interrupted()
+        return self.transcript.stopped or self.state.done or self.interrupted()
 
     def _finish(self) -> str:
         if self.transcript.stopped:
@@ -226,17 +233,58 @@ class Run:
 
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = 128,
-         stop: Sequence[str] = (), **options: Any) -> Iterator[tuple[int, Event]]:
+         stop: Sequence[str] = (), *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
     """Several methods on one prompt: (lane, event), the lanes taking turns, one whole round at a time.
 
     The lane whose engine clock shows the least goes next, so all progress as on one clock, and every lane is measured alone
     and interleaved with the others. A lane that fails says so; the others go on. Keywords as in ``Session.run``.
+    repeats: above 1, a short run of each lane is thrown away first, and after the race each is run again, whole and unseen, in
+    a shuffled order; (lane, None) tells that one of these begins. Their figures are the ``repeats`` in the totals of each lane's
+    Finished: [{tokens, seconds}, ...].
     """
-    runs = [session.open(prompt, max_new_tokens, stop, **options) for session in sessions]
+    times = read_whole("repeats", repeats, 1, MOST_REPEATS)
+    open_run = partial(Session.open, prompt=prompt, stop=stop)
+    runs = [open_run(session, max_new_tokens=max_new_tokens, **options) for session in sessions]
     plain = next((run.run_id for run in runs if is_baseline(run.session.method)), None)
     for run in runs:
         run.baseline_run_id = plain if run.run_id != plain else None
-    return _take_turns(runs)
+    if times == 1:
+        return _take_turns(runs)
+
+    def again(lane: int, length: int, left: float | None) -> Run:
+        return open_run(sessions[lane], max_new_tokens=length, **options | {"deadline": left})
+
+    return _measured(runs, times, again)
+
+
+def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
+    """A race, and then the lanes that finished once more, again and again; again(lane, length, seconds left) -> a new run."""
+    ends: dict[int, Finished] = {}
+    took: dict[int, list[dict[str, float]]] = {}
+    for lane in range(len(runs)):
+        _figures(again(lane, WARM_TOKENS, runs[lane].left()))
+    for lane, event in _take_turns(runs):
+        if isinstance(event, Finished):
+            ends[lane], took[lane] = event, []
+        else:
+            yield lane, event
+    dice = random.Random(len(runs))
+    for lane in (lane for _ in range(times - 1) for lane in dice.sample(list(ends), len(ends))):
+        if runs[lane].interrupted():
+            break
+        yield lane, None
+        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()))
+        if figures and figures["tokens"] == ends[lane].totals["tokens"]:  # a run that was cut short is not the same run
+            took[lane].append(figures)
+    yield from ((lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items())
+
+
+def _figures(run: Run) -> dict[str, float] | None:
+    """Play a run unseen: its tokens, and seconds after the prefill; None when it failed."""
+    for event in run.events:
+        if isinstance(event, Finished):
+            return {name: event.totals[name] for name in ("tokens", "seconds")}
+    return None
 
 
 def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:

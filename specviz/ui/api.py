@@ -25,12 +25,14 @@ class Api:
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
-                  target: str = "") -> AsyncIterator[str]:
+                  target: str = "", repeats: int = 1) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most. max_new_tokens: 1 to 512.
         temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
+        repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
+        hold "repeats".
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.
@@ -38,7 +40,7 @@ class Api:
         try:
             ask = await asyncio.to_thread(
                 read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
-                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target)
+                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats)
         except Refused as why:
             raise gr.Error(str(why)) from None
         live = Live(self._backend, self._turnstile, ask)

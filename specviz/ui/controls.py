@@ -41,19 +41,34 @@ def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names:
     return {key: knobs for key, knobs in out.items() if knobs}
 
 
-def sampling() -> tuple[gr.Number, gr.Number, gr.Number, gr.Number]:
-    """Temperature, top-p, length, seed. Without limits of their own, so that limits.py says what is wrong in one place."""
+def not_together(knob: Any, held: dict[str, Any]) -> str | None:
+    """Why this knob's choice does not go with what the others hold; None when it does."""
+    for choice, other, values in knob.only_with:
+        if held[knob.name] == choice and held[other] not in values:
+            return f"{knob.name} {choice} goes with {other} {' or '.join(map(str, values))} only, not with {held[other]}"
+    return None
+
+
+def sampling() -> tuple[gr.Number, ...]:
+    """Temperature, top-p, length, seed, repeats. Without limits of their own, so that limits.py says what is wrong in one place."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
         gr.Number(96, label="Max tokens", step=8, elem_id="length", min_width=104),
         gr.Number(0, label="Seed", step=1, elem_id="seed", min_width=104),
+        gr.Number(1, label="Repeats", step=1, elem_id="repeats", min_width=104),
     )
 
 
 def prompt() -> gr.Textbox:
     return gr.Textbox(label="Prompt", placeholder="Ask for a story, some code, a sum\u2026", lines=1, max_lines=6,
                       max_length=PROMPT_CHARACTERS, elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
+
+
+def target(choices: list[dict[str, str]]) -> gr.Dropdown:
+    """The model. Any text may be typed: what it may be is for the server to say, in a sentence."""
+    return gr.Dropdown([(c["title"], c["name"]) for c in choices], value="", label="Model", allow_custom_value=True,
+                       info="Another one is loaded with the next run.", elem_id="target")
 
 
 def system() -> gr.Textbox:

@@ -14,7 +14,7 @@ import gradio as gr
 
 from . import stream
 from .chat import Chat
-from .controls import merge
+from .controls import merge, not_together
 from .limits import Ask, Refused, Turnstile, read
 from .stream import Backend, Live, pack
 
@@ -37,8 +37,8 @@ class Handlers:
 
     # Run and Stop
 
-    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, system, target, lane, chat: Chat,
-                  request: gr.Request):
+    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, system, target, lane,
+                  chat: Chat, request: gr.Request):
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
         if session in self.live:
@@ -51,7 +51,8 @@ class Handlers:
         try:
             ask = await asyncio.to_thread(
                 read, self.backend.cards, prompt=text, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
-                temperature=temperature, top_p=top_p, seed=seed, system=system, turns=Chat(earlier).messages(), target=target)
+                temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, system=system, target=target,
+                turns=Chat(earlier).messages())
         except Refused as why:
             yield {ui["notice"]: _line("error", str(why))}
             return
@@ -88,7 +89,7 @@ class Handlers:
             chat.turns = fresh.turns
         out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat,
                ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=ask.prompt, placeholder=FIRST),
-               ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told()}
+               ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(ask.target)}
         next_up = self.follow.get(ask.prompt, "") if turn else ""
         out[ui["follow"]] = gr.Button(value=next_up, visible=bool(next_up))
         if turn and not turn.agree:
@@ -170,15 +171,16 @@ class Handlers:
 
     # Models and knobs
 
-    async def touch(self) -> AsyncIterator[dict]:
-        """Somebody is about to ask something: load the models while they write."""
-        if not self.warm or self.backend.ready(None):
-            yield self.greet()
+    async def touch(self, target: str | None) -> AsyncIterator[dict]:
+        """Somebody is about to ask something: load the models while they write. Only those that everybody gets: another one may
+        be large, and waits for a run."""
+        if target or not self.warm or self.backend.ready(None):
+            yield self._told(target or None)
             return
         yield {self.ui["models"]: _line("loading", "Loading the models")}
         try:
             await asyncio.to_thread(self.backend.load, None)
-            yield self._told()
+            yield self._told(None)
         except Refused as why:
             yield {self.ui["models"]: _line("error", str(why))}
         except Exception as error:  # the page says a sentence, the server's log says what happened
@@ -187,17 +189,34 @@ class Handlers:
 
     def greet(self) -> dict:
         """A page was opened: say what is loaded already."""
-        return self._told()
+        return self._told(None)
 
-    def _told(self) -> dict:
-        if not self.backend.ready(None):
+    def choose(self, target: str | None) -> dict:
+        """Another model was chosen: say what it is; what it can run is known when it is loaded."""
+        if self.backend.ready(target or None):
+            return self._told(target or None)
+        card = next((c for c in self.backend.targets() if c["name"] == target), None)
+        text = f"{card['title']} loads with the next run" if card else "The model loads with the next run"
+        return {self.ui["models"]: _line("idle", text), self.ui["methods"]: gr.HTML(off="{}")}
+
+    def _told(self, target: str | None) -> dict:
+        if not self.backend.ready(target):
             return {self.ui["models"]: gr.skip()}
-        return {self.ui["models"]: _line("ready", self.backend.load(None)),
-                self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not()))}
+        return {self.ui["models"]: _line("ready", self.backend.load(target)),
+                self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not(target)))}
 
-    def keeper(self, names: list[tuple[str, str]]) -> Callable[..., dict]:
-        """A listener that keeps what these knobs' widgets hold."""
-        return lambda given, *values: merge(given, self.backend.cards, names, values)
+    def keeper(self, key: str) -> Callable[..., tuple[dict, str]]:
+        """A listener that keeps what a method's knobs hold, and says so where two of them do not go together."""
+        card = self.backend.cards[key]
+        names = [(key, knob.name) for knob in card.knobs]
+
+        def keep(given: dict | None, *values: Any) -> tuple[dict, str]:
+            kept = merge(given, self.backend.cards, names, values)
+            held = {knob.name: value for knob, value in zip(card.knobs, values)}
+            refusal = next((why for knob in card.knobs if (why := not_together(knob, held))), None)
+            return kept, _line("error", f"{refusal[:1].upper()}{refusal[1:]}.") if refusal else _line()
+
+        return keep
 
 
 def _line(state: str = "", text: str = "") -> str:

@@ -13,6 +13,7 @@ from typing import Any
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
 LANES = 4
+REPEATS = 5
 TURNS = 40
 CONVERSATION_CHARACTERS = 40_000
 RUN_SECONDS = 60.0
@@ -38,6 +39,7 @@ class Ask:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    repeats: int = 1
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
@@ -50,7 +52,7 @@ class Ask:
 
 
 def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
-         temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, system: Any = "", turns: Any = None,
+         temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
          target: Any = None) -> Ask:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
     return Ask(
@@ -60,6 +62,7 @@ def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any 
         temperature=_number(temperature, "The temperature", 0, 2),
         top_p=_number(top_p, "Top-p", 0.01, 1),
         seed=_number(seed, "The seed", 0, SEED_BELOW - 1, whole=True),
+        repeats=_number(repeats, "Repeats", 1, REPEATS, whole=True),
         system=_text(system, "The system prompt"),
         turns=_turns(turns),
         target=_name(target),

@@ -27,7 +27,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in offered.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
-        _settings(ui)
+        _settings(ui, backend.targets())
         with gr.Column(elem_id="page"):
             _top(ui)
             with gr.Column(elem_id="play"):
@@ -35,7 +35,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
                 with gr.Row(elem_id="under"):
                     tries = _examples(offered)
                     with gr.Row(elem_id="sampling"):
-                        ui["temperature"], ui["top_p"], ui["length"], ui["seed"] = controls.sampling()
+                        ui |= zip(("temperature", "top_p", "length", "seed", "repeats"), controls.sampling())
                 ui["methods"] = board.picker(backend.cards, offered)
                 _chatbar(ui)
                 ui["conversation"] = board.conversation()
@@ -100,10 +100,10 @@ def _examples(offered: Offer) -> list[gr.Button]:
         return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(offered.examples)]
 
 
-def _settings(ui: dict[str, Any]) -> None:
+def _settings(ui: dict[str, Any], targets: list[dict[str, str]]) -> None:
     with gr.Sidebar(open=False, position="right", width=340, elem_id="settings") as ui["sidebar"]:
         gr.HTML("<h2>Settings</h2>", apply_default_css=False, js_on_load=None)
-        ui["target"] = gr.Textbox("", visible=False, elem_id="target")
+        ui["target"] = controls.target(targets)
         ui["system"] = controls.system()
         ui["knob_place"] = gr.Column(elem_id="knobs")
 
@@ -124,8 +124,9 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
                     widgets = [controls.widget(k, (given or {}).get(key, {}).get(k.name, k.default), f"knob-{key}-{k.name}")
                                for k in card.knobs]
-                gr.on([w.change for w in widgets], hands.keeper([(key, k.name) for k in card.knobs]), [ui["knobs"], *widgets],
-                      ui["knobs"], queue=False, show_progress="hidden", api_visibility="private")
+                    note = board.line(f"knobs-{key}")
+                gr.on([w.change for w in widgets], hands.keeper(key), [ui["knobs"], *widgets], [ui["knobs"], note],
+                      queue=False, show_progress="hidden", api_visibility="private")
 
 
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
@@ -141,12 +142,14 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
     ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
-    demo.load(hands.greet, None, [ui["models"], ui["methods"]], **at_once)
+    known = [ui["models"], ui["methods"]]
+    demo.load(hands.greet, None, known, **at_once)
+    ui["target"].change(hands.choose, ui["target"], known, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
-    gr.on(touches, hands.touch, None, [ui["models"], ui["methods"]], trigger_mode="once", concurrency_limit=None, **quiet)
+    gr.on(touches, hands.touch, ui["target"], known, trigger_mode="once", concurrency_limit=None, **quiet)
 
 
-CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "target")  # as in links.js
+CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target")  # as in links.js
 ASKED = (*CHOICE, "lane", "chat")
 TOLD = ("board", "run", "stop", "notice", "prompt", "lane", "follow", "conversation", "chat", "bar", "models", "methods")
 

@@ -42,11 +42,15 @@ class Backend(Protocol):
     def load(self, target: str | None) -> str:
         """Load the models; a short description of them for people. Raises Refused with a sentence."""
 
-    def why_not(self) -> dict[str, str]:
-        """Methods that cannot run on what is loaded: key -> one sentence that says what would make it work."""
+    def targets(self) -> list[dict[str, str]]:
+        """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
 
-    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
-        """The records of all lanes, in the order they happened, a batch at a time. Ends within one round of ``cancel``."""
+    def why_not(self, target: str | None = None) -> dict[str, str]:
+        """Methods that cannot run on this model, which is loaded: key -> one sentence that says what would make it work."""
+
+    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
+        """The records of all lanes, in the order they happened, a batch at a time, and maybe a status between. Ends within
+        one round of ``cancel``."""
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         """The answer to a question as it grows, the last one whole; a text is a word on progress. Loads what it needs."""

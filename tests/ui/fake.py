@@ -43,7 +43,7 @@ class FakeBackend:
     def __init__(self):
         self.cards = {card.key: card for card in CARDS}
         self._limit, self._held, self._gate = None, False, threading.Condition()
-        self.loaded = False
+        self.loaded = set()
         self.renew()
 
     def renew(self) -> None:
@@ -78,15 +78,18 @@ class FakeBackend:
 
     # what the page calls
     def ready(self, target):
-        return self.loaded and target is None
+        return target in self.loaded
 
     def load(self, target):
-        if target is not None:
+        if target not in (None, "other"):
             raise Refused(f"There is no model {target!r}; there is fake.")
-        self.loaded = True
-        return "Fake target, fake draft, on nothing"
+        self.loaded.add(target)
+        return f"{target or 'Fake'} target, fake draft, on nothing"
 
-    def why_not(self):
+    def targets(self):
+        return [{"name": "", "model": "fake", "title": "fake", "about": ""}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
+
+    def why_not(self, target=None):
         return {"heads": "Extra heads need heads trained for this target; there are none."}
 
     def answer(self, name, payload, cancel, seconds):

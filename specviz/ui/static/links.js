@@ -2,11 +2,11 @@
    (those keys are the board's own). Everything in a link is checked before it is used; what does not fit is left out. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
-  const NUMBERS = { t: ["temperature", 0, 2], top: ["top_p", 0.01, 1], n: ["length", 1, 512], s: ["seed", 0, 2 ** 31 - 1] };
+  const NUMBERS = { t: ["temperature", 0, 2], top: ["top_p", 0.01, 1], n: ["length", 1, 512], s: ["seed", 0, 2 ** 31 - 1], x: ["repeats", 1, 5] };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
   const LONGEST = 4000;
 
-  /* {page, trace, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, system, target}} */
+  /* {page, trace, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, system, target}} */
   function readLink(hash) {
     const q = new URLSearchParams(String(hash || "").replace(/^#/, "").slice(0, 40000)), set = {}, place = new URLSearchParams();
     for (const [key, [name, low, high]] of Object.entries(NUMBERS)) {
@@ -52,8 +52,8 @@
   Object.assign(page, { readLink, makeLink });
 
   /* The page's controls, in the order in which its listeners give them (see page.py). */
-  const NAMES = ["prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "system", "target"];
-  const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number" };
+  const NAMES = ["prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target"];
+  const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number", repeats: "number" };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
   /* What the controls should hold: a choice (from a link, a lesson, an example) laid over what they hold now. */
