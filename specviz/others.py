@@ -57,7 +57,8 @@ class Words:
             return []
         ids = [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)]
         if ids and not text.startswith(" ") and self(ids[0]).startswith(b" "):  # some put a space in front of everything
-            ids[:1] = [self._bare[self(ids[0])[1:]]] if self(ids[0])[1:] in self._bare else ids[:1]
+            bare = self(ids[0])[1:]
+            ids[:1] = [self._bare[bare]] if bare in self._bare else ids[:1] if bare else []
         return ids
 
     @cached_property

@@ -54,9 +54,10 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role ("draft", or "target": its weights again). Raises ZooError with a sentence when there is none."""
-        if role == "target":
-            self.opened.append(self.loaded.open_target())
+        """Another model by role: "draft"; "target", its weights again; "other_draft", of another vocabulary and in its own width.
+        Raises ZooError with a sentence when there is none."""
+        if role in ("target", others.ROLE):
+            self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
             return self.opened[-1]
         if role != "draft" or self.loaded.draft is None:
             raise ZooError(_needs(role, self.loaded.name, self.loaded.draft_problem))

@@ -26,19 +26,25 @@ def run(job: Job) -> Path:
         return place
     numbers, size = job.numbers("tokenizer"), job.numbers("target")["vocabulary"]
     rows = data.load(job.data, "train", numbers["own_rows"])
-    stream = itertools.islice(data.balanced(rows, job.seed), numbers["rows"])
+    words = learn(itertools.islice(data.balanced(rows, job.seed), numbers["rows"]), size, quiet=job.quiet)
+    words.save_pretrained(place)
+    job.log("tokenizer", vocabulary=len(words))
+    return place
+
+
+def learn(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
+    """A tokenizer of ``size`` tokens from rows of prompt and response; digits: every digit is a token of its own."""
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level]) if digits else byte_level
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=not job.quiet,
+        show_progress=not quiet,
     )
-    bpe.train_from_iterator((f"{row.prompt}\n{row.response}" for row in stream), trainer)
+    bpe.train_from_iterator((f"{row.prompt}\n{row.response}" for row in rows), trainer)
     words = PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         pad_token="<|pad|>",
@@ -47,6 +53,4 @@ def run(job: Job) -> Path:
         extra_special_tokens=["<|user|>", "<|assistant|>"],
     )
     words.chat_template = TEMPLATE
-    words.save_pretrained(place)
-    job.log("tokenizer", vocabulary=len(words))
-    return place
+    return words

@@ -212,7 +212,7 @@ def test_the_projects_own_register():
     for entry in book.entries.values():
         assert entry.about and entry.licence and entry.size, entry.name
         assert entry.path or len(entry.revision) == 40
-    assert {e.role for e in book.entries.values()} == {"target", "draft", "head"}
+    assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
 
 
 def test_other_architectures_go_through_transformers(tmp_path, at_home):

@@ -19,7 +19,7 @@ def test_everything_is_made_and_loads(work):
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
     heads = ["medusa", "hydra", "eagle", "kangaroo"]
-    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", *heads, "datastore", "report"]
+    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", "other_draft", *heads, "datastore", "report"]
 
 
 def test_the_report_reaches_the_cards(work):

@@ -1,0 +1,97 @@
+"""A draft of half a million to a million parameters with a tokenizer of its own, for drafting across vocabularies.
+
+The tokenizer is a smaller byte-level BPE that keeps digits together, learnt on the same rows as the target's; the model learns
+the target's own answers (as the draft of the same vocabulary does), spelled in its tokens. The target's law over its tokens says
+little about tokens of another vocabulary, so the loss is plain cross-entropy on what the target wrote.
+"""
+
+import copy
+import itertools
+import math
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, LlamaConfig
+
+from .. import others
+from . import data, draft, generate, losses, tokenizer
+from .files import export, write_text
+from .job import TARGET, Job, TrainingError, fingerprint
+from .runner import Runner
+
+OTHER = "Llama-specviz-other-draft"
+
+
+def run(job: Job) -> Path:
+    numbers, target = job.numbers("other_draft"), job.model(TARGET)
+    if job.ship and fingerprint(target) != fingerprint(job.shipped / TARGET):
+        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
+    root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
+    piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
+    words = learn(job, numbers, place / "tokenizer")
+    bridge = others.bridge(target, place / "tokenizer", len(AutoTokenizer.from_pretrained(target)), len(words))
+    train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
+    torch.manual_seed(job.seed)
+    model = draft.build(shape(LlamaConfig.from_pretrained(target), words), numbers)
+    runner = Runner(job, "other_draft", model, numbers, place)
+    own = draft.Batches(train, numbers, job.seed, runner.device)
+    wide = draft.Batches(train + read, numbers, job.seed, runner.device)
+
+    def loss_at(step: int):
+        ids, where, _, _, labels = (own if runner.done() > 1 - numbers["decay"] else wide)[step]
+        return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
+
+    figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
+    made = export(job, OTHER, model, words)
+    for folder in {made, job.shipped / OTHER} if job.ship else {made}:
+        write_text(folder / "README.md", card(model, words, bridge, figures))
+    return made
+
+
+def learn(job: Job, numbers: dict, place: Path):
+    """The tokenizer; learnt once for a target."""
+    if not (place / "tokenizer.json").is_file():
+        rows = data.load(job.data, "train", numbers["own_rows"])
+        tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
+                        digits=False, quiet=job.quiet).save_pretrained(place)
+    return AutoTokenizer.from_pretrained(place)
+
+
+def shape(target: LlamaConfig, words) -> LlamaConfig:
+    """The target's configuration with the tokens of the other vocabulary."""
+    config = copy.deepcopy(target)
+    config.vocab_size = len(words)
+    config.bos_token_id, config.eos_token_id, config.pad_token_id = words.bos_token_id, words.eos_token_id, words.pad_token_id
+    return config
+
+
+def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
+    """An answer in the other tokens. The target's law has no place in it."""
+    ids = answer.ids.tolist()
+    start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
+    nothing = torch.zeros(len(whole) - start, 1)
+    return generate.Answer(whole, start, answer.task, answer.greedy, nothing, nothing)
+
+
+def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
+    """On held-out answers of the target: nats a byte, and how often its greedy token is the draft's first choice."""
+    nats = size = right = tried = 0
+    for answer in heldout:
+        ids = answer.ids[: numbers["length"]]
+        labels = ids[answer.start :].to(model.device)
+        if not len(labels):
+            continue
+        logits = model(ids[None].to(model.device)).logits[0, answer.start - 1 : -1].float()
+        nats += float(torch.nn.functional.cross_entropy(logits, labels, reduction="sum"))
+        size += sum(len(bridge.theirs(token)) for token in labels.tolist() if token not in bridge.theirs.special)
+        if answer.greedy:
+            right, tried = right + int((logits.argmax(-1) == labels).sum()), tried + len(labels)
+    return {"nats_a_byte": round(nats / max(1, size), 4), "greedy_right": round(right / max(1, tried), 4)}
+
+
+def card(model, words, bridge: others.Bridge, figures: dict) -> str:
+    known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
+    return (f"# {OTHER}\n\nA Llama of {sum(p.numel() for p in model.parameters()):,} parameters with a byte-level BPE of its own "
+            f"({len(words)} tokens, of which the target has {bridge.overlap:.0%}), trained on the answers of {TARGET} by "
+            "`python -m specviz.training other_draft`. It drafts for that target across vocabularies (methods slem, tli, slrs) and "
+            "is of no use alone.\n\nLast run: " + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")
