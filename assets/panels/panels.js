@@ -1,8 +1,8 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
    Files of this folder are joined in the order that order.json names, after the viewer's; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(), opened(name),
-   present(on)}: all may be absent, then what needs them says so in a sentence. told hears {state, text?, part?} on the way. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
+   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set), opened(name)}: all may be absent, then what needs them says so in a sentence. told hears
+   {state, text?, part?} on the way. link(set) gives an address of the page with this choice and the place on the board. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
    [{key, title, paper, family, summary, exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
    ask's names: cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
    a rejected promise whose message is one sentence, or {error: sentence}.

@@ -1,5 +1,5 @@
 /* Presenter mode: the board alone, in large type, driven by the keyboard. Everything on the page that is not on the way to the
-   board rests; leaving puts it all back as it was. Where the page can do this itself (ctx.present), it does. */
+   board rests; leaving puts it all back as it was. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -16,14 +16,12 @@
     const root = boardOf(ctx);
     if (!root) return null;
     P.lessons?.close?.();
-    /* The page may know best what to put away; else everything that is not on the way to the board rests. */
-    const rested = [], top = root.closest(".gradio-container") || document.body, byPage = typeof ctx.present === "function";
-    if (byPage) ctx.present(true);
-    else for (let x = root; x && x !== top; x = x.parentElement) for (const s of x.parentElement ? x.parentElement.children : []) if (s !== x && !["SCRIPT", "STYLE", "LINK"].includes(s.tagName) && s.style.display !== "none") { rested.push([s, s.style.display]); s.style.setProperty("display", "none", "important"); }
+    const rested = [], top = root.closest(".gradio-container") || document.body;
+    for (let x = root; x && x !== top; x = x.parentElement) for (const s of x.parentElement ? x.parentElement.children : []) if (s !== x && !["SCRIPT", "STYLE", "LINK"].includes(s.tagName) && s.style.display !== "none") { rested.push([s, s.style.display]); s.style.setProperty("display", "none", "important"); }
     const hint = el("div", { class: "sv svp pn-presenting", role: "status" }, KEYS.map(([k, what]) => el("span", null, el("kbd", null, k), what)), K.button("Leave", stop));
     (root.closest(".gradio-container") || document.body).append(hint);
     const fade = setTimeout(() => hint.classList.add("quiet1"), 6000);
-    on = { ctx, root, rested, hint, fade, byPage, zoom: byPage ? 1 : root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1, was: root.style.zoom, full: false };
+    on = { ctx, root, rested, hint, fade, zoom: root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1, was: root.style.zoom, full: false };
     root.style.zoom = String(on.zoom);
     document.addEventListener("keydown", key, true);
     document.addEventListener("fullscreenchange", left);
@@ -38,17 +36,16 @@
     on.hint.classList.remove("quiet1");
     clearTimeout(on.fade);
     on.fade = setTimeout(() => on && on.hint.classList.add("quiet1"), 3000);
-    if (e.key === "Escape" || e.key === "p") { e.preventDefault(); e.stopPropagation(); stop(); } else if (e.key === "+" || e.key === "=") size(0.1); else if (e.key === "-") size(-0.1);
+    if (e.key === "Escape") { e.preventDefault(); e.stopPropagation(); stop(); } else if (e.key === "+" || e.key === "=") size(0.1); else if (e.key === "-") size(-0.1);
   }
   function size(by) { on.zoom = K.clamp(Math.round((on.zoom + by) * 20) / 20, 0.7, 2.5); on.root.style.zoom = String(on.zoom); }
   function stop() {
     if (!on) return;
-    const { root, rested, hint, fade, was, ctx, full, byPage } = on;
+    const { root, rested, hint, fade, was, ctx, full } = on;
     on = null;
     clearTimeout(fade);
     document.removeEventListener("keydown", key, true);
     document.removeEventListener("fullscreenchange", left);
-    if (byPage) ctx.present(false);
     for (const [s, display] of rested) s.style.display = display;
     root.style.zoom = was;
     hint.remove();

@@ -102,9 +102,18 @@
       if (typeof got !== "string") return;
       try { save(nameOf(env.lanes()) + ".html", [fillPage(got, env.records())], "text/html"); tell.set("Saved."); } catch (e) { tell.set(K.sentence(e), "error"); }
     }
+    /* What a run was asked, from its headers, in the page's own names. */
+    function choice() {
+      const heads = env.records().filter((r) => r && r.type === "header"), first = heads[0] || {}, sampling = first.sampling || {}, own = heads.filter((h) => h.method && h.method.key !== SpecViz.metrics.BASELINE);
+      return { prompt: first.prompt && first.prompt.text, methods: own.map((h) => String(h.method.key)), knobs: Object.fromEntries(own.filter((h) => h.knobs && Object.keys(h.knobs).length).map((h) => [String(h.method.key), h.knobs])), temperature: sampling.temperature, top_p: sampling.top_p, seed: sampling.seed, length: first.max_new_tokens };
+    }
     function address() {
-      try { const own = env.ctx.link?.(); if (typeof own === "string" && own) return own; } catch { /* the board's own link, then */ }
-      return location.href.split("#")[0] + (env.ctx.board?.link?.() || "");
+      let url = null;
+      try { url = env.ctx.link?.(choice()); } catch { /* the board's own link, then */ }
+      if (typeof url !== "string" || !url) return location.href.split("#")[0] + (env.ctx.board?.link?.() || "");
+      const at = url.indexOf("#"), q = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
+      q.set("page", env.where().layout === "race" ? "race" : "watch");
+      return (at < 0 ? url : url.slice(0, at)) + "#" + q;
     }
     return {
       root,

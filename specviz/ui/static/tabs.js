@@ -120,7 +120,7 @@
     host.textContent = "";
     if (!window.SpecVizPanels?.mount) throw new Error("There is no such panel.");
     return window.SpecVizPanels.mount(host, name, { board: api(), catalogue, ask: page.ask, run, go, showBoard,
-      opened: (trace) => { page.trace = trace || ""; }, link: () => page.makeLink({}, api()?.link()) });
+      opened: (trace) => { page.trace = trace || ""; }, link: (set) => page.makeLink(set || {}, api()?.link()) });
   }
 
   /* ---- what a panel or a lesson may do ---- */
