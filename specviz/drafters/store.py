@@ -10,9 +10,11 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
+from .near import Dense, open_dense
 from .suffix_array import SuffixArray
 
 FORMAT = "specviz-store/1"
@@ -25,11 +27,13 @@ class StoreError(ValueError):
 
 @dataclass(frozen=True)
 class Store:
-    """name: as drafted tokens name it; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark)."""
+    """name: as drafted tokens name it; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: the
+    states that wrote the tokens, where the store was built with them."""
 
     name: str
     array: SuffixArray
     facts: dict[str, Any] = field(default_factory=dict)
+    dense: Dense | None = None
 
     @classmethod
     def open(cls, folder: str | Path, mark: str | None = None) -> Store:
@@ -45,10 +49,10 @@ class Store:
                 raise StoreError(f"The datastore {folder.name} was built for another tokenizer: build it again with `{HOW}`.")
             tokens, order = (np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("tokens", "order"))
             check(tokens, order, facts)
-            return cls(str(facts["name"]), SuffixArray(tokens, order, int(facts["depth"])), facts)
+            return cls(str(facts["name"]), SuffixArray(tokens, order, int(facts["depth"])), facts, open_dense(folder, len(tokens)))
         except StoreError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise StoreError(f"The datastore {folder.name} is damaged ({error}): build it again with `{HOW}`.") from error
 
 

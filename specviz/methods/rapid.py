@@ -26,7 +26,8 @@ METHOD = Method(
     summary="The small model drafts from the few pieces of a long prompt that matter; the target checks, and listens to it a little.",
     exactness="approximate",
     knobs=(
-        Knob("transfer", 2.0, 0.0, 50.0, "how far the law is moved towards the draft (eta; 5 to 50 for the paper's strong drafter); 0 is exact"),
+        Knob("transfer", 2.0, 0.0, 50.0,
+             "how far the law is moved towards the draft (eta; the paper's 5 to 50 suit a strong drafter); 0 is exact"),
         Knob("floor", 0.1, 0.0, 1.0, "only tokens that the draft gives this share of its best one's chance are moved (alpha)"),
         Knob("gamma", 6, 1, 16, "most tokens drafted a round (the paper's 10)"),
         Knob("sure", 0.4, 0.0, 1.0, "the draft ends behind a token of which the drafter was less sure than this"),

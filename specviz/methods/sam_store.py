@@ -1,5 +1,6 @@
 """SAM-Decoding with its static half: the longest match is looked for in the text so far, in past answers and in a store of other
-texts, and the longest one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds the same matches.
+texts, and the longest one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds
+the same matches.
 """
 from __future__ import annotations
 

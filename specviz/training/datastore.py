@@ -3,7 +3,10 @@
 The texts are the project's own generated rows, or a data folder's; answers only, since drafts are answers. Building sorts n
 numbers five times for matches and continuations of 32 tokens together: some ten seconds a million tokens, their encoding included.
 
-    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--ship]
+    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--ship]
+
+With --dense the target reads the texts, and the states that wrote their tokens are stored with them (DReSD); that takes as long
+as reading them does, and fits this target only.
 """
 from __future__ import annotations
 
@@ -17,14 +20,18 @@ from typing import Iterable
 
 import numpy as np
 
+from ..drafters.near import library, mark_of
 from ..drafters.store import FORMAT, Store, vocabulary_mark
 from ..drafters.suffix_array import PART, SuffixArray
+from ..targets.fast import FastModel
 from . import data
+from .dense import with_states
 from .files import write_bytes, write_json
 from .job import TARGET, Job, TrainingError
 
 DEPTH = 32  # tokens of a match and its continuation together
 MOST = 1_000_000  # tokens
+DENSE_MOST = 100_000  # tokens of a store with states
 
 
 def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
@@ -51,10 +58,19 @@ def save(store: Store, folder: Path) -> None:
         content = io.BytesIO()
         np.save(content, values, allow_pickle=False)
         write_bytes(folder / f"{part}.npy", content.getvalue())
+    if store.dense is not None:
+        frame, content = store.dense.frame, io.BytesIO()
+        np.savez(content, centre=frame.centre.numpy(), spread=frame.spread.numpy(), axes=frame.axes.numpy())
+        write_bytes(folder / "frame.npz", content.getvalue())
+        content = io.BytesIO()
+        np.save(content, store.dense.keys, allow_pickle=False)
+        write_bytes(folder / "keys.npy", content.getvalue())
+    if store.dense is not None and store.dense.graph is not None:
+        write_bytes(folder / "keys.faiss", library().serialize_index(store.dense.graph).tobytes())
     write_json(folder / "store.json", store.facts)
 
 
-def run(job: Job, name: str = "text", most: int = MOST) -> str:
+def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> str:
     """Build, save, and say how large it became and how long it took."""
     from transformers import AutoTokenizer
 
@@ -62,9 +78,10 @@ def run(job: Job, name: str = "text", most: int = MOST) -> str:
     source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
     own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
     places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
-    made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
+    target = FastModel(job.model(TARGET)).open() if dense else None
+    made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows, **({"states": mark_of(target)} if dense else {})}
     if all(made_of.items() <= _facts(place).items() for place in places):
-        return f"{places[-1]} is up to date"
+        return f"{_told(places[-1], _facts(places[-1]))}; it is up to date"
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]
     documents = (tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end for row in rows)
@@ -72,12 +89,19 @@ def run(job: Job, name: str = "text", most: int = MOST) -> str:
     store.facts.update(made_of)
     if not len(store.array):
         raise TrainingError("There is no text to build a datastore from.")
+    if dense:
+        store = with_states(store, target)
     for place in places:
         save(store, place)
     facts = store.facts
     job.log("datastore", **facts)
-    return (f"{places[-1]}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
-            f"built in {facts['build_seconds']:.1f} s")
+    return _told(places[-1], facts)
+
+
+def _told(place: Path, facts: dict) -> str:
+    search = f", {facts['search']} search over states" if "search" in facts else ""
+    return (f"{place}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
+            f"built in {facts['build_seconds']:.1f} s{search}")
 
 
 def _facts(place: Path) -> dict:
@@ -90,13 +114,15 @@ def main(arguments: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=__doc__.splitlines()[0])
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")
-    p.add_argument("--name", default="text")
-    p.add_argument("--tokens", type=int, default=MOST, help="most tokens to keep")
+    p.add_argument("--name", help="text, or dense with --dense")
+    p.add_argument("--tokens", type=int, help=f"most tokens to keep ({MOST:,}, or {DENSE_MOST:,} with --dense)")
+    p.add_argument("--dense", action="store_true", help="with the target's states, for DReSD")
     p.add_argument("--ship", action="store_true", help="also write it to assets/stores")
     options = p.parse_args(arguments)
     job = Job(data=options.data, ship=options.ship, **({"work": options.work} if options.work else {}))
     try:
-        print(run(job, options.name, options.tokens))
+        most = options.tokens or (DENSE_MOST if options.dense else MOST)
+        print(run(job, options.name or ("dense" if options.dense else "text"), most, options.dense))
     except (data.DataError, TrainingError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -14,12 +14,13 @@ from specviz.drafters.store import Store
 from specviz.drafters.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.training.dense import with_states
 
 from ..bridges import toys as bridges
 from ..heads import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-LENT = {"draft", "other_draft", "store:text"} | tiny.PROVIDED
+LENT = {"draft", "other_draft", "store:text", "store:dense"} | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -55,11 +56,12 @@ class Kit:
 
     def open_store(self, role: str) -> Store:
         """What the target would write after each of its tokens."""
-        return store(role, [greedy(self.net.logits, [first], 6) for first in range(self.vocab)])
+        plain = store(role, [greedy(self.net.logits, [first], 6) for first in range(self.vocab)])
+        return with_states(plain, ScriptedTarget(self.net, self.context), 4) if role == "dense" else plain
 
 
 def store(role: str, texts: list[list[int]]) -> Store:
-    return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8))
+    return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8), {"bytes": 0, "build_seconds": 0.0})
 
 
 def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96) -> Kit:

@@ -1,15 +1,20 @@
 """DReSD: the nearest states against brute force, partial prefill, greedy equality and the exact law."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
 from specviz.drafters.dense import DenseCopy
-from specviz.methods import dresd
+from specviz.drafters.near import mark_of
+from specviz.drafters.store import Store, StoreError
+from specviz.methods import dresd, dresd_store
 from specviz.targets.scripted import ScriptedTarget
+from specviz.training.datastore import make_store, save
+from specviz.training.dense import with_states
 
-from .toys import check_greedy, check_law, kit
+from .toys import check_greedy, check_law, greedy, kit
 
 
 @pytest.mark.parametrize("prompt", [[1], [3, 7, 1, 1, 3, 7, 2, 3, 7]])
@@ -72,3 +77,90 @@ def test_greedy():
 
 def test_law():
     check_law(dresd.METHOD, kit(3), least=-1.0, length=2)
+
+
+# --- a store with states -------------------------------------------------------------------------------------------------
+TEXTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 1, 2, 4], [7], [], [3, 1, 2, 6, 1, 2, 3]]
+
+
+def dense_store(one, texts=TEXTS, **settings):
+    return with_states(make_store("dense", texts), one.fresh(), 6, **settings)
+
+
+def test_a_states_key_is_that_of_the_row_that_wrote_the_token(tmp_path):
+    one = kit(12, 1)
+    store = dense_store(one)
+    tokens, keys = store.array.tokens.tolist(), store.dense.keys
+    at = 0
+    for text in TEXTS:
+        rows = store.dense.frame.keys(states_of(one, text)) if len(text) > 1 else []
+        for i in range(len(text)):
+            want = rows[i - 1] if i else torch.zeros(6)
+            assert torch.allclose(torch.from_numpy(keys[at + i].astype("float32")), want, atol=2e-3)
+        at += len(text) + 1
+    key = torch.nn.functional.normalize(torch.arange(6.0), dim=0)
+    found = store.dense.nearest(store.array, 2, key, 3)
+    brute = sorted(((float(torch.from_numpy(keys[i].astype("float32")) @ key), i) for i, t in enumerate(tokens) if t == 2), reverse=True)
+    assert [x for _, x in found] == pytest.approx([x for x, _ in brute[:3]], abs=1e-5) and all(tokens[p] == 2 for p, _ in found)
+    assert store.dense.nearest(store.array, 9, key, 3) == [] and store.dense.how == "exact"
+    save(store, tmp_path / "dense")
+    again = Store.open(tmp_path / "dense")
+    assert isinstance(again.dense.keys, np.memmap) and again.facts["states"] == mark_of(one.target) and again.facts["dim"] == 6
+    assert again.dense.nearest(again.array, 2, key, 3) == found
+
+
+def states_of(one, text):
+    target = one.fresh()
+    target.tap(frozenset({"final"}))
+    return target.sync(text).taps["final"].float()
+
+
+def test_a_graph_finds_the_same_places(tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    from specviz.drafters import near
+
+    one = kit(12, 1)
+    store = dense_store(one, [[(i * j) % 7 for j in range(30)] for i in range(1, 9)], graph=1)
+    save(store, tmp_path / "dense")
+    again = Store.open(tmp_path / "dense")
+    assert again.dense.how == "faiss HNSW" and again.facts["search"] == "faiss HNSW"
+    key = torch.nn.functional.normalize(torch.arange(6.0), dim=0)
+    exact = again.dense.nearest(again.array, 2, key, 4)
+    monkeypatch.setattr(near, "FEW", 1)
+    assert [x for _, x in again.dense.nearest(again.array, 2, key, 4)] == pytest.approx([x for _, x in exact], abs=5e-3)
+
+
+def test_without_faiss_the_search_is_exact(monkeypatch):
+    from specviz.drafters import near
+
+    monkeypatch.setattr(near, "library", lambda: None)
+    assert dense_store(kit(12, 1), graph=1).dense.how == "exact"
+
+
+def test_dense_store_greedy_and_law():
+    kits = []
+    for vocab, seed in ((12, 1), (4, 0)):
+        one = kit(vocab, seed)
+        texts = [greedy(one.net, [first], 24) for first in range(vocab)]
+        one.open_store = lambda role, one=one, texts=texts: dense_store(one, texts)
+        kits.append(one)
+    assert check_greedy(dresd_store.METHOD, kits, ([1], [3, 1, 1, 1, 1]), 24, least=-1.0) > 1.2
+    one = kit(3)
+    one.open_store = lambda role: dense_store(one, [greedy(one.net, [first], 8) for first in range(3)])
+    check_law(dresd_store.METHOD, one, length=2, neighbours=2, least=-1.0)
+
+
+def test_states_of_another_target_are_refused(tmp_path):
+    one = kit(12, 1)
+    for store in (make_store("dense", TEXTS), dense_store(kit(12, 5))):
+        one.open_store = lambda role, store=store: store
+        with pytest.raises(StoreError, match="no states of this target: build it again"):
+            dresd_store.METHOD.build(one, **dresd_store.METHOD.read_knobs({}))
+    save(dense_store(one), tmp_path / "dense")
+    for name, content in (("keys.npy", b"x"), ("frame.npz", b"x"), ("keys.npy", (tmp_path / "dense" / "keys.npy").read_bytes()[:-9])):
+        old = (tmp_path / "dense" / name).read_bytes()
+        (tmp_path / "dense" / name).write_bytes(content)
+        with pytest.raises(StoreError, match="damaged"):
+            Store.open(tmp_path / "dense")
+        (tmp_path / "dense" / name).write_bytes(old)
+    assert len(dense_store(one, []).dense.keys) == 0

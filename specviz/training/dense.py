@@ -1,0 +1,62 @@
+"""The states of a datastore's tokens: what the target thought when it wrote each of them (DReSD, Gritta et al. 2502.15572).
+
+Every document is read once by the target; the state that predicts a token is that token's key.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..drafters.near import Dense, Frame, make_graph, mark_of
+from ..drafters.store import Store
+from ..drafters.suffix_array import PART
+
+DIM, SAMPLE = 64, 20_000  # dimensions of a key (the paper's), states its frame is fitted to
+GRAPH = 200_000  # tokens from which on a store gets an approximate index, where faiss is installed
+
+
+def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -> Store:
+    """The store with the target's states. Documents longer than the target's context are read in pieces."""
+    began = time.monotonic()
+    target.tap(frozenset({"final"}))
+    pieces = list(_documents(store.array.tokens, target.context))
+    fitted, rows = [], 0
+    for start, end in pieces:  # as many documents as the frame is fitted to
+        if rows >= SAMPLE:
+            break
+        fitted.append(_states(target, store, start, end))
+        rows += len(fitted[-1])
+    states = torch.cat(fitted) if fitted else torch.zeros(0, target.hidden)
+    frame = Frame.fit(states, min(dim, target.hidden)) if len(states) else Frame(
+        torch.zeros(target.hidden), torch.ones(target.hidden), torch.zeros(target.hidden, min(dim, target.hidden)))
+    keys = np.zeros((len(store.array), frame.axes.shape[1]), np.float16)
+    for i, (start, end) in enumerate(pieces):
+        found = fitted[i] if i < len(fitted) else _states(target, store, start, end)
+        keys[start + 1:end] = frame.keys(found).numpy()
+    target.close()
+    dense = Dense(keys, frame, make_graph(keys) if len(keys) >= graph else None)
+    facts = {**store.facts, "states": mark_of(target), "dim": keys.shape[1], "bytes": store.facts["bytes"] + keys.nbytes,
+             "build_seconds": round(store.facts["build_seconds"] + time.monotonic() - began, 3), "search": dense.how}
+    return replace(store, facts=facts, dense=dense)
+
+
+def _documents(tokens: np.ndarray, context: int):
+    """(start, end) of each document, or piece of one, of at least two tokens."""
+    borders = np.flatnonzero(tokens == PART).tolist()
+    start = 0
+    for end in [*borders, len(tokens)]:
+        for at in range(start, end, context - 1):
+            if min(at + context, end) - at >= 2:
+                yield at, min(at + context, end)
+        start = end + 1
+
+
+def _states(target: Any, store: Store, start: int, end: int) -> torch.Tensor:
+    """States [end - start - 1, d] that predict tokens start + 1 .. end - 1."""
+    target.close()
+    with torch.inference_mode():
+        return target.sync(store.array.tokens[start:end].tolist()).taps["final"].float().cpu()
