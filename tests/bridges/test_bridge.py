@@ -115,7 +115,7 @@ def test_half_a_character_waits_and_a_control_token_ends_the_draft(pair):
 def test_tokenizers_of_other_kinds_meet_too():
     bridge = Bridge(learnt(330, True), pieces(), 330, pieces().size)
     context = bridge.ours.encode(b"the old lighthouse")
-    assert said(bridge.theirs, bridge.encode(context)) == b" the old lighthouse", "it has no 'the' without a space in front"
+    assert said(bridge.theirs, bridge.encode(context)) == b"the old lighthouse"
     drafted = bridge.theirs.encode(b" old lighthouse")
     assert said(bridge.ours, bridge.decode(context, drafted)) == b" old lighthouse"
 
