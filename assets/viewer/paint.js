@@ -24,11 +24,19 @@
     figures(b, ctx);
     b.links.refresh();
     for (const part of b.lanes.values()) if (part.moved) part.stage.follow(); /* last: scrolling asks for a layout */
+    arcs(b, ctx);
     b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v ? b.inspector.v.sel : null };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
     b.root.dataset.layout = race ? "race" : "watch";
+  }
+
+  function arcs(b, { race, focus, follow, at, round, phase }) {
+    for (const [id, part] of b.lanes) {
+      const on = !race && focus && id === focus.id && !(follow && b.state === "live");
+      part.stage.arcs.paint(focus, on ? round : null, phase, on ? [at.k, at.phase, b.width, b.ui.marks].join() : "");
+    }
   }
 
   function notice(b, { race, lanes, views }) {

@@ -46,6 +46,33 @@
   /* The bytes of a token that leaves a character open: from the vocabulary, for the text holds only what is complete. */
   const ownBytes = (lane, t) => (t.carry && !t.parts.length ? SV.text.bytesOf(lane.vocab.get(t.tok)) : null);
 
+  /* The prompt as the tokens it was read as, so that a copy can point at its source: the ids whose bytes make up the last message.
+     Null where they do not, as with a tokenizer that changes its input; then the prompt is one text. */
+  const MOST_ASKED = 4000;
+  function askTokens(lane, p) {
+    const ids = p.ids || [], want = new TextEncoder().encode(String(p.text || ""));
+    if (!ids.length || ids.length > MOST_ASKED || !want.length || !ids.every((id) => lane.vocab.has(id))) return null;
+    const each = ids.map((id) => SV.text.bytesOf(lane.vocab.get(id))), all = each.flat(), at = findLast(all, want), out = [];
+    if (at < 0) return null;
+    let b = 0, held = [], first = -1;
+    each.forEach((bytes, i) => {
+      const part = bytes.slice(Math.max(0, at - b), Math.max(0, at + want.length - b));
+      b += bytes.length;
+      if (!part.length) return;
+      if (first < 0) first = i;
+      const { parts: shown, carry } = SV.text.decode(held.concat(part));
+      held = carry;
+      if (!shown.length) return;
+      out.push(el("span", { "data-p": first }, parts(shown)));
+      first = -1;
+    });
+    return held.length ? null : out;
+  }
+  function findLast(all, want) {
+    for (let i = all.length - want.length; i >= 0; i--) { let k = 0; while (k < want.length && all[i + k] === want[k]) k++; if (k === want.length) return i; }
+    return -1;
+  }
+
   class Stage {
     constructor() {
       this.turns = el("span", { class: "turns" });
@@ -56,6 +83,7 @@
       this.caret = el("span", { class: "caret" });
       this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.turns, this.ask, this.text);
+      this.arcs = new SV.arcs.Arcs(this);
       this.clear();
     }
 
@@ -76,7 +104,7 @@
       const p = (lane.header && lane.header.prompt) || {};
       const turns = Array.isArray(p.turns) ? p.turns.slice(-20) : [];
       this.turns.replaceChildren(...turns.map((t) => el("span", { class: "turn", dir: "auto" }, el("b", null, String(t.role || "")), ...parts(SV.text.visible(String(t.text ?? t.content ?? ""))))));
-      this.ask.replaceChildren(...parts(SV.text.visible(String(p.text || ""))));
+      this.ask.replaceChildren(...(askTokens(lane, p) || parts(SV.text.visible(String(p.text || "")))));
       setAttr(this.box, "aria-label", "Text of " + titleOf(lane));
     }
 

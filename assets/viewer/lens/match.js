@@ -57,7 +57,7 @@
 
   function draw(host, notes, c) {
     const d = notes[0] || {}, n = int(d.n, 0) || int(d.matched, 0) || 0, list = runs(c);
-    if (n) host.append(say("The last ", n === 1 ? "token" : n + " tokens", n === 1 ? " of the text was written before: " : " of the text were written before: ", Number.isInteger(d.copied) ? "what followed them is copied, " + count(d.copied, "token") + "." : "what followed them is the draft.", typeof d.score === "number" ? " Expected to be accepted: " + short(d.score) + " tokens." : "", d.source ? " Found in " + word(d.source) + "." : ""));
+    if (n) host.append(say("The last ", n === 1 ? "token" : n + " tokens", n === 1 ? " of the text was written before: " : " of the text were written before: ", Number.isInteger(d.copied) ? "what followed them is copied, " + count(d.copied, "token") + "." : "what followed them is the draft.", typeof d.score === "number" ? " Expected to be accepted: " + short(d.score) + (d.score === 1 ? " token." : " tokens.") : "", d.source ? " Found in " + word(d.source) + "." : ""));
     if (!list.length) host.append(say("Nothing was copied this time."));
     for (const run of list) host.append(SV.dom.el("div", { class: "lscroll" }, picture(c, run, Math.min(n, 12))));
   }

@@ -36,5 +36,5 @@
     if (c.round.path.length) strip(host, c.round.path.map((id) => ({ text: c.label(c.round.nodes[id].tok, 12), cls: "acc", node: id })), "Accepted successors");
   }
 
-  SV.lens.pool = { title: "Pool and window", draw };
+  SV.lens.pool = { title: "Pool of guesses", draw };
 })();
