@@ -35,9 +35,9 @@ METHOD = Method(
     family="Trained heads",
     summary="A single layer guesses the target's next inner states from its last ones; the target's own head turns them into tokens.",
     knobs=(
-        Knob("nodes", 8, 1, 25, "the best of the paper's 25 nodes, which suit a GPU: a small target on a CPU takes 1.6 times as long "
+        Knob("nodes", 6, 1, 25, "the best of the paper's 25 nodes, which suit a GPU: a small target on a CPU takes 1.6 times as long "
              "for 8 rows as for one"),
-        Knob("depth", 4, 1, 5, "levels that are grown, a pass of the head each; the paper takes 5"),
+        Knob("depth", 3, 1, 5, "levels that are grown, a pass of the head each; the paper takes 5"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="Each level of the tree is one pass of the head, fed with its own guesses: watch how far down it stays right.",

@@ -23,9 +23,10 @@ METHOD = Method(
     family="Trained heads",
     summary="EAGLE's head grows the tree where it is sure of itself, then keeps the most promising nodes of all levels.",
     knobs=(
-        Knob("top_k", 3, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
-        Knob("nodes", 8, 1, 60, "nodes kept in the end; the paper takes 60, but for a small target on a CPU 8 rows cost 1.6 times one row"),
+        Knob("nodes", 6, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU, but a small target on a CPU takes 1.6 times as long "
+             "for 8 rows as for one"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",
