@@ -35,7 +35,7 @@ class FastModel(Llama):
 class FastTarget(CachedTarget):
     """One run's cache over shared weights."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     work: Work | None = None  # of an early exit
 
@@ -75,6 +75,12 @@ class FastTarget(CachedTarget):
     def skipping(self, sublayers: Sequence[int]) -> Skipping:
         """This target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
         return Skipping(self, sublayers)
+
+    def fuzzy(self, size: int) -> FastTarget:
+        """This target with groups of ``size`` layers side by side, over the same committed rows."""
+        from .fuzzy import Fuzzy
+
+        return Fuzzy(self, size)
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:

@@ -88,7 +88,7 @@ class ScriptedNet:
 class ScriptedTarget(CachedTarget):
     """A ScriptedNet behind the Target protocol, with the bookkeeping that every target shares."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
     name = "the scripted model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
 
@@ -112,6 +112,9 @@ class ScriptedTarget(CachedTarget):
 
     def skipping(self, sublayers: Sequence[int]) -> ScriptedView:
         return ScriptedView(self, sublayers)
+
+    def fuzzy(self, size: int) -> ScriptedFuzzy:
+        return ScriptedFuzzy(self, size)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
@@ -139,10 +142,14 @@ class ScriptedTarget(CachedTarget):
                 x[where] = made
             taps[f"layer:{depth}"] = x
             if 2 * depth not in self.skip:
-                x = self.net.attend(layer, x, self._slots[depth, :, :, :end], at, turn, mask)
+                x = self.attended(depth, layer, x, self._slots[depth, :, :, :end], at, turn, mask)
             if 2 * depth + 1 not in self.skip:
                 x = self.net.transform(layer, x)
         return x, taps
+
+    def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
+        """x plus the attention of the layer at this depth."""
+        return self.net.attend(layer, x, *where)
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
@@ -162,6 +169,30 @@ class ScriptedView(ScriptedTarget):
         self._drop()
         self.root = None
         return super().sync(tokens)
+
+
+class ScriptedFuzzy(ScriptedView):
+    """The target with groups of layers side by side: its nodes' attentions read what entered the group (targets/fuzzy.py)."""
+
+    def __init__(self, whole: ScriptedTarget, size: int):
+        from .fuzzy import groups_of
+
+        super().__init__(whole, ())
+        self.starts = {layer: group[0] for group in groups_of(whole.layers, size) for layer in group}
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        self.whole.sync(tokens)
+        self.whole.settle()
+        return super().sync(tokens)
+
+    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        self._fuzzy, self._entered = bool(rows.lo), None
+        return super().through(rows, layers)
+
+    def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
+        if not self._fuzzy or self.starts[depth] == depth:
+            self._entered = x
+        return x + (super().attended(depth, layer, self._entered, *where) - self._entered)
 
 
 class ScriptedEarly:
