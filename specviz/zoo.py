@@ -17,7 +17,7 @@ from . import others
 from .core import DraftTree, Method, Scores, Target
 from .drafters.memory import Memory
 from .drafters.bridge import Bridge
-from .drafters.store import HOW, Store, StoreError, vocabulary_mark
+from .drafters.store import HOW, HOW_TO, Store, StoreError, vocabulary_mark
 from .forwards import Forward, choose
 from .heads import Heads, body_of, heads_of, needed, reader, sizes
 from .machine import environment, read_device, use_cores
@@ -28,6 +28,8 @@ from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
 NEEDS = {  # what a method may ask for, and what would make it work
     "draft": "needs a draft model: choose one with --draft, or a target that is paired with one",
     others.ROLE: others.NEEDED,
+    "small": ("needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` trains one for the "
+              "embedded pair"),
     "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
     "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
     "early": "needs a target that can stop after some of its layers, which {name} cannot; choose one of the Llama family",
@@ -54,14 +56,15 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role: "draft"; "target", its weights again; "other_draft", of another vocabulary and in its own width.
-        Raises ZooError with a sentence when there is none."""
+        """Another model by role: "draft"; "small", which drafts for the draft; "target", its weights again; "other_draft", of
+        another vocabulary and in its own width. Raises ZooError with a sentence when there is none."""
         if role in ("target", others.ROLE):
             self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
             return self.opened[-1]
-        if role != "draft" or self.loaded.draft is None:
-            raise ZooError(_needs(role, self.loaded.name, self.loaded.draft_problem))
-        model = self.loaded.draft.open()
+        found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
+        if found is None:
+            raise ZooError(f"This method {_needs(role, self.loaded.name, self.loaded.draft_problem)}.")
+        model = found.open()
         self.opened.append(model)
         return model if model.vocab == self.vocab else Fitted(model, self.vocab)
 
@@ -141,6 +144,7 @@ class Loaded:
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
     other: Path | None = None  # where a draft of another vocabulary lies
+    small: Path | None = None  # where the draft model's own draft lies
 
     @property
     def vocab(self) -> int:
@@ -158,6 +162,16 @@ class Loaded:
             raise ZooError(f"This method {others.NEEDED.format(name=self.name)}.")
         backend = choose(register().backends, self.other)
         return _once(self.other, self.device, backend.name, backend.load)
+
+    @property
+    def small_model(self) -> Any:
+        """The weights of the draft model's own draft, None where there is none. Raises ZooError with a sentence."""
+        if self.small is None:
+            return None
+        backend = choose(register().backends, self.small)
+        model = _once(self.small, self.device, backend.name, backend.load)
+        _same_words(self, self.small.name, self.small, model)
+        return model
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -189,7 +203,7 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides | _stored(self.stores) | self.heads.provides | _there(self.other)
+        return self.open_target().provides | _stored(self.stores) | self.heads.provides | _there(self.other, self.small)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
@@ -213,6 +227,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
+            loaded.small = _small(book, chosen)
     except ZooError as error:
         if draft is not None:
             raise
@@ -224,10 +239,19 @@ def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     folder = entry.folder()
     backend = choose(book.backends, folder, entry.backend)
     model = _once(folder, loaded.device, backend.name, backend.load)
-    if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
-        raise ZooError(f"{entry.name} cannot draft for {loaded.name}: their vocabularies differ "
-                       f"({model.vocab} and {loaded.vocab} tokens).")
+    _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
+
+
+def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
+    if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
+        raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens).")
+
+
+def _small(book: Register, draft: str) -> Path | None:
+    """Where the draft that models.yaml names for a draft lies, if it is there."""
+    entry = book.entries.get(book.find(draft).draft)
+    return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
 
 
 def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any]) -> Any:
@@ -260,13 +284,14 @@ def survey(target: str | None = None, draft: str | None = None):
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
     provides = choose(book.backends, folder, entry.backend).provides(config) | _stored(book.stores) | heads.provides
-    provides |= _there(others.folder_of(book, entry.name, folder))
-    problem = ""
+    problem, small = "", None
     try:
         if chosen:
             book.find(chosen).folder()
+            small = _small(book, chosen)
     except ZooError as error:
         problem = str(error)
+    provides |= _there(others.folder_of(book, entry.name, folder), small)
     return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)
 
 
@@ -277,8 +302,8 @@ def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool
     return f"{method.title} {_needs(missing[0], name, draft_problem, head_problems or {})}." if missing else None
 
 
-def _there(other: Path | None) -> frozenset[str]:
-    return frozenset({others.ROLE} if other else ())
+def _there(other: Path | None, small: Path | None) -> frozenset[str]:
+    return frozenset(role for role, place in ((others.ROLE, other), ("small", small)) if place)
 
 
 def _stored(stores: dict[str, Path]) -> frozenset[str]:
@@ -290,7 +315,7 @@ def _needs(need: str, name: str, draft_problem: str, head_problems: dict[str, st
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
     if need.startswith("store:"):
-        return f"needs a datastore named {need[6:]!r}: build one with `{HOW}` and name its folder in models.yaml"
+        return f"needs a datastore named {need[6:]!r}: build one with `{HOW_TO.get(need[6:], HOW)}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
     lends = "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family"

@@ -26,7 +26,7 @@ class Pair:
         self.target = model.open()
 
     def open(self, role):
-        assert role == "draft"
+        assert role in ("draft", "small")
         return self.draft.open()
 
     def head(self, kind):

@@ -25,7 +25,7 @@ class Pair:
         self.model, self.draft, self.vocab, self.target = model, draft, VOCAB, model.open()
 
     def open(self, role):
-        assert role == "draft"
+        assert role in ("draft", "small")
         return self.draft.open()
 
     def head(self, kind):

@@ -17,6 +17,7 @@ from specviz.session import Session
 from specviz.zoo import survey
 
 from ..session.checkpoints import register as tiny_pair
+from ..session.checkpoints import write
 from . import tiny
 
 BY_KIND = {need[5:]: method for method in catalogue().values() for need in method.needs if need.startswith("head:")}
@@ -129,3 +130,26 @@ def test_a_kind_that_nothing_reads(tmp_path, monkeypatch):
 def test_the_projects_own_heads_are_of_known_kinds_and_each_has_a_method():
     heads = [entry for entry in register(HERE / "models.yaml").entries.values() if entry.role == "head"]
     assert {entry.kind for entry in heads} == KINDS.keys() == BY_KIND.keys()
+
+
+def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
+    """Named by the draft's own entry; without it staged drafting is greyed out, with another vocabulary it is refused."""
+    path = tiny_pair(tmp_path, small="  tiny-small: {path: small, role: draft}")
+    path.write_text(path.read_text().replace("{path: draft, role: draft}", "{path: draft, role: draft, draft: tiny-small}"))
+    monkeypatch.setenv("SPECVIZ_MODELS", str(path))
+    method = catalogue()["staged_models"]
+    zoo.forget()
+    assert "draft --size small" in load().why_not(method) and survey()(method) == load().why_not(method)
+    with pytest.raises(ZooError, match="needs a draft model for the draft model"):
+        load().kit().open("small")
+    write(tmp_path / "small", layers=1, seed=5)
+    loaded = load()
+    assert loaded.why_not(method) is None and survey()(method) is None
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == plain.token_ids
+    assert "small" not in load(draft="none").provides
+    write(tmp_path / "small", layers=1, seed=5, vocab=290)
+    zoo.forget()
+    with pytest.raises(ZooError, match="small cannot draft for tiny: their vocabularies differ"):
+        load().kit().open("small")
+    zoo.forget()
