@@ -1,6 +1,8 @@
 """The heads' arithmetic: against transformers' Llama, the drafting forward against the training one, trees against their paths."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import transformers as tf
@@ -148,6 +150,17 @@ def test_the_rollout_in_training_is_what_drafting_meets(layers):
             close(guess[0], trained[step][0, root + step])
             if root + step + 1 < n:
                 guess = cache.branch(embeds[root + step + 1:root + step + 2], guess, [step - 1], [step + 1])
+
+
+@torch.inference_mode()
+def test_half_precision_as_on_an_accelerator(tmp_path):
+    """A head takes the type of its target."""
+    body, embeds, features = replace(BODY, dtype=torch.bfloat16), rows(6, 1), rows(6, 2)
+    whole, half = (eagle.load(published_eagle(tmp_path / "eagle")[0], one) for one in (BODY, body))
+    want, cache = whole(embeds[None], features[None])[0][0], half.open()
+    got = cache.read(embeds[:5], features[:5])
+    got = torch.cat([got, cache.branch(embeds[5:], features[5:], [-1], [1])])
+    assert got.dtype == torch.bfloat16 and float((got - want).abs().mean()) < 0.03 * float(want.std())
 
 
 @torch.inference_mode()
