@@ -71,6 +71,9 @@ class FakeKit:
         self.opened.append(ScriptedTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
+    def piece(self, token):
+        return self.loaded.token_bytes(token)
+
     def close(self):
         for model in self.opened:
             model.close()
