@@ -65,7 +65,7 @@
     }
     raise() { if (this.board.narrow) this.sheet.open(true); }
     clicked(e) {
-      const step = e.target.closest("[data-step]"), tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("[data-round]");
+      const step = e.target.closest("[data-step]"), tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("tr[data-round]") /* the board itself carries data-round, too */;
       if (step && this.v && this.v.round) this.board.goto(this.v.round.i, Number(step.dataset.step));
       else if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
       else if (row) this.board.goto(Number(row.dataset.round), 4);
