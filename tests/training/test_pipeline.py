@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from specviz.training import data, draft, generate, report, target
 from specviz.training.__main__ import available, main
@@ -62,6 +62,23 @@ def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(wo
     shutil.copyfile(SHIPPED / TARGET / "model-00001-of-00004.safetensors", tmp_path / TARGET / "extra.safetensors")
     with pytest.raises(TrainingError, match="ship that one first"):
         draft.run(job)
+
+
+def test_other_shapes_of_draft_go_into_folders_of_their_own(work):
+    before = (work / "models" / DRAFT / "model.safetensors").read_bytes()
+    place = draft.run(Job(work=work, size="small", steps=1, quiet=True, device="cpu"))
+    assert place.name == "Llama-specviz-draft-small" and (place / "config.json").is_file()
+    assert (work / "models" / DRAFT / "model.safetensors").read_bytes() == before
+
+
+def test_the_wide_draft_and_the_deep_one_are_equally_large():
+    whole = LlamaConfig.from_pretrained(SHIPPED / TARGET)
+    size = {}
+    for shape in ("default", "wide", "deep", "small"):
+        with torch.device("meta"):
+            size[shape] = sum(weight.numel() for weight in draft.build(whole, Job(size=shape).numbers("draft")).parameters())
+    assert abs(size["wide"] / size["deep"] - 1) < 0.01 and abs(size["wide"] / size["default"] - 1) < 0.02
+    assert size["small"] < 0.4 * size["default"]
 
 
 def test_a_lost_shard_is_made_again_the_same(work, tiny):
