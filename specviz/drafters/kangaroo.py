@@ -35,8 +35,13 @@ class ExitAdapter(Drafter):
             target.sync(state.tokens[:-1])
             again = target.sync(state.tokens)
             states, at = again.taps[self.tap], again.at
-        self.rows.restart(at)
-        self.read, self._waiting = [], [states] if len(states) else []
+        first = self.rows.first
+        if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+            self._crop(state.tokens[first:at])
+        else:
+            self.read = []
+            self.rows.restart(at)
+        self._waiting = [states] if len(states) else []
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, before = TreeBuilder(), state.tokens[self.rows.first:-1]

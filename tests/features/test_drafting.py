@@ -97,15 +97,16 @@ def test_a_target_that_kept_its_cache_is_drafted_for_as_well(key):
             assert state.tokens == want
 
 
-def test_what_earlier_runs_read_is_used_again():
-    kit = toy(12, sharp=3.0)
-    parts = built(EAGLE2, kit)
+@pytest.mark.parametrize("key", KEYS)
+def test_what_earlier_runs_read_is_used_again(key):
+    method, kit = catalogue()[key], toy(12, sharp=3.0)
+    parts = built(method, kit)
     for prompt in (PROMPT, PROMPT, PROMPT + [7, 7]):
         state = State(list(prompt), Sampling(0.0), limit=6)
         open_run(parts, kit.target, state)
         parts.drafter.propose(state, Budget(1, 1, 1))
         assert rows_of(parts.drafter).first == 0
-        assert float((rows_of(parts.drafter).kv() - fresh(EAGLE2, kit, prompt)).abs().max()) < 1e-12
+        assert float((rows_of(parts.drafter).kv() - fresh(method, kit, prompt)).abs().max()) < 1e-12
 
 
 @pytest.mark.parametrize("key", KEYS)
