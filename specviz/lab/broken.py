@@ -12,13 +12,14 @@ from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, Sta
 from ..drafters import DraftChain
 from ..loops import speculate
 from ..policies import Fixed
-from ..request import SessionError
+from ..request import SessionError, read_whole
 from ..trees import Scorer
 from ..verifiers import TokenRejection
 from .law import SAMPLES, tested
 from .mistakes import MISTAKES, Mistake
 
-GAMMA = 2  # so that a bonus token lies within the first tokens, which are tested
+GAMMA = {"bonus_from_draft": 1}  # there, so that bonus tokens are frequent
+USUAL = 2
 TOKENS, TEXTS = 48, 2  # of the greedy certificate
 SHARP = Sampling(0.7)  # mistakes show sooner where the law has few likely tokens
 NONE = Mistake("none", "Nothing is broken", "The method as it should be, for comparison.", "Both stay green.")
@@ -92,7 +93,7 @@ class Stale:
         same = self._written and list(tokens[:len(self._written)]) == self._written
         self._read = [*self._read, *tokens[len(self._written):]] if same else list(tokens)
         self._written = list(tokens)
-        return self._model.sync(self._read)
+        return self._follow()
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         self._tree = tree
@@ -101,7 +102,12 @@ class Stale:
     def commit(self, verdict: Verdict) -> None:
         self._written += [*(self._tree.tokens[i] for i in verdict.path), verdict.token]
         self._read += [*self._tree.tokens, verdict.token]
-        self._model.sync(self._read)
+        self._follow()
+
+    def _follow(self) -> Scores:
+        if len(self._read) >= self._model.context:  # what it should not have kept fills the cache: begin anew
+            self._read = list(self._written)
+        return self._model.sync(self._read)
 
 
 def _stale(parts: Parts, target: Target, state: State):
@@ -124,19 +130,19 @@ def broken(key: str) -> Method:
     """Speculative decoding with this mistake in it."""
     def build(kit: Any) -> Parts:
         drafter, verifier, loop = BUILT[key](kit.open("draft"))
-        return Parts(drafter, Fixed(GAMMA), verifier, loop=loop or speculate)
+        return Parts(drafter, Fixed(GAMMA.get(key, USUAL)), verifier, loop=loop or speculate)
 
     told = {m.key: m for m in (NONE, *MISTAKES.values())}[key]
     return Method(key=key, title=told.title, paper="", family="Mistake", summary=told.why, build=build, needs=frozenset({"draft"}))
 
 
 def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """payload {mistake} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, growing; greedy: what
+    """payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, growing; greedy: what
     certify.greedy says, and ``equal``; distribution: what law.distribution says; verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.")
-    method = broken(key)
+    method, samples = broken(key), read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     missing = loaded.why_not(method)
     if missing:
         raise SessionError(missing)
@@ -147,7 +153,7 @@ def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> 
     said = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
     found["greedy"] = said | {"equal": said["status"] in ("identical", "near_tie")}
     yield found | {}
-    for law in tested(loaded, method, {}, PROMPTS[0], SHARP, SAMPLES, stop):
+    for law in tested(loaded, method, {}, PROMPTS[0], SHARP, samples, stop):
         found["distribution"] = law
         found |= _verdict(found["greedy"]["equal"], law["verdict"])
         yield found | {}

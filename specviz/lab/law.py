@@ -49,7 +49,7 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law:
         with torch.inference_mode():
             counts[cells.find(next(runs)[0])] += 1
         played += 1
-        if played % EVERY == 0 and played < samples:
+        if played % EVERY == 0 and played < samples and not stop():
             yield _told(loaded, method, cells, counts, played, False)
     runs.close()
     yield _told(loaded, method, cells, counts, played, True)

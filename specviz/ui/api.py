@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import AsyncIterator
+import json
+from typing import Any, AsyncIterator
 
 import gradio as gr
 
+from ..lab.compare import compare, lanes_of
 from .cards import told
+from .chat import lanes
 from .desk import Desk
-from .limits import Refused, Turnstile, read
+from .limits import BASELINE, Refused, Turnstile, read
 from .stream import Backend, Live, pack
 
 
@@ -20,6 +23,7 @@ class Api:
     def offer(self) -> None:
         """Add the endpoints to the Blocks under construction."""
         gr.api(self.run, api_name="run", concurrency_limit=None)
+        gr.api(self.compare, api_name="compare", concurrency_limit=None)
         gr.api(self.methods, api_name="methods", concurrency_limit=None)
         gr.api(self._desk.ask, api_name="ask", concurrency_limit=None, api_visibility="undocumented")  # for the page's own panels
 
@@ -54,6 +58,37 @@ class Api:
         finally:
             await frames.aclose()
 
+    async def compare(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 64, temperature: float = 0.0,  # noqa: B006
+                      seed: int = 0, repeats: int = 3, target: str = "") -> dict:
+        """Compare methods of speculative decoding on a prompt: how fast each is here, and whether the difference is more than noise.
+
+        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; plain decoding is always
+        measured too. max_new_tokens: 1 to 512. temperature: 0 to 2. repeats: 1 to 5 runs of each. target: a model's name, or empty.
+        Returns {sentence, winner, text, same_text, rows: [{key, title, tokens_per_second, low, high, walltime_speedup, runs,
+        block_efficiency, acceptance_rate}]}, fastest first; winner is null where the difference is noise.
+        """
+        records: list[dict] = []
+        async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, {}, "", [], target, repeats):
+            frame = json.loads(line)
+            records = frame["e"] if frame.get("snap") else records
+            if frame.get("status", {}).get("state") == "error":
+                raise gr.Error(frame["status"]["text"])
+        said = lanes(records)
+        found = compare(lanes_of(records), BASELINE)
+        totals = {r["lane"]: r["totals"] for r in records if r["type"] == "done"}
+        figures = {s.key: totals[s.lane] for s in said if s.lane in totals}
+        for row in found["rows"]:
+            row |= _figures(figures.get(row["key"], {}))
+        return {**found, "text": said[-1].text if said else "", "same_text": len({s.text for s in said}) <= 1}
+
     def methods(self) -> list[dict]:
         """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""
         return [told(card) for card in self._backend.cards.values()]
+
+
+def _figures(totals: dict[str, Any]) -> dict[str, float | None]:
+    """As core.metrics defines them, from a trace's totals."""
+    def ratio(a: str, b: str) -> float | None:
+        return totals[a] / totals[b] if totals.get(b) else None
+
+    return {"block_efficiency": ratio("tokens", "rounds"), "acceptance_rate": ratio("accepted", "tried")}

@@ -28,8 +28,8 @@ def script(name: str) -> str:
 def board(value: str) -> gr.HTML:
     """All lanes, the inspector, the ribbon and the figures. The value is a window of live frames (docs/TRACE.md)."""
     parts = gradio_parts()
-    return gr.HTML(value, html_template=parts["html_template"], js_on_load=parts["js_on_load"], apply_default_css=False,
-                   elem_id="board")
+    return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
+                   js_on_load=parts["js_on_load"] + script("pace.js"))
 
 
 def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:

@@ -104,6 +104,12 @@ class Handlers:
             live.stop.set()
         return {self.ui["stop"]: gr.Button(interactive=False)}
 
+    def seen(self, request: gr.Request, event: gr.EventData) -> None:
+        """The browser tells which frame it has painted last."""
+        live, number = self.live.get(request.session_hash), (event._data or {}).get("frame")
+        if live and isinstance(number, int):
+            live.seen(number)
+
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
         self.shelves.pop(request.session_hash, None)

@@ -140,6 +140,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["edit"].click(hands.edit, [ui["chat"]], ended, **at_once)
     ui["settings"].click(lambda: gr.Sidebar(open=True), None, ui["sidebar"], **at_once)
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
+    ui["board"].select(hands.seen, None, None, **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
     ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
     known = [ui["models"], ui["methods"]]

@@ -1,15 +1,22 @@
 """Make the recordings that the page plays before anybody has run anything.
 
-    python -m specviz.ui.record --out assets/traces/first.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N] [--seed S]
+    python -m specviz.ui.record all                    every recording that assets/traces/index.yaml describes
+    python -m specviz.ui.record first edit             some of them
+    python -m specviz.ui.record --out run.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N] [--seed S]
 
-The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``.
+The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``. Make them on a quiet
+machine: their times are shown to everybody.
 """
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
+
+import yaml
 
 from .engine import Engine, play
 from .limits import RUN_SECONDS, Refused, read
@@ -27,12 +34,17 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     if failed:
         raise Refused(failed)
     out.parent.mkdir(parents=True, exist_ok=True)
-    Trace(records).save(out)
+    if out.suffix == ".gz":
+        text = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in records)
+        out.write_bytes(gzip.compress(text.encode(), mtime=0))
+    else:
+        Trace(records).save(out)
     return len(records)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parse = argparse.ArgumentParser(prog="python -m specviz.ui.record", description="Record a run for the page's first load.")
+    parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
     parse.add_argument("--out", type=Path, default=RECORDED)
     parse.add_argument("--methods", help="comma-separated; plain decoding is always the last lane")
     parse.add_argument("--prompt", help="the first example of the page where left out")
@@ -43,16 +55,30 @@ def main(arguments: list[str] | None = None) -> int:
     parse.add_argument("--draft")
     given = parse.parse_args(arguments)
     engine = Engine(given.target, given.draft)
-    offered = offer(engine.cards)
-    methods = given.methods.split(",") if given.methods else list(offered.chosen)
     try:
-        count = record(given.out, engine, prompt=given.prompt or offered.examples[0]["prompt"], methods=methods,
-                       max_new_tokens=given.max_new_tokens, temperature=given.temperature, seed=given.seed)
+        for out, asked in _jobs(given, engine):
+            print(f"{out}: {record(out, engine, **asked)} records")
     except Refused as why:
         print(why, file=sys.stderr)
         return 1
-    print(f"{given.out}: {count} records")
     return 0
+
+
+def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """What to record, and where to."""
+    if not given.names:
+        offered = offer(engine.cards)
+        methods = given.methods.split(",") if given.methods else list(offered.chosen)
+        yield given.out, {"prompt": given.prompt or offered.examples[0]["prompt"], "methods": methods, "seed": given.seed,
+                          "max_new_tokens": given.max_new_tokens, "temperature": given.temperature}
+        return
+    recipes = yaml.safe_load((RECORDED.parent / "index.yaml").read_text(encoding="utf-8"))
+    for name in recipes if given.names == ["all"] else given.names:
+        if name not in recipes:
+            raise Refused(f"There is no recording {name!r}; there are {', '.join(recipes)}.")
+        plain = name == RECORDED.stem  # the one that the page carries with it is read as it lies
+        yield RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"), {
+            key: value for key, value in recipes[name].items() if key not in ("title", "about")}
 
 
 if __name__ == "__main__":

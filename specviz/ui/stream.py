@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 BEAT = 0.05  # seconds between frames
 GRACE = 15.0  # seconds beyond the run's own deadline before a silent engine is given up
+SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
 Record = dict[str, Any]
@@ -133,6 +134,16 @@ class Live:
         self._told: queue.SimpleQueue = queue.SimpleQueue()
         self._ticket: object | None = None
         self._started = False
+        self._seen: int | None = None
+
+    def seen(self, number: int) -> None:
+        """A reader says which frame it has shown last: one that falls behind is told less often, and more at a time."""
+        self._seen = min(number, self.frames.first)
+
+    def beat(self) -> float:
+        """Seconds to the next frame."""
+        behind = 0 if self._seen is None else self.frames.first - self._seen
+        return BEAT * (1 if behind < SLOW else 2 if behind < SLOWER else 4)
 
     async def stream(self) -> AsyncIterator[Frame]:
         """Frames until the run is over; the last one says how it ended. Leaving early stops the engine."""
@@ -190,7 +201,7 @@ class Live:
     async def _follow(self) -> AsyncIterator[Frame]:
         patience = time.monotonic() + RUN_SECONDS + GRACE
         while True:
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(self.beat())
             records, status, over = self._drain()
             if status:
                 patience = time.monotonic() + RUN_SECONDS + GRACE  # reading a large checkpoint is not silence

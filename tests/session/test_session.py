@@ -357,3 +357,27 @@ def test_notes_belong_to_their_round():
     assert rounds == [["Drafted", "Verified", "Judged", "Committed", "Said"] + ["Noted"] * (r + 1) for r in range(4)]
     order = [e.round for e in events if hasattr(e, "round")]
     assert order == sorted(order)  # told with their round, before another lane's turn
+
+
+def test_repeats_are_told_at_the_end_of_each_lane():
+    loaded = FakeLoaded()
+    told = list(race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3))
+    again = [lane for lane, event in told if event is None]
+    assert sorted(again) == [0, 0, 1, 1]
+    ends = {lane: event for lane, event in told if isinstance(event, Finished)}
+    for end in ends.values():
+        assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(r["seconds"] > 0 for r in end.totals["repeats"])
+    assert [event for _, event in told[-2:]] == list(ends.values())
+    assert all(model.seen == [] for kit in loaded.kits for model in kit.opened)
+    with pytest.raises(SessionError, match="repeats must be"):
+        race([Session(loaded, "autoregressive")], PROMPT, 4, repeats=99)
+
+
+def test_repeats_end_with_the_race_they_repeat():
+    cancel = threading.Event()
+    told = []
+    for _, event in race([Session(FakeLoaded(), "autoregressive")], PROMPT, 12, repeats=5, cancel=cancel):
+        told.append(event)
+        if event is None:
+            cancel.set()
+    assert told.count(None) == 1 and told[-1].totals["repeats"] == []

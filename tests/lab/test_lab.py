@@ -1,0 +1,175 @@
+"""The Lab's questions: mistakes are caught and the right method is not, laws fit, costs and sweeps hold what was asked for."""
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from specviz import certify, lab
+from specviz.lab import broken, law, library
+from specviz.lab.compare import compare, lanes_of
+from specviz.lab.mistakes import MISTAKES
+from specviz.request import SessionError
+from specviz.targets.scripted import ScriptedTarget
+
+from ..exactness.toys import toy
+from ..session.fakes import FakeLoaded
+
+PROMPT = [1, 2, 0, 3, 1, 2]
+
+
+class Tiny(FakeLoaded):
+    """Twelve tokens, so that a few hundred runs tell a law."""
+
+    draft_problem = ""
+
+    def __init__(self, vocab: int = 12):
+        super().__init__(context=96)
+        pair = toy(vocab, share=0.3, sharp=1.2)
+        self.net, self.draft, self.vocab = pair.net, pair.small, vocab
+        self.facts = {"target": {"name": "tiny"}, "draft": {"name": "tinier"},
+                      "env": {"machine": "none", "device": "cpu", "dtype": "float32"}}
+
+    def open_target(self):
+        return ScriptedTarget(self.net, self.context)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    for module in (certify, law):
+        monkeypatch.setattr(module, "encode", lambda loaded, prompt: list(PROMPT))
+    return Tiny()
+
+
+def ask(name, payload, loaded=None, stop=bool):
+    parts = list(lab.answer(name, payload, loaded, stop))
+    json.dumps(parts, allow_nan=False)
+    return parts
+
+
+@pytest.mark.parametrize("key", list(MISTAKES))
+def test_every_mistake_is_caught(tiny, key):
+    found = ask("break_it", {"mistake": key, "samples": 260}, tiny)[-1]
+    assert found["caught"] is True and found["verdict"].startswith("Caught"), found
+    assert found["title"] == MISTAKES[key].title
+    says = MISTAKES[key].watch
+    if says.startswith("Greedy stays green"):
+        assert found["greedy"]["equal"] and found["distribution"]["verdict"] == "fail"
+    else:
+        assert not found["greedy"]["equal"]
+
+
+def test_the_right_method_stays_green(tiny):
+    found = ask("break_it", {"mistake": broken.NONE.key, "samples": 100}, tiny)[-1]
+    assert found["caught"] is False and found["greedy"]["equal"] and found["distribution"]["p_value"] > law.RED
+
+
+def test_every_mistake_is_told_and_built():
+    told = ask("mistakes", {})[-1]
+    assert [m["key"] for m in told] == list(MISTAKES) and set(MISTAKES) | {broken.NONE.key} == set(broken.BUILT)
+    assert len(told) == 5 and all(m["title"] and m["why"] and m["watch"] for m in told)
+
+
+def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
+    parts = ask("distribution", {"method": "speculative", "samples": 60}, tiny)
+    assert [p["samples"] for p in parts] == [20, 40, 60] and [p["verdict"] for p in parts] == ["open", "open", "pass"]
+    last = parts[-1]
+    assert len(last["tokens"]) == len(last["plain_law"]) == len(last["method_counts"])
+    assert sum(last["method_counts"]) == 60 and sum(last["plain_law"]) == pytest.approx(1)
+    assert last["p_value"] > law.RED and last["freedom"] == len(last["tokens"]) - 1
+
+
+def test_a_law_that_is_stopped_ends_with_what_there_is(tiny):
+    assert [p["samples"] for p in ask("distribution", {"method": "speculative", "samples": 60}, tiny, lambda: True)] == [20]
+
+
+def test_the_chi_square_tail_is_the_known_one():
+    statistic, freedom, p = law.chi_square({"a": 0.5, "b": 0.5}, {"a": 60, "b": 40}, 100)
+    assert (statistic, freedom) == (4.0, 1) and p == pytest.approx(0.0455, abs=1e-4)
+    assert law.chi_square({"a": 1.0}, {"z": 1}, 1) == (None, 0, 0.0)
+
+
+def test_costs_are_told_for_every_count_of_rows(tiny):
+    parts = ask("cost_curve", {}, tiny, lambda: True)
+    last = parts[-1]
+    assert last["rows"] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32] and last["turns"] == 1  # what fits beside the text
+    assert len(last["seconds"]) == len(last["rows"]) and min(last["seconds"]) > 0 and last["one"] == last["seconds"][0]
+    assert last["draft_seconds"] > 0 and last["machine"] == "none, cpu, float32, tiny with tinier"
+
+
+def test_a_sweep_holds_every_value_beside_plain_decoding():
+    loaded = FakeLoaded()
+    parts = ask("sweep", {"method": "speculative", "knob": "gamma", "values": [1, "4", 4], "prompt": "the cat", "max_new_tokens": 8}, loaded)
+    told = [p for p in parts if not isinstance(p, str)]
+    assert len(told) == 3 and told[-1]["turns"] == 3
+    assert [row["value"] for row in told[-1]["rows"]] == [1, 4]
+    for row in told[-1]["rows"]:
+        assert row["tokens_per_second"] > 0 and row["plain_tokens_per_second"] == told[-1]["plain_tokens_per_second"] > 0
+        assert row["walltime_speedup"] == pytest.approx(row["tokens_per_second"] / row["plain_tokens_per_second"])
+        assert 1 <= row["block_efficiency"] <= row["value"] + 1
+
+
+@pytest.mark.parametrize("name, payload, says", [
+    ("break_it", {}, "no such mistake"), ("break_it", {"mistake": ["x"]}, "no such mistake"),
+    ("distribution", {}, "Name a method"), ("distribution", {"method": {"a": 1}}, "Name a method"),
+    ("distribution", {"method": "nope"}, "There is no method"),
+    ("distribution", {"method": "speculative", "samples": 1e9}, "samples must be"),
+    ("distribution", {"method": "speculative", "samples": "many"}, "samples must be"),
+    ("distribution", {"method": "speculative", "knobs": {"gamma": 99}}, "gamma must lie"),
+    ("distribution", {"method": "speculative", "knobs": [1]}, "knobs must be"),
+    ("distribution", {"method": "speculative", "prompt": "x" * 5000}, "at most 4,000"),
+    ("distribution", {"method": "speculative", "temperature": 0}, "above 0"),
+    ("distribution", {"method": "speculative", "temperature": 99}, "between 0 and 2"),
+    ("distribution", {"method": "jacobi"}, "temperature 0 only"),
+    ("sweep", {"method": "speculative"}, "prompt is text"),
+    ("sweep", {"method": "speculative", "prompt": "x", "knob": "nope"}, "no such knob"),
+    ("sweep", {"method": "speculative", "prompt": "x", "knob": "gamma", "values": list(range(99))}, "1 to 12 values"),
+    ("sweep", {"method": "speculative", "prompt": "x", "knob": "gamma", "values": [99]}, "gamma must lie"),
+])
+def test_what_cannot_be_answered_is_one_sentence(tiny, name, payload, says):
+    with pytest.raises(SessionError, match=says) as refused:
+        ask(name, payload, tiny)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_library_lists_what_lies_there(tmp_path):
+    (tmp_path / "b.jsonl").write_text("{}\n")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\u00e4\n".encode()))
+    (tmp_path / "index.yaml").write_text("b: {title: Bee, about: hums}\ngone: {title: x}\n")
+    assert [(x["name"], x["title"]) for x in library.library(tmp_path)] == [("b", "Bee"), ("a", "a")]
+    assert library.library_trace("a", tmp_path) == "\u00e4\n"
+    for name in ("../b", "gone", None, 7, ["a"], "b.jsonl"):
+        with pytest.raises(lab.LabError, match="no recording"):
+            library.library_trace(name, tmp_path)
+    (tmp_path / "a.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(lab.LabError, match="cannot be read"):
+        library.library_trace("a", tmp_path)
+
+
+def test_every_shipped_recording_is_whole():
+    from specviz import Trace
+
+    for entry in ask("library", {})[-1]:
+        records = [json.loads(line) for line in ask("library_trace", {"name": entry["name"]})[-1].splitlines()]
+        assert entry["title"] and entry["about"] and Trace(records).header(0)["mode"] == "recorded"
+
+
+@pytest.mark.parametrize("speeds, winner, says", [
+    ({"a": [50, 52], "p": [30, 31]}, "a", "A is fastest: 51 tokens/s (50 to 52 over 2 runs), 1.67 times"),
+    ({"a": [30, 52], "p": [30, 31]}, None, "Too close to call"),
+    ({"a": [20, 21], "p": [30, 31]}, "p", "Plain decoding is fastest here"),
+    ({"a": [50], "p": [30]}, None, "Fastest in this one run: A, 50 tokens/s, 1.67 times"),
+    ({"a": [50]}, None, ""),
+])
+def test_a_race_is_judged_by_its_spread(speeds, winner, says):
+    lanes = [{"key": k, "title": k.upper(), "runs": [[100, 100 / s] for s in all_of]} for k, all_of in speeds.items()]
+    found = compare(lanes, "p")
+    assert found["winner"] == winner and found["sentence"].startswith(says)
+
+
+def test_lanes_are_read_from_a_trace_with_their_repeats():
+    head = {"type": "header", "lane": 0, "method": {"key": "a", "title": "A"}}
+    done = {"type": "done", "lane": 0, "totals": {"tokens": 10, "seconds": 1.0, "repeats": [{"tokens": 10, "seconds": 2.0}]}}
+    assert lanes_of([head, done]) == [{"key": "a", "title": "A", "runs": [[10, 1.0], [10, 2.0]]}]
+    assert lanes_of([head, {"type": "done", "lane": 0, "totals": {}}]) == []
