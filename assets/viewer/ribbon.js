@@ -73,17 +73,18 @@
       const c = sheet(this.back, w, h), p = this.board.colors, X = (t) => (t / this.end) * w;
       v.lanes.forEach((lane, li) => {
         const y = li * ROW + 18;
-        const bar = (color, a, b) => { if (b > a && X(a) < w) { c.fillStyle = color; c.fillRect(X(a), y, Math.max(0.4, Math.min(X(b), w) - X(a)), BAR); } };
+        const bar = (color, a, b, top = 0, high = BAR) => { if (b > a && X(a) < w) { c.fillStyle = color; c.fillRect(X(a), y + top, Math.max(0.4, Math.min(X(b), w) - X(a)), high); } };
         if (lane.prefill) { c.strokeStyle = p.ink3; c.setLineDash([2, 2]); c.strokeRect(X(lane.prefill.t0) + 0.5, y + 0.5, Math.max(1, X(lane.prefill.t1) - X(lane.prefill.t0) - 1), BAR - 1); c.setLineDash([]); }
         for (let i = 0; i < lane.committed; i++) {
           const r = lane.rounds[i], t0 = SV.fold.startOf(lane, i), t3 = SV.fold.endOf(lane, i), ve = r.verify;
           const d1 = r.draft && r.draft.t1 != null ? r.draft.t1 : t0, v0 = ve ? ve.t0 : d1, v1 = ve ? ve.t1 : d1;
-          bar(p.over, d1, t3);
-          bar(p.draft, t0, d1);
-          bar(p.verify, v0, v1);
+          const both = ve && v0 < d1 && v1 > t0; /* at the same time: the draft above, the verification below */
+          bar(p.over, both ? Math.max(d1, v1) : d1, t3);
+          bar(p.draft, t0, d1, 0, both ? BAR / 2 : BAR);
+          bar(p.verify, v0, v1, both ? BAR / 2 : 0, both ? BAR / 2 : BAR);
           const x0 = X(v0), x1 = X(v1);
           if (X(t3) - X(t0) > 3) { c.fillStyle = p.surface; c.fillRect(X(t3) - 1, y, 1, BAR); }
-          if (x1 - x0 > 14 && x1 <= w) { c.fillStyle = p.surface; c.font = "600 10px " + p.sans; c.textAlign = "center"; c.fillText(String((r.commit && r.commit.n_new) ?? ""), (x0 + x1) / 2, y + 12); }
+          if (x1 - x0 > 14 && x1 <= w && !both) { c.fillStyle = p.surface; c.font = "600 10px " + p.sans; c.textAlign = "center"; c.fillText(String((r.commit && r.commit.n_new) ?? ""), (x0 + x1) / 2, y + 12); }
         }
       });
     }
