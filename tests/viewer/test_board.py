@@ -19,6 +19,15 @@ RACE = sample.race()
 WATCH = sample.race(("plain", "chain"))
 
 
+# The text of a lane as a person reads it: chips name what is no text.
+SHOWN_TEXT = "(l) => { const c = document.querySelector(`.lane[data-lane='${l}'] .stage .text`).cloneNode(true); c.querySelectorAll('.chip, .t.eos').forEach((x) => x.remove()); return c.textContent; }"
+
+
+def literal_of(text: str) -> str:
+    """What of a text may reach the page as text: no control, no bidirectional and no invisible character."""
+    return "".join(c for c in text if (c >= " " or c in "\n\t") and c not in "\u202e\u202c\u2066\u2069\u200b")
+
+
 def said(records: list[dict], lane: int) -> tuple[list[str], bytes]:
     """The verdict of every committed token of a lane, and its bytes."""
     verdicts, raw = [], b""
@@ -85,9 +94,7 @@ def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -
             r["target"]["name"] = r["env"]["machine"] = evil
     page_file = tmp_path / "trace.html"
     page_file.write_text(to_html(records, title=evil), encoding="utf-8")
-    literal = "".join(c for c in text if c >= " " or c in "\n\t")
-    for c in "\u202e\u202c\u2066\u2069\u200b":
-        literal = literal.replace(c, "")
+    literal = literal_of(text)
 
     def look(page):
         shown = "[...document.querySelectorAll('.lane .stage .text')].map((t) => { const c = t.cloneNode(true); c.querySelectorAll('.chip, .t.eos').forEach((x) => x.remove()); return c.textContent; })"

@@ -7,11 +7,10 @@ import json
 from specviz.viz import to_html
 
 from . import sample
-from .test_board import LOAD, RACE, at_end
+from .test_board import LOAD, RACE, SHOWN_TEXT, at_end
 
 BIG = sample.bushy(sample.race(("plain", "tree"), tokens=40), 150)
 ARABIC = "\u0627\u0644\u0633\u0645\u0627\u0621 \u0632\u0631\u0642\u0627\u0621 \u0644\u0623\u0646 \u0627\u0644\u0647\u0648\u0627\u0621 \u064a\u0628\u0639\u062b\u0631 \u0627\u0644\u0636\u0648\u0621 \u0627\u0644\u0623\u0632\u0631\u0642. "
-SHOWN = "(l) => { const c = document.querySelector(`.lane[data-lane='${l}'] .stage .text`).cloneNode(true); c.querySelectorAll('.chip, .t.eos').forEach((x) => x.remove()); return c.textContent; }"
 
 
 def test_the_api_says_where_it_is_goes_elsewhere_and_tells_of_changes(drive, settled) -> None:
@@ -99,15 +98,15 @@ def test_blanks_and_open_bytes_are_shown_on_demand_and_change_no_text(drive, set
     def use(page):
         page.evaluate(LOAD, json.dumps(records))
         at_end(page, settled)
-        assert page.evaluate(SHOWN, 1) == sample.UNICODE
+        assert page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
         page.click(".marks")
         settled(page)
-        assert page.evaluate(SHOWN, 1) == sample.UNICODE
+        assert page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
         assert page.evaluate("document.querySelectorAll('.stage .ws').length") > 5
         assert "\\xE4" in page.evaluate("[...document.querySelectorAll('.stage .chip')].map((c) => c.textContent).join()")
         page.keyboard.press("m")
         settled(page)
-        assert page.evaluate("document.querySelectorAll('.stage .ws').length") == 0 and page.evaluate(SHOWN, 1) == sample.UNICODE
+        assert page.evaluate("document.querySelectorAll('.stage .ws').length") == 0 and page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
 
     drive(use)
 

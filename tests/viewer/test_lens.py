@@ -1,0 +1,110 @@
+"""Lenses, the ledger and the winner: every kind is drawn, no data breaks one, and noise is called noise."""
+
+from __future__ import annotations
+
+import json
+
+from . import sample
+from .lenses import LENSES, lensed
+from .test_board import LOAD, RACE, at_end
+
+ODD = [None, -1, 10**12, 1e308, "<b>", [], [[]], {}, {"tok": {}}, True, [None, "a", [1], {}], -0.5, "\u202e" * 40, [10**9] * 600, {"__proto__": 1}]
+DRAW = """(kind) => { const b = board.board, v = b.inspector.v; v.inner = 480;
+  const card = SpecViz.lens.draw({ ...v, round: { ...v.round, lens: [{ kind: kind[0], data: kind[1] }] } }, b);
+  document.body.replaceChildren(b.root, card); card.classList.add('sv');
+  return [card.querySelectorAll('.ltable').length, card.querySelectorAll('*').length, card.textContent.length, card.querySelector('h3')?.textContent ?? '']; }"""
+
+
+def test_every_kind_has_its_picture_and_no_data_breaks_one(drive, settled) -> None:
+    records = lensed(sample.race(("plain", "tree", "lookup"), tokens=40), 1)
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(records))
+        page.evaluate("board.goto({ layout: 'watch', lane: 1, round: 5, tab: 'lens' })")
+        settled(page)
+        assert set(LENSES) | {"copied"} == set(page.evaluate("Object.keys(SpecViz.lens)"))
+        for kind, data in LENSES.items():
+            fallback, nodes, words, title = page.evaluate(DRAW, [kind, data])
+            assert (fallback, title != "") == (0, True) and nodes > 3 and words > 20, kind
+        drawn = page.evaluate(DRAW, ["something new", {"a": [1, 2], "b": "<img src=x onerror=alert(1)>\u202e"}])
+        assert drawn[0] == 1 and page.evaluate("document.querySelectorAll('.lens img').length") == 0
+        for i, kind in enumerate(LENSES):  # whatever a trace says, a lens draws something
+            for k, (name, _) in enumerate(LENSES[kind].items()):
+                page.evaluate(DRAW, [kind, {**LENSES[kind], name: ODD[(i + k) % len(ODD)]}])
+            page.evaluate(DRAW, [kind, {name: ODD[(i + 3 * k) % len(ODD)] for k, name in enumerate(LENSES[kind])}])
+            page.evaluate(DRAW, [kind, {}])
+        for name in ("__proto__", "constructor", "any", "draw", "tools"):
+            page.evaluate(DRAW, [name, {"x": 1}])
+
+    drive(use)
+
+
+def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> None:
+    records = lensed(sample.race(("plain", "chain"), tokens=60), 1, {"length": LENSES["length"]}, every=4)
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(records))
+        page.evaluate("board.goto({ lane: 1, round: 6, tab: 'lens' })")
+        settled(page)
+        assert "Told last in round 5" in page.text_content(".lens")
+        page.evaluate("board.goto({ round: 8 })")
+        settled(page)
+        assert page.evaluate("board.where().tab") == "lens" and "Told last" not in page.text_content(".lens")
+
+    drive(use)
+
+
+def _repeated(seconds: dict[int, list[float]]) -> list[dict]:
+    """The sample race, its lanes' totals scaled to these seconds per run; the first is the recorded run."""
+    out = []
+    for r in RACE:
+        if r["type"] == "done":
+            own, *more = seconds[r["lane"]]
+            n = r["totals"]["tokens"]
+            r = {**r, "totals": {**r["totals"], "seconds": own, "repeats": [{"tokens": n, "seconds": s} for s in more]}}
+        out.append(r)
+    return out
+
+
+def test_the_winner_has_a_spread_and_noise_is_called_noise(drive, settled) -> None:
+    one = {0: [3.0], 1: [1.0], 2: [1.2], 3: [2.0]}
+    clear = {0: [3.0, 3.1, 3.0], 1: [1.0, 1.02, 0.99], 2: [1.3, 1.31, 1.29], 3: [2.0, 2.0, 2.0]}
+    noise = {0: [3.0, 3.0, 3.0], 1: [1.0, 1.2, 1.1], 2: [1.05, 1.0, 1.2], 3: [2.0, 2.0, 2.0]}
+
+    def use(page):
+        said = lambda seconds: (page.evaluate(LOAD, json.dumps(_repeated(seconds))), at_end(page, settled), page.wait_for_function("document.querySelector('.won').textContent"), page.text_content(".won"))[3]  # noqa: E731
+        assert "Speculative decoding was fastest, 20 % ahead of Draft tree" in said(one) and "One run each: no spread" in said(one)
+        won = said(clear)
+        assert won.startswith("Speculative decoding won") and "in 3 runs each" in won
+        assert said(noise).startswith("No winner") and "noise" in said(noise)
+        close = said({0: [3.0], 1: [1.0], 2: [1.01], 3: [2.0]})
+        assert "as good as level" in close
+
+    drive(use)
+
+
+def test_the_ledger_counts_passes_and_the_texts_are_aligned_by_place(drive, settled) -> None:
+    away = [dict(r) for r in sample.race(("plain", "chain"), tokens=60)]
+    piece = next(r for r in away if r["lane"] == 1 and r["type"] == "text" and r["round"] == 3)
+    place = sum(len(r["pieces"]) for r in away if r["lane"] == 1 and r["type"] == "text" and r["round"] < 3)
+    piece["pieces"] = [{**piece["pieces"][0], "tok": 11}, *piece["pieces"][1:]]
+    away.append({"type": "check", "lane": 1, "seq": 10**6, "kind": "near_tie", "detail": {"at": place, "margin": 0.0021}})
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RACE))
+        at_end(page, settled)
+        page.wait_for_function("document.querySelectorAll('.ledger tbody tr').length === 4")
+        rows = {r[0]: [c.replace("\u2013", "") for c in r[1:5]] for r in page.evaluate("[...document.querySelectorAll('.ledger tbody tr')].map((r) => [...r.children].map((c) => c.textContent))")}
+        for lane, title in ((0, "Plain decoding"), (1, "Speculative decoding"), (2, "Draft tree")):
+            mine = [r for r in RACE if r["lane"] == lane and r["type"] == "verify"]
+            n = sum(r["n_new"] for r in RACE if r["lane"] == lane and r["type"] == "commit")
+            assert rows[title] == [str(len(mine)), f"{sum(r['n_in'] for r in mine) / len(mine):.1f}", str(n), str(n - len(mine))]
+        assert page.text_content(".p-race .parts").count("the same text as plain decoding, token for token") == 3
+        page.evaluate(LOAD, json.dumps(away))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        page.wait_for_function("document.querySelector('.p-race .parts').textContent.includes('parts from')")
+        text = page.text_content(".p-race .parts")
+        assert f"parts from plain decoding at token {place + 1}" in text and "near-tie, gap 0.0021" in text
+
+    drive(use)
