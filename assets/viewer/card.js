@@ -36,7 +36,7 @@
     const [cls, word, why] = {
       bonus: ["bon", "\u2605 Bonus token", "Every drafted token on the path was accepted. The same target pass already holds the law of the next position, so one more token comes free."],
       correction: ["cor", "Correction", "The target refused the draft here and put its own token instead, drawn from what is left of its law after the refusal."],
-      accepted: ["acc", "Accepted", "The run ended on a drafted token, so nothing was added."],
+      accepted: ["acc", "Accepted", "The round ended with a drafted token, so nothing was added."],
       unchecked: ["pla", "Unchecked", "This token was committed without a test by the target."],
       forced: ["pla", "Forced", "The rules left only one token here."],
       small: ["pla", "Small model", "The small model wrote this token alone."],

@@ -24,7 +24,7 @@
       if (!kept) return guess + "; the target refused " + (n === 1 ? "it" : tree ? "every first guess" : "the first") + " and wrote its own token instead.";
       return guess + "; the target kept " + (tree ? "a path of " + kept + " and corrected the next" : kept + " and corrected the " + th(kept + 1)) + from;
     }
-    if (r.why === "accepted") return guess + "; the target kept " + (r.commit.n_new ?? kept + 1) + ", and the run ended there.";
+    if (r.why === "accepted") return guess + "; the target kept " + (r.commit.n_new ?? kept + 1) + " and added nothing.";
     return guess + "; the target kept " + (kept || "none") + from;
   }
 
