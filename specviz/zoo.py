@@ -5,36 +5,27 @@ What cannot be loaded is refused with one sentence (ZooError). Whether a method 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable
 
 import torch
-from torch.nn import functional as F
 
 from . import others
-from .core import DraftTree, Method, Scores, Target
+from .core import Method, Target
 from .drafters.memory import Memory
 from .drafters.bridge import Bridge
-from .drafters.store import HOW, HOW_TO, Store, StoreError, vocabulary_mark
+from .drafters.store import Store, StoreError, vocabulary_mark
+from .fitted import Fitted
 from .forwards import Forward, choose
 from .heads import Heads, body_of, heads_of, needed, reader, sizes
 from .machine import environment, read_device, use_cores
 from .names import Entry, Register, ZooError, register
+from .needs import roles, sentence, stored, why_not
 from .text import TokenBytes
 from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
 
-NEEDS = {  # what a method may ask for, and what would make it work
-    "draft": "needs a draft model: choose one with --draft, or a target that is paired with one",
-    others.ROLE: others.NEEDED,
-    "small": ("needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` trains one for the "
-              "embedded pair"),
-    "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
-    "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
-    "early": "needs a target that can stop after some of its layers, which {name} cannot; choose one of the Llama family",
-    "skip": "needs a target that can leave layers out, which {name} cannot; choose one of the Llama family",
-}
 _loaded: dict[tuple[Path, str, str], Any] = {}
 _lock = threading.Lock()
 
@@ -63,7 +54,7 @@ class Kit:
             return self.opened[-1]
         found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
         if found is None:
-            raise ZooError(f"This method {_needs(role, self.loaded.name, self.loaded.draft_problem)}.")
+            raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
         model = found.open()
         self.opened.append(model)
         return model if model.vocab == self.vocab else Fitted(model, self.vocab)
@@ -106,26 +97,6 @@ class Kit:
             return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
         except StoreError as error:
             raise ZooError(str(error)) from None
-
-
-class Fitted:
-    """A draft model with the same tokenizer whose output is padded to another width: its logits in the target's width."""
-
-    def __init__(self, model: Target, vocab: int):
-        self._model, self.vocab = model, vocab
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def sync(self, tokens) -> Scores:
-        return self._fit(self._model.sync(tokens))
-
-    def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        return self._fit(self._model.score(tree, start))
-
-    def _fit(self, scores: Scores) -> Scores:
-        more = self.vocab - scores.logits.shape[-1]
-        return replace(scores, logits=F.pad(scores.logits, (0, more), value=-torch.inf) if more > 0 else scores.logits[..., :more])
 
 
 @dataclass
@@ -203,7 +174,7 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides | _stored(self.stores) | self.heads.provides | _there(self.other, self.small)
+        return self.open_target().provides | stored(self.stores) | self.heads.provides | roles(self.other, self.small)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
@@ -283,7 +254,7 @@ def survey(target: str | None = None, draft: str | None = None):
     folder = entry.folder()
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
-    provides = choose(book.backends, folder, entry.backend).provides(config) | _stored(book.stores) | heads.provides
+    provides = choose(book.backends, folder, entry.backend).provides(config) | stored(book.stores) | heads.provides
     problem, small = "", None
     try:
         if chosen:
@@ -291,32 +262,5 @@ def survey(target: str | None = None, draft: str | None = None):
             small = _small(book, chosen)
     except ZooError as error:
         problem = str(error)
-    provides |= _there(others.folder_of(book, entry.name, folder), small)
+    provides |= roles(others.folder_of(book, entry.name, folder), small)
     return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)
-
-
-def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "",
-            head_problems: dict[str, str] | None = None) -> str | None:
-    have = provides | {"draft"} if has_draft else provides
-    missing = sorted(need for need in method.needs if need not in have)
-    return f"{method.title} {_needs(missing[0], name, draft_problem, head_problems or {})}." if missing else None
-
-
-def _there(other: Path | None, small: Path | None) -> frozenset[str]:
-    return frozenset(role for role, place in ((others.ROLE, other), ("small", small)) if place)
-
-
-def _stored(stores: dict[str, Path]) -> frozenset[str]:
-    """What the datastores that are there add to what is provided."""
-    return frozenset(f"store:{name}" for name, folder in stores.items() if (folder / "store.json").is_file())
-
-
-def _needs(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
-    if need.startswith("head:"):
-        return needed(need[5:], name, head_problems or {})
-    if need.startswith("store:"):
-        return f"needs a datastore named {need[6:]!r}: build one with `{HOW_TO.get(need[6:], HOW)}` and name its folder in models.yaml"
-    if need == "draft" and draft_problem:
-        return f"needs a draft model; {draft_problem.rstrip('.')}"
-    lends = "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family"
-    return NEEDS.get(need, lends).format(need=need, name=name)
