@@ -19,6 +19,7 @@ from .suffix_array import SuffixArray
 
 FORMAT = "specviz-store/1"
 HOW = "python -m specviz.training.datastore"
+HOW_TO = {"dense": f"{HOW} --dense --ship"}  # by store, where it takes more
 
 
 class StoreError(ValueError):
