@@ -67,6 +67,7 @@ CASES = {
     "cut by tokens that keeps its label": Case(
         parts(lambda kit: w.CutByTokens(kit.open("draft"))), parts(lambda kit: w.CutAndDemoted(kit.open("draft")))),
     "block verification stopped at the first failure": Case(parts(chain, w.FirstFailure), parts(chain, BlockVerification)),
+    "drawn anew after a mismatch, as REST does": Case(parts(told, w.DrawsAnew), parts(told)),
     "always accept": Case(parts(chain, w.AlwaysAccept), parts(chain), blind=False),
 }
 

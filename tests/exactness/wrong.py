@@ -74,6 +74,22 @@ class AlwaysAccept(Walk):
         return Trial(child, "always", 1.0, None, 1.0, None, "accepted", p)
 
 
+class DrawsAnew(TokenRejection):
+    """REST's published rule: at each node a token is drawn and looked for among the children; where it is none of them, the token
+    that is written is drawn anew, so what was drafted has two chances."""
+
+    def verify(self, tree, scores, state):
+        node, path = -1, []
+        while True:
+            law = state.sampling.probs(scores.logits[node + 1])
+            drawn = state.dice.pick("verify", law)
+            hit = next((child for child in tree.children(node) if tree.tokens[child] == drawn), None)
+            if hit is None:
+                return Verdict(tuple(path), state.dice.pick("verify", law) if tree.children(node) else drawn, "correction", (), law)
+            node = hit
+            path.append(node)
+
+
 class FirstFailure(BlockVerification):
     """Block verification that walks from the front and stops at the first token whose own test fails."""
 
