@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Callable, Hashable, Sequence
 
-ROOM = 20_000  # tokens
+ROOM = 8_000  # tokens; an automaton over two halves of so many takes some ten megabytes
 TABLES = 16
 
 

@@ -13,7 +13,8 @@ from ..verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
-    retrieval = CountedSuffixes(memory_of(kit), depth=32, factor=4.0)
+    memory = memory_of(kit)
+    retrieval = CountedSuffixes(memory, depth=32, room=memory.room, factor=4.0)
     drafter = PrunedUnion(kit.open("draft"), sparse(width, depth, nodes), True, retrieval, top, found)
     return Parts(drafter, Fixed(max(depth, reach), 8, max(nodes, found)), TokenRejection())
 

@@ -28,7 +28,7 @@ METHOD = Method(
         Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
         Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
-        Knob("room", 20000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+        Knob("room", 8000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
         Knob(**CAUTION),
     ),
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
