@@ -65,7 +65,7 @@ class SampledJacobi(Drafter):
             at = place % len(tokens)
             build.add(tokens[at], place - 1, origin=Origin("context", at, at + 1))
         if len(build):
-            state.note("grid", block=list(build.tokens), carried=drawn, at=len(tokens))
+            state.note("grid", block=list(build.tokens), carried=drawn, at=len(tokens), number=0)
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:

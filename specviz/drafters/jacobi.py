@@ -18,7 +18,7 @@ class Jacobi(Drafter):
         block = self.guesses[:budget.gamma]
         # any filler is lawful; the start of the context repeats more often than random tokens do
         block += [state.tokens[i % len(state.tokens)] for i in range(len(block), budget.gamma)]
-        state.note("grid", block=block, carried=min(len(self.guesses), budget.gamma))
+        state.note("grid", block=block, carried=min(len(self.guesses), budget.gamma), at=len(state.tokens), number=0)
         return DraftTree.chain(block)
 
     def observe(self, state: State, outcome: Outcome) -> None:
