@@ -15,7 +15,7 @@
     committed: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
-    i, draft: null, nodes: [], kind: "none", verify: null, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
+    i, draft: null, nodes: [], kind: "none", verify: null, passes: 0, fed: 0, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
     first: 0, upto: 0, timing: null, lens: [], sum: null,
   });
   const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, rows: 0, pos: [], t: 0, seconds: 0, parts: [0, 0, 0, 0, 0] });
@@ -64,7 +64,12 @@
       r.kind = rec.kind;
       r.nodes = rec.nodes;
     },
-    verify(lane, rec) { round(lane, rec).verify = rec; },
+    verify(lane, rec) { /* a drafter that runs the whole target has several passes in a round; the last checks the draft */
+      const r = round(lane, rec);
+      r.verify = rec;
+      r.passes++;
+      r.fed += rec.n_in;
+    },
     judge(lane, rec) {
       const r = round(lane, rec);
       if (!r.nodes[rec.node]) throw new Error("node");
@@ -131,7 +136,8 @@
     const s = { ...before, pos: before.pos.map((p) => p.slice()) };
     s.rounds++;
     s.tokens += r.commit.n_new;
-    if (r.verify) { s.passes++; s.rows += r.verify.n_in; }
+    s.passes += r.passes;
+    s.rows += r.fed;
     s.t = r.commit.t ?? before.t;
     if (!timed) s.seconds = null; /* a round without its timing: fall back on the clock */
     s.accepted += r.path.length + (r.why === "accepted" ? 1 : 0);

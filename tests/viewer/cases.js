@@ -111,13 +111,47 @@
       ok(st.bad >= 5, "counted");
       ok(({}).x === undefined, "no prototype was touched");
     },
+    "lenses are folded with their round, from whichever side one comes"(SV, fx) {
+      const want = hashOf(SV, SV.fold.fold(fx.lensed)), lane = SV.fold.fold(fx.lensed).lanes.get(1);
+      ok(lane.lens > 20, "lens records");
+      for (let seed = 11; seed <= 14; seed++) {
+        const d = dice(seed), st = SV.fold.initial();
+        for (let i = 0; i < fx.lensed.length;) { const n = 1 + Math.floor(d() * 30); SV.fold.fold(fx.lensed.slice(i, i + n), st); i += n; }
+        same(hashOf(SV, st), want, "chunks " + seed);
+      }
+      const pictures = (ks) => ks.map((k) => [k, SV.text.hash(SV.fold.picture(lane, { round: k, phase: 4 }))]);
+      const ks = Array.from({ length: lane.committed }, (_, k) => k);
+      same(pictures(ks), pictures([...ks].reverse()).reverse(), "either side");
+      for (const k of ks) {
+        const cut = fx.lensed.filter((r) => r.lane === 1 && (r.round === undefined ? r.type !== "done" : r.round <= k));
+        same(SV.fold.picture(SV.fold.fold(cut).lanes.get(1), { round: k, phase: 4 }).shown[k].lens, SV.fold.picture(lane, { round: k, phase: 4 }).shown[k].lens, "round " + k);
+      }
+    },
+    "an imported file is read or refused with a sentence"(SV, fx) {
+      const text = fx.race.map((r) => JSON.stringify(r)).join("\n"), R = SV.reader.read;
+      same(R(text).records.length, fx.race.length, "read");
+      same(R(fx.race).records.length, fx.race.length, "records");
+      for (const bad of ["", "x", "7", null, {}, text.slice(0, text.length - 3), text.replace("specviz-trace/1", "specviz-trace/2"), text + "\n" + JSON.stringify(fx.race[0]), text.replace('"seq":5', '"seq":-5')]) {
+        const { why, records } = R(bad);
+        ok(typeof why === "string" && /^[A-Z].*\.$/.test(why) && records === undefined, "refused: " + String(bad).slice(0, 40) + " " + why);
+      }
+    },
+    "spread: one run has none, few runs show all, many their middle half"(SV) {
+      const S = SV.metrics.spreadOf, lane = (repeats) => ({ id: 0, committed: 0, rounds: [], done: { totals: { repeats } }, checks: [] });
+      same(S([]), null, "none");
+      same(S([5]), { runs: 1, middle: 5, low: 5, high: 5 }, "one");
+      same(S([3, 1, 2]), { runs: 3, middle: 2, low: 1, high: 3 }, "three");
+      same(S([1, 2, 3, 4, 5]), { runs: 5, middle: 3, low: 2, high: 4 }, "five");
+      same(SV.metrics.runsOf(lane([{ tokens: 10, seconds: 2 }, { tokens: "x", seconds: 1 }, null, { tokens: 1, seconds: 0 }])), [5], "only what is a run");
+    },
     "metrics follow their definitions"(SV, fx) {
       const st = SV.fold.fold(fx.race), base = SV.metrics.baselineOf(st);
       for (const id of st.order) {
         const lane = st.lanes.get(id), m = SV.metrics.of(lane, lane.committed, base), w = fx.metrics[id];
         for (const k of Object.keys(w)) {
           const got = k === "by_position" ? m.per_position.map((p) => [p.tried, p.accepted]) : m[k];
-          if (typeof w[k] === "number") ok(Math.abs(got - w[k]) < 1e-9 * Math.max(1, Math.abs(w[k])), k + " lane " + id + ": " + got + " is not " + w[k]);
+          if (k === "parts") w[k].forEach((x, i) => ok(Math.abs(m.parts[i] - x) < 1e-9, "part " + i));
+          else if (typeof w[k] === "number") ok(Math.abs(got - w[k]) < 1e-9 * Math.max(1, Math.abs(w[k])), k + " lane " + id + ": " + got + " is not " + w[k]);
           else same(got, w[k], k + " lane " + id);
         }
         same(m.agree, m.checked, "every verdict follows from its draw");

@@ -13,6 +13,7 @@ from specviz.core.metrics import Totals, walltime_speedup
 from specviz.viz.html import SCRIPTS
 
 from . import sample
+from .lenses import lensed
 
 HERE = Path(__file__).parent
 PURE = [name for name in SCRIPTS if name in ("text", "shape", "fold", "metrics", "frames", "reader", "dom", "stage", "inspector")]
@@ -35,12 +36,22 @@ def totals(records: list[dict]) -> Totals:
     return out
 
 
+def _rows(records: list[dict], lane: int) -> int:
+    return sum(r["n_in"] for r in records if r["lane"] == lane and r["type"] == "verify")
+
+
+def _parts(records: list[dict], lane: int) -> list[float]:
+    """Engine seconds by part: draft, verify, judge, cache, other."""
+    mine = [r for r in records if r["lane"] == lane and r["type"] == "timing"]
+    return [sum(r[f"{name}_ns"] for r in mine) / 1e9 for name in ("draft", "verify", "judge", "cache", "other")]
+
+
 def expected(records: list[dict]) -> dict[int, dict]:
     """The figures the Python side gives for every lane."""
     counts = {lane: totals([r for r in records if r["lane"] == lane]) for lane in {r["lane"] for r in records}}
     names = ("tokens", "drafted", "accepted", "tried", "by_position")
     return {
-        lane: {**{n: getattr(t, n) for n in names}, **{k: v for k, v in t.metrics().items() if k != "seconds_per_token"}, "walltime_speedup": walltime_speedup(counts[0], t)}
+        lane: {"rows": _rows(records, lane), "parts": _parts(records, lane), **{n: getattr(t, n) for n in names}, **{k: v for k, v in t.metrics().items() if k != "seconds_per_token"}, "walltime_speedup": walltime_speedup(counts[0], t)}
         for lane, t in counts.items()
     }
 
@@ -54,6 +65,7 @@ def fixture() -> dict:
             if r["type"] == "done":
                 r["totals"]["seconds"] = totals([x for x in records if x["lane"] == r["lane"]]).seconds
     return {
+        "lensed": lensed(sample.race(("plain", "tree"), tokens=60), 1, every=2),
         "race": race, "woven": sample.interleaved(race), "frames": sample.frames(race), "metrics": expected(race),
         "unicode": {"records": unicode, "text": sample.UNICODE}, "hostile": {"records": hostile, "text": sample.HOSTILE},
     }  # fmt: skip
