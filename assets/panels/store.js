@@ -4,7 +4,7 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const KEY = "specviz.history.1", MOST = 12, ROOM = 3_000_000, LARGEST = 1_500_000, EVERY = 1500;
-  const watched = new WeakSet();
+  const watched = new WeakSet(), met = new Set(); /* what was once looked at is not kept again after it was forgotten */
 
   function read() {
     try {
@@ -22,12 +22,17 @@
   }
   const lines = (records) => records.map((r) => JSON.stringify(r)).join("\n") + "\n";
 
+  const headers = (records) => records.filter((r) => r && r.type === "header");
+  /* The name of a finished run of one's own; empty for anything else. */
+  function idOf(records) {
+    const heads = headers(records), ended = new Set(records.filter((r) => r && (r.type === "done" || r.type === "error")).map((r) => r.lane));
+    if (heads.some((h) => h.mode !== "live" || !ended.has(h.lane) || typeof h.run_id !== "string")) return "";
+    return heads.map((h) => h.run_id).join("+").slice(0, 400);
+  }
   /* Keep a finished trace; false where it is not one, is known, or is too long. */
   function keep(records, now = new Date()) {
-    const heads = records.filter((r) => r && r.type === "header"), ended = new Set(records.filter((r) => r && (r.type === "done" || r.type === "error")).map((r) => r.lane));
-    if (!heads.length || heads.some((h) => h.mode !== "live" || !ended.has(h.lane) || typeof h.run_id !== "string")) return false;
-    const id = heads.map((h) => h.run_id).join("+").slice(0, 400), list = read();
-    if (list.some((x) => x.id === id)) return false;
+    const id = idOf(records), heads = headers(records), list = read();
+    if (!id || list.some((x) => x.id === id)) return false;
     const text = lines(records);
     if (text.length > LARGEST) return false;
     const prompt = heads[0].prompt && typeof heads[0].prompt.text === "string" ? heads[0].prompt.text : "", titles = heads.map((h) => (h.method && typeof h.method.title === "string" ? h.method.title : "")).filter(Boolean);
@@ -43,7 +48,13 @@
     if (!board || typeof board.on !== "function" || watched.has(board)) return;
     watched.add(board);
     let timer = 0;
-    const look = () => { timer = 0; try { keep(board.trace()); } catch { /* a trace that cannot be kept is not kept */ } };
+    const look = () => {
+      timer = 0;
+      try {
+        const records = board.trace(), id = idOf(records);
+        if (id && !met.has(id)) { met.add(id); keep(records); }
+      } catch { /* a trace that cannot be kept is not kept */ }
+    };
     board.on("change", () => { if (!timer) timer = setTimeout(look, EVERY); });
     look();
   }

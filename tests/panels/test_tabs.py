@@ -1,0 +1,408 @@
+"""The tabs Lab, Learn and Traces in a real Chromium: what a person presses does what it says, on any width, in any theme."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+
+from ..viewer import sample
+from .conftest import ANSWERS, EVIL
+
+RACE = sample.race(tokens=60)
+GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
+LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
+VIEWS = {"lab": ["whatif", "cost", "predict", "hardware", "distribution", "breakit", "sweep"],
+         "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
+
+
+def show(page, view: str):
+    page.evaluate("(v) => panel.show(v)", view)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+    return page.text_content(".pn-body")
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_every_view_at_every_width_in_both_themes(visit, kind) -> None:
+    def use(page):
+        for size, theme in (((1280, 900), ""), ((390, 844), "dark"), ((320, 640), "")):
+            page.set_viewport_size({"width": size[0], "height": size[1]})
+            page.evaluate("(t) => { document.documentElement.className = t; }", theme)
+            for view in VIEWS[kind]:
+                text = show(page, view)
+                assert len(text) > 80, view
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (view, size)
+                assert page.evaluate("document.querySelectorAll('.svp *').length") < 2500, view
+                small = page.evaluate("[...document.querySelectorAll('.svp button, .svp input, .svp select')].filter((b) => b.offsetParent && b.getBoundingClientRect().height < 19 && b.type !== 'radio' && b.type !== 'file' && b.type !== 'checkbox').map((b) => b.outerHTML.slice(0, 120))")
+                assert small == [], small
+                nameless = page.evaluate("[...document.querySelectorAll('.svp button, .svp input, .svp select, .svp textarea')].filter((b) => !b.textContent.trim() && !b.getAttribute('aria-label') && !(b.labels && b.labels.length)).length")
+                assert nameless == 0, view
+
+    visit(use, kind, records=GREEDY)
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_without_a_trace_and_without_a_server_each_view_says_so(visit, kind) -> None:
+    def use(page):
+        page.evaluate("() => { ctx.ask = async () => { throw new Error('The server cannot be reached.'); }; }")
+        for view in VIEWS[kind]:
+            assert len(show(page, view)) > 60, view
+        bare = page.evaluate("(k) => { const h = document.createElement('div'); document.body.append(h); const p = SpecVizPanels.mount(h, k, {}); const n = h.textContent.length; p.destroy(); h.remove(); return n; }", kind)
+        assert bare > 60
+
+    visit(use, kind, records=[])
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_hostile_text_is_only_ever_text(visit, kind) -> None:
+    records = sample.race(("plain", "chain", "tree"), text=sample.HOSTILE, prompt=EVIL, split=True)
+    for r in records:
+        if r["type"] == "header":
+            r["method"] |= {"title": EVIL, "family": EVIL}
+            r["target"]["name"] = r["env"]["machine"] = EVIL
+            r["knobs"] = {EVIL: EVIL}
+    answers = json.loads(json.dumps(ANSWERS))
+    answers["distribution"]["tokens"] = [EVIL] * 4
+    answers["mistakes"][0] |= {"title": EVIL, "why": EVIL}
+    answers["break_it"] |= {"title": EVIL, "why": EVIL, "verdict": EVIL}
+    answers["library"][0] |= {"title": EVIL, "about": EVIL}
+    answers["cost_curve"]["machine"] = answers["sweep"]["knob"] = EVIL
+
+    def use(page):
+        cards = "() => { for (const c of ctx.catalogue) Object.assign(c, { title: c.title + %s, summary: %s, look: %s, paper: %s }); }" % ((json.dumps(EVIL),) * 4)
+        page.evaluate(cards)
+        for view in VIEWS[kind]:
+            show(page, view)
+            for press in page.query_selector_all(".pn-body .pn-btn.primary, .pn-body .pn-choice"):
+                if press.is_visible() and press.is_enabled() and view not in ("library", "history", "present", "methods", "take"):
+                    press.click()
+                    page.wait_for_timeout(30)
+        assert page.evaluate("document.querySelectorAll('.svp img, .svp script:not(#data), .svp iframe, .svp [onerror]').length") == 0
+        shown = page.evaluate("document.querySelector('.svp').innerText")
+        assert "\u202e" not in shown and "\u0007" not in shown
+
+    visit(use, kind, records=records, answers=answers)
+
+
+def test_the_rail_by_keyboard(visit) -> None:
+    def use(page):
+        page.focus("[data-key=whatif]")
+        for key, view in (("ArrowDown", "cost"), ("End", "sweep"), ("Home", "whatif"), ("ArrowUp", "sweep"), ("ArrowDown", "whatif")):
+            page.keyboard.press(key)
+            assert page.get_attribute(".svp", "data-view") == view
+            assert page.evaluate("document.activeElement.dataset.key") == view
+        page.keyboard.press("Tab")
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none' || ['range', 'radio'].includes(document.activeElement.type)")
+
+    visit(use, "lab", records=GREEDY)
+
+
+# ---- Lab ----
+
+def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> None:
+    def use(page):
+        first = show(page, "whatif")
+        assert "The text is greedy" in first and "Check of the sums" in first
+        before = page.evaluate("panel.view().state().result.low.rounds")
+        page.get_by_label("Draft length").focus()
+        page.keyboard.press("Home")
+        state = page.evaluate("panel.view().state()")
+        assert state["set"]["gamma"] == 1 and state["result"]["low"]["rounds"] > before
+        speed = page.text_content(".pn-figs .strong .v")
+        page.get_by_label("Price of a draft step").focus()
+        page.keyboard.press("End")
+        assert page.text_content(".pn-figs .strong .v") != speed
+        page.click("text=As recorded")
+        assert page.evaluate("panel.view().state().set") == {"gamma": 4, "width": 1, "price": 1}
+
+    visit(use, "lab", records=[r for r in GREEDY if r["lane"] in (0, 1)])
+    sampled = visit(lambda page: show(page, "whatif"), "lab", records=[r for r in RACE if r["lane"] in (0, 1)])
+    assert "by chance" in sampled and "estimate from the same odds" in sampled
+
+
+def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> None:
+    def use(page):
+        page.evaluate("api.goto({ lane: 1, round: 2 })")
+        page.wait_for_function("document.querySelector('.svp') && panel.show('cost') === undefined && document.querySelector('.pn-prose').textContent.includes('Round 3')")
+        page.click("text=Measure here")
+        page.wait_for_function("document.querySelector('.pn-prose').textContent.includes('a machine')")
+        assert "64" in page.text_content(".pn-plot") and page.query_selector(".pn-plot .mark")
+        assert page.evaluate("asked")[0][0] == "cost_curve"
+
+    visit(use, "lab", records=GREEDY)
+
+
+def test_questions_to_the_engine_show_their_verdicts(visit) -> None:
+    def use(page):
+        show(page, "distribution")
+        page.click("text=Draw samples")
+        page.wait_for_selector(".pn-verdict[data-good=true]")
+        assert "p = 0.850" in page.text_content(".pn-verdict") and len(page.query_selector_all(".pn-bar")) == 4
+        show(page, "breakit")
+        page.click("[data-key=argmax]")
+        page.wait_for_selector(".pn-verdict[data-good=false]")
+        good = [v.get_attribute("data-good") for v in page.query_selector_all(".pn-verdict")]
+        assert good == ["true", "false"]
+        assert page.evaluate("getComputedStyle(document.querySelector('.pn-verdict[data-good=false]')).borderStyle") == "dashed"
+        show(page, "sweep")
+        page.select_option("select >> nth=0", "speculative")
+        page.click(".pn-btn.primary:has-text('Sweep')")
+        page.wait_for_selector(".pn-table")
+        assert page.text_content(".pn-figs .strong .v") == "3" and len(page.query_selector_all(".pn-table tbody tr")) == 4
+        asked = dict(page.evaluate("asked"))
+        assert asked["sweep"]["method"] == "speculative" and 4 in asked["sweep"]["values"] and len(asked["sweep"]["values"]) <= 8
+        page.evaluate("() => { ctx.ask = async () => { throw new Error('Two runs are before you.'); }; }")
+        page.click(".pn-btn.primary:has-text('Sweep')")
+        page.wait_for_selector(".pn-status[data-kind=error]:has-text('Two runs are before you.')")
+        assert page.is_enabled(".pn-btn.primary:has-text('Sweep')")
+
+    visit(use, "lab", records=GREEDY)
+
+
+def test_hardware_is_labelled_a_model_and_batches_stop_paying(visit) -> None:
+    def use(page):
+        assert "A model, not a measurement" in show(page, "hardware")
+        speed = lambda: float(page.text_content(".pn-figs .strong .v").rstrip("\u00d7"))  # noqa: E731
+        first = speed()
+        page.get_by_label("Answers at a time (batch)").focus()
+        page.keyboard.press("End")
+        assert speed() < first
+
+    visit(use, "lab", records=GREEDY)
+
+
+# ---- Learn ----
+
+def test_every_method_has_a_card_that_can_be_found_and_tried(visit) -> None:
+    def use(page):
+        show(page, "methods")
+        keys = page.evaluate("ctx.catalogue.map((c) => c.key)")
+        assert [r.get_attribute("data-key") for r in page.query_selector_all(".pn-mrow")] == keys
+        for key in keys:
+            page.evaluate("(k) => panel.view().pick(k)", key)
+            card = page.evaluate("(k) => ctx.catalogue.find((c) => c.key === k)", key)
+            text = page.text_content(".pn-card")
+            assert card["title"] in text and card["summary"][:60] in text and card["wins"][:40] in text and card["loses"][:40] in text
+            ids = re.findall(r"\d{4}\.\d{5}", card["paper"])
+            assert [a.text_content() for a in page.query_selector_all(".pn-card a")] == ids
+        page.get_by_label("Search").fill("prompt lookup")
+        assert "prompt_lookup" in [r.get_attribute("data-key") for r in page.query_selector_all(".pn-mrow")]
+        page.click("[data-key=prompt_lookup]")
+        page.click("text=Try it")
+        assert page.evaluate("tried") == [{"methods": ["prompt_lookup"]}]
+        page.get_by_label("Search").fill("zzzz")
+        assert "No method fits" in page.text_content(".pn-methods")
+
+    visit(use, "learn", records=GREEDY)
+
+
+def test_a_card_leads_to_a_round_of_the_trace_that_shows_it(visit) -> None:
+    def use(page):
+        show(page, "methods")
+        page.evaluate("panel.view().pick('speculative')")
+        page.click("text=/Show round/ >> nth=0")
+        number = page.evaluate("api.where().round")
+        assert page.evaluate("tabs") == ["watch"] and page.evaluate("api.where().lane") == 1
+        commits = [r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1]
+        assert commits[number]["tail"]["why"] == "bonus" and len(commits[number]["path"]) >= 3
+
+    visit(use, "learn", records=GREEDY)
+
+
+@pytest.mark.parametrize("records", [GREEDY, RACE, [r for r in RACE if r["lane"] == 1], []], ids=["greedy", "sampled", "alone", "empty"])
+def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
+    def use(page):
+        for track in page.evaluate("SpecVizPanels.lessons.tracks.map((t) => t.key)"):
+            show(page, "start")
+            page.click(f"[data-track={track}]")
+            steps = page.evaluate("SpecVizPanels.lessons.current().track.steps.length")
+            assert 7 <= steps <= 9
+            for i in range(steps):
+                said = page.text_content(".pn-lessonbody p")
+                assert len(said) > 60 and not re.search(r"undefined|NaN|null|\[object", said), said
+                title = page.text_content(".pn-lessonbody h3")
+                page.wait_for_timeout(20)
+                if title.startswith("Kept, and one more") and records is GREEDY:
+                    at = page.evaluate("api.where()")
+                    commit = next(r for r in GREEDY if r["type"] == "commit" and r["lane"] == at["lane"] and r["round"] == at["round"])
+                    assert commit["tail"]["why"] == "bonus" and at["node"] == "tail" and str(commit["n_new"]) in said
+                if page.query_selector(".pn-dice"):
+                    page.click("text=Roll 1,000 times")
+                    assert "1,000 rolls" in page.text_content(".pn-dice")
+                page.click(".pn-lesson .pn-btn.primary")
+            assert page.query_selector(".pn-lesson") is None
+        page.click("[data-track=pays]")
+        page.keyboard.press("Escape")
+        assert page.query_selector(".pn-lesson") is None and page.evaluate("tabs.at(-1)") == "learn"
+
+    visit(use, "learn", records=records)
+
+
+def test_the_quiz_hides_reveals_and_counts(visit) -> None:
+    def use(page):
+        show(page, "quiz")
+        for k in range(1, 9):
+            q = page.evaluate("() => { const n = panel.view().state().now; return { lane: n.l.id, round: n.r.i, node: n.j.node, verdict: n.j.verdict }; }")
+            hidden = page.text_content(".pn-quiz")
+            assert "keeps it" not in hidden and "refuses it" not in hidden
+            judge = next(r for r in RACE if r["type"] == "judge" and (r["lane"], r["round"], r["node"]) == (q["lane"], q["round"], q["node"]))
+            assert f"{judge['q']:.3f}" in hidden if judge["q"] is not None else True
+            page.keyboard.press("Tab") if k == 1 else None
+            page.click(".pn-quiz .pn-btn:has-text('It stays')")
+            assert page.get_attribute(".pn-quiz .pn-verdict", "data-good") == ("true" if judge["verdict"] == "accepted" else "false")
+            assert f"of {k} right" in page.text_content(".pn-view")
+            page.keyboard.press("Enter")  # Next has the focus
+        page.click(".pn-quiz .pn-btn:has-text('It is refused')")
+        page.click("text=Show it on the board")
+        last = page.evaluate("tabs.at(-1)")
+        assert last == "watch"
+
+    visit(use, "learn", records=RACE)
+
+
+def test_numbers_match_the_boards_own(visit) -> None:
+    def use(page):
+        show(page, "numbers")
+        m = page.evaluate("SpecVizPanels.read.lanes(api.trace()).find((l) => l.id === 1).metrics")
+        shown = {b.query_selector("h3").text_content(): b.query_selector(".v").text_content() for b in page.query_selector_all(".pn-stone .pn-box")}
+        assert shown["Tokens per target pass"] == f"{m['block_efficiency']:.2f}"
+        assert shown["Speed-up"] == f"{m['walltime_speedup']:.2f}\u00d7"
+        show(page, "glossary")
+        page.get_by_label("Find a word").fill("residual")
+        assert 1 <= len(page.query_selector_all(".pn-gloss > div")) <= 3
+        terms = page.evaluate("SpecVizPanels.parts.GLOSSARY.map((g) => g[0])")
+        assert len(set(terms)) == len(terms) and terms == sorted(terms, key=str.lower)
+
+    visit(use, "learn", records=GREEDY)
+
+
+def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:
+    def use(page):
+        show(page, "present")
+        page.evaluate("() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }")
+        page.click("text=Start presenting")
+        assert page.evaluate("getComputedStyle(document.getElementById('host')).display") == "none"
+        zoom = float(page.evaluate("document.querySelector('#board .sv').style.zoom"))
+        page.keyboard.press("+")
+        assert float(page.evaluate("document.querySelector('#board .sv').style.zoom")) == pytest.approx(zoom + 0.1)
+        page.keyboard.press("Escape")
+        assert page.evaluate("getComputedStyle(document.getElementById('host')).display") == "block"
+        assert page.evaluate("document.querySelector('#board .sv').style.zoom") == "" and page.query_selector(".pn-presenting") is None
+
+    visit(use, "learn", records=GREEDY)
+
+
+# ---- Traces ----
+
+def test_a_recording_opens_and_a_bad_file_is_refused_with_a_sentence(visit) -> None:
+    good = "".join(json.dumps(r) + "\n" for r in sample.race(("plain", "tree"), tokens=20)).encode()
+
+    def use(page):
+        show(page, "library")
+        page.click("[data-name=story]")
+        page.wait_for_function("api.trace().length === %d" % len(sample.race()))
+        assert page.evaluate("tabs.at(-1)") == "race"
+        held = page.evaluate("api.trace().length")
+        bad = [(b"hello", "not JSON"), (b"", "no records"), (b"{}\n", "no known type"), (b"\xff\xfe\x00", "not text"), (b"\x1f\x8b\x08broken", "damaged"),
+               (json.dumps({"type": "header", "seq": 0, "lane": 0, "schema": "specviz-trace/9"}).encode(), "specviz-trace/1"),
+               (gzip.compress(b" " * (21 * 2**20)), "larger than 20 MB"), (good.replace(b'"t0": 0.0', b'"t0": 1e999'), "finite")]
+        for data, said in bad:
+            page.set_input_files("input[type=file]", {"name": "x.jsonl", "mimeType": "text/plain", "buffer": data})
+            page.wait_for_selector(f".pn-drop .pn-status[data-kind=error]:has-text('{said}')")
+            assert page.evaluate("api.trace().length") == held
+        for data in (good, gzip.compress(good)):
+            page.set_input_files("input[type=file]", {"name": "x.jsonl", "mimeType": "text/plain", "buffer": data})
+            page.wait_for_function("api.trace().length === %d" % good.count(b"\n"))
+            page.evaluate("api.load([])")
+
+    visit(use, "traces", records=GREEDY)
+
+
+def test_files_and_links_hold_the_trace_and_the_place(visit, tmp_path) -> None:
+    from specviz import lab
+
+    page_text = next(iter(lab.answer("html", {})))
+
+    def use(page):
+        show(page, "take")
+        page.evaluate("api.goto({ lane: 1, round: 3, node: 1 })")
+        page.wait_for_function("(panel.update(), document.querySelector('input[readonly]').value.includes('round=3'))")
+        assert "node=1" in page.input_value("input[readonly] >> nth=0") and "embed=1" in page.input_value("input[readonly] >> nth=1")
+        with page.expect_download() as got:
+            page.click("text=JSON Lines >> nth=-1")
+        lines = (tmp_path / "out.jsonl")
+        got.value.save_as(lines)
+        assert [json.loads(x) for x in lines.read_text(encoding="utf-8").splitlines()] == evil
+        with page.expect_download() as got:
+            page.click("text=One HTML page")
+        got.value.save_as(tmp_path / "out.html")
+        saved = (tmp_path / "out.html").read_text(encoding="utf-8")
+        assert saved.count("</script>") == page_text.count("</script>")
+        alone = page.context.new_page()
+        wrong = []
+        alone.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
+        alone.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
+        alone.goto((tmp_path / "out.html").as_uri())  # its own policy lets nothing but its script run
+        alone.wait_for_selector(".sv[data-records]")
+        assert alone.get_attribute(".sv", "data-records") == str(len(evil)) and wrong == []
+        alone.close()
+
+    evil = sample.race(("plain", "chain"), text=sample.HOSTILE, prompt=EVIL.replace("\u0007", ""), tokens=40)
+    visit(use, "traces", records=evil, answers={"html": page_text})
+
+
+def test_runs_are_kept_in_the_browser_bounded_and_forgotten(visit) -> None:
+    def use(page):
+        show(page, "history")
+        assert "No runs yet" in page.text_content(".pn-body")
+        assert page.evaluate("SpecVizPanels.history.keep(api.trace())") is False  # a recording is not the visitor's run
+        made = page.evaluate("""(text) => { const live = JSON.parse(text); let n = 0; for (let i = 0; i < 20; i++) n += SpecVizPanels.history.keep(live.map((r) => r.type === "header" ? { ...r, run_id: "r" + i } : r)); return n; }""", json.dumps(LIVE))
+        assert made == 20
+        assert len(page.query_selector_all(".pn-run")) == 12
+        assert page.evaluate("localStorage.getItem(SpecVizPanels.history.KEY).length") < 4_000_000
+        assert page.evaluate("(t) => SpecVizPanels.history.keep(JSON.parse(t).filter((r) => r.type !== 'done'))", json.dumps(LIVE)) is False
+        page.click(".pn-run .pn-choice >> nth=0")
+        page.wait_for_function("api.trace()[0].run_id === 'r19'")
+        page.click("[aria-label='Forget this run'] >> nth=0")
+        assert len(page.query_selector_all(".pn-run")) == 11
+        page.evaluate("localStorage.setItem(SpecVizPanels.history.KEY, '[{\"id\": 1}, null, 7]')")
+        assert "No runs yet" in show(page, "history")
+        page.evaluate("(t) => SpecVizPanels.history.keep(JSON.parse(t))", json.dumps(LIVE))
+        page.click("text=Forget all")
+        assert page.evaluate("localStorage.getItem(SpecVizPanels.history.KEY)") is None and "No runs yet" in page.text_content(".pn-body")
+
+    visit(use, "traces", records=GREEDY)
+
+
+def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
+    def use(page):
+        show(page, "heat")
+        shown = page.evaluate("[...document.querySelectorAll('.pn-heat .h')].map((h) => h.classList[1])")
+        want = []
+        for r in (r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1):
+            want += ["kept"] * len(r["path"]) + ["lost" if r["tail"]["why"] == "correction" else "none"]
+        assert shown == want
+        lost = want.index("lost")
+        page.click(f".pn-heat .h >> nth={lost}")
+        assert page.evaluate("tabs.at(-1)") == "watch" and page.evaluate("api.where().node") == "tail"
+
+    visit(use, "traces", records=GREEDY)
+
+
+def test_two_thousand_tokens_keep_every_panel_bounded(visit) -> None:
+    records = sample.race(("plain", "chain", "tree"), tokens=2000)
+
+    def use(page):
+        counts = {}
+        for kind, views in VIEWS.items():
+            page.evaluate("(k) => { panel.destroy(); globalThis.other?.destroy(); globalThis.other = SpecVizPanels.mount(document.getElementById('host'), k, ctx); }", kind)
+            for view in views:
+                page.evaluate("(v) => other.show(v)", view)
+                counts[view] = page.evaluate("document.querySelectorAll('.svp *').length")
+        assert max(counts.values()) < 4000, counts
+
+    visit(use, "lab", records=records)
