@@ -26,28 +26,16 @@ def run(job: Job) -> Path:
     numbers = job.numbers("eagle")
     features = Features(job, numbers)
     torch.manual_seed(job.seed)
-    model = begun(eagle.build(features.body, numbers))
+    model = eagle.build(features.body, numbers)
     runner = Runner(job, "eagle", model, numbers, features.place("eagle"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
-        steps = numbers["rollout"] if runner.done() >= numbers["rollout_from"] else 1
-        return loss(model, features, batch, numbers, dice, steps), len(batch.labels)
+        return loss(model, features, batch, numbers, dice), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
     return chains.export(job, NAME, model, features, runner, CARD.format(layers=len(model.layers), **numbers))
-
-
-def begun(model: eagle.Eagle) -> eagle.Eagle:
-    """The untrained head guesses that the feature stays as it is, which is nearer than noise."""
-    d = model.sizes.hidden
-    with torch.no_grad():
-        model.fc.weight[:, d:] = torch.eye(d)
-        for layer in model.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
-    return model
 
 
 def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:
@@ -62,11 +50,11 @@ def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, st
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
-def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, dice: torch.Generator, steps: int) -> Tensor:
+def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, dice: torch.Generator) -> Tensor:
     noise = torch.rand(batch.states.shape, generator=dice, device=features.device) * 2 - 1
     noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
     total = weights = 0.0
-    for step, guess in enumerate(guesses(model, features, batch, steps, noisy)):
+    for step, guess in enumerate(guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
