@@ -53,19 +53,19 @@
 
     build() {
       this.notice = new SV.notice.Notice();
+      this.ledger = new SV.race.Race(this);
       this.transport = new SV.transport.Transport(this);
       this.inspector = new SV.inspector.Inspector(this);
       this.ribbon = new SV.ribbon.Ribbon(this);
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
-      this.ledger = new SV.race.Race(this);
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
         el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
         (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")));
       this.lanePick = new SV.pick.Pick(this);
       this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
       this.lanesBox = el("div", { class: "lanes" });
-      this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.lanePick.root, this.legend, this.blank, this.lanesBox);
+      this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.lanePick.root, this.legend, this.ledger.say, this.blank, this.lanesBox);
       const key = (keys, what) => el("span", null, keys.map((k) => el("kbd", null, k)), what);
       this.hints = el("div", { class: "hints" }, key(["space"], "play"), key(["\u2190", "\u2192"], "round"), key(["shift", "\u2190", "\u2192"], "phase"), key(["home", "end"], "first, last"), key(["m"], "blanks"), key(["[", "]"], "speed"));
       this.announce = el("span", { "aria-live": "polite", css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" } });

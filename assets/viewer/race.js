@@ -39,12 +39,12 @@
   class Race {
     constructor(board) {
       this.board = board;
-      this.say = el("p", { class: "won", "aria-live": "polite" });
+      this.say = el("p", { class: "won extra", "aria-live": "polite", hidden: true });
       this.body = el("div", { class: "scroll" });
       this.canvas = el("canvas", { class: "bricks", role: "img", "aria-label": "Target passes by output position: one block a pass" });
       this.notes = el("ul", { class: "parts" });
       this.root = el("section", { class: "panel p-race extra", "aria-label": "Forward passes", hidden: true },
-        el("div", { class: "phead" }, el("h2", null, "Forward passes"), this.say),
+        el("div", { class: "phead" }, el("h2", null, "Forward passes"), el("span", { class: "small quiet end" }, "what each method asked of the large model")),
         el("div", { class: "ledger" }, this.body),
         el("div", { class: "pbody" }, el("div", { class: "bhead" }, el("b", null, "The same text, pass by pass"), el("span", { class: "small quiet" }, "one block a target pass, as wide as the tokens it gave; aligned by place in the output")), this.canvas, this.notes));
       this.canvas.addEventListener("click", (e) => this.clicked(e));
@@ -54,7 +54,7 @@
     /* v: {views: [{lane, k, m}], base, theme, width, focus, live, shown} */
     paint(v) {
       this.root.hidden = !v.shown;
-      if (!v.shown) return;
+      if (!v.shown) { this.say.hidden = true; this.key = null; return; }
       const key = [v.width, v.theme, v.focus && v.focus.id, ...v.views.map(({ lane, k }) => lane.id + ":" + k + ":" + over(lane) + lane.checks.length + (lane.header && lane.header.run_id))].join();
       if (key === this.key) return;
       const wait = 200 - (performance.now() - this.last);
@@ -63,7 +63,9 @@
       this.last = performance.now();
       this.v = v;
       const all = v.views.every(({ lane, k }) => k >= lane.committed), end = all ? verdict(v.views.map((x) => x.lane)) : null;
-      setText(this.say, end ? end.sentence : "");
+      setText(this.say, end ? end.sentence : v.views.every(({ lane }) => over(lane)) ? "One clock for all lanes. Who was fastest, and by how much, is said at the end." : "Who was fastest, and by how much, is said when all lanes have ended.");
+      this.say.classList.toggle("wait", !end);
+      this.say.hidden = false;
       this.ledger(v);
       this.bricks(v);
       this.partings(v);
