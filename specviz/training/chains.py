@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .files import write_json, write_tensors, write_text
+from .files import write_json, write_shards, write_text
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
@@ -90,14 +90,15 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
     }
 
 
-def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str) -> Path:
-    """config.json, bfloat16 weights, card and loss curve in `<work>/models`, and with `--ship` in `assets/models`."""
+def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
+    """config.json, bfloat16 weights, card and loss curve in `<work>/models`, and with `--ship` in `assets/models`. Raises
+    TrainingError above ``most`` bytes; no file is larger than 8 MB."""
     weights = {key: tensor.detach().cpu().bfloat16() for key, tensor in model.state_dict().items()}
-    size = sum(2 * tensor.numel() for tensor in weights.values())
-    if size > 9.5e6:
-        raise TrainingError(f"{name} would be a file of {size / 1e6:.1f} MB; 9.5 are allowed: make the layer narrower.")
+    size = sum(tensor.nbytes for tensor in weights.values())
+    if size > most:
+        raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")
     for place in [job.work / "models" / name] + ([job.shipped / name] if job.ship else []):
-        write_tensors(place / "model.safetensors", weights)
+        write_shards(place, weights)
         write_json(place / "config.json", model.config)
         card = place / "README.md"
         if not card.is_file():

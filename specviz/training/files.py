@@ -50,6 +50,27 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
     write_bytes(path, content)
 
 
+def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e6) -> None:
+    """model.safetensors, or numbered files of at most ``most`` bytes with their index; other files of weights there are removed
+    once the new ones are whole."""
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    for name, tensor in tensors.items():
+        if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > most:
+            parts.append({})
+        parts[-1][name] = tensor
+    names = [f"model-{i:05d}-of-{len(parts):05d}.safetensors" for i in range(1, len(parts) + 1)]
+    names = ["model.safetensors"] if len(parts) == 1 else names
+    for name, part in zip(names, parts):
+        write_tensors(place / name, part)
+    if len(parts) > 1:
+        where = {key: name for name, part in zip(names, parts) for key in part}
+        write_json(place / "model.safetensors.index.json", {"metadata": {}, "weight_map": where})
+        names.append("model.safetensors.index.json")
+    for old in [*place.glob("*.safetensors"), *place.glob("*.index.json")]:
+        if old.name not in names:
+            old.unlink()
+
+
 def export(job: Job, name: str, model, tokenizer) -> Path:
     """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`."""
     places = [job.work / "models" / name] + ([job.shipped / name] if job.ship else [])

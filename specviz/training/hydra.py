@@ -18,6 +18,7 @@ from .features import Batch, Features
 from .job import Job
 from .runner import Runner
 
+LARGEST = 36e6  # bytes, with output matrices of their own
 NAME = "Llama-specviz-hydra"
 
 
@@ -38,9 +39,9 @@ def run(job: Job) -> Path:
     tree = shape_of([], numbers["nodes"], 0)
     runner.train(loss_at, lambda: ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])))
     ranks.calibrate(model.eval(), read.guess, features, numbers)
-    about = CARD.format(heads=len(model), nodes=model.nodes, front=FRONT * bool(model.prefix),
+    about = CARD.format(heads=len(model), front=FRONT * bool(model.prefix),
                         **{key: numbers[key] for key in ("layers", "fading", "hard")})
-    return chains.export(job, NAME, model, features, runner, about)
+    return chains.export(job, NAME, model, features, runner, about, LARGEST)
 
 
 class Reader:
@@ -65,7 +66,7 @@ class Reader:
 
 FRONT = "A decoder layer in front of them reads the whole text's states (Hydra++). "
 CARD = """Hydra heads: {heads} of them, {layers} blocks each; the target's embedding and output matrix are lent. Each reads the target's
-last state and every token drafted above its guess. {front}A tree of {nodes} guesses is grown level by level and checked in one
-pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in config.json.
+last state and every token drafted above its guess. {front}A tree of guesses is grown level by level and checked in one pass,
+so a wrong guess costs time and never changes the text. How often each rank of each head is right is in config.json.
 
 Distillation of the target's law with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""

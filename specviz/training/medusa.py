@@ -17,6 +17,7 @@ from .features import Batch, Features
 from .job import Job
 from .runner import Runner
 
+LARGEST = 36e6  # bytes, with output matrices of their own
 NAME = "Llama-specviz-medusa"
 
 
@@ -40,12 +41,12 @@ def run(job: Job) -> Path:
     tree = shape_of([], numbers["nodes"], 0)
     runner.train(loss_at, lambda: ranks.measure(model, guess, features, tree.within(len(model), numbers["ranks"])))
     ranks.calibrate(model.eval(), guess, features, numbers)
-    about = CARD.format(heads=len(model), nodes=model.nodes, **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
-    return chains.export(job, NAME, model, features, runner, about)
+    about = CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
+    return chains.export(job, NAME, model, features, runner, about, LARGEST)
 
 
 CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last state and
-guesses one token further ahead; a sparse tree of {nodes} guesses is checked in one pass, so a wrong guess costs time and never
+guesses one token further ahead; a sparse tree of their guesses is checked in one pass, so a wrong guess costs time and never
 changes the text. How often each rank of each head is right is in config.json, from which the tree is made.
 
 Distillation of the target's law with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""

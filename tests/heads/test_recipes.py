@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from specviz.models import heads_hydra, heads_medusa
-from specviz.training import hydra, medusa, ranks
+from specviz.models.heads import Body
+from specviz.training import files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
 from specviz.training.features import Features
@@ -81,6 +82,23 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
     with pytest.raises(TrainingError, match="No space left on device.*untouched"):
         medusa.chains.export(job(work), medusa.NAME, model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
+    """Output matrices of their own make a folder of several files, none larger than asked; going back leaves one."""
+    numbers, whole = Job.numbers, files.write_shards
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"output": "own"})
+    monkeypatch.setattr(medusa.chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
+    place = medusa.run(job(work, steps=1))
+    parts = sorted(path.name for path in place.glob("*.safetensors"))
+    assert len(parts) > 2 and "model.safetensors" not in parts and max((place / name).stat().st_size for name in parts) < 40_000
+    made = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    assert len(made.lm_heads) == 3 and made.accuracy
+    monkeypatch.setattr(medusa.chains, "write_shards", whole)
+    medusa.run(job(work, steps=1))
+    assert [path.name for path in place.glob("*.safetensors*")] == ["model.safetensors"]
+    again = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values()))
 
 
 def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):
