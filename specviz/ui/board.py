@@ -16,8 +16,7 @@ from .offer import Offer
 from .stream import pack
 from .theme import PANELS, STATIC
 
-HONEST = ("Pick up to three methods. Lanes take turns on one processor and each lane's clock runs only while it decodes, "
-          "so the numbers are honest.")
+HONEST = "Pick up to three methods. Lanes take turns on one processor; each clock runs only while its own lane decodes."
 
 
 def script(name: str) -> str:

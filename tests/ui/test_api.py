@@ -54,6 +54,7 @@ def test_a_cancelled_job_ends_the_run(client, backend):
     ({"methods": ["../../x"]}, "There is no method"),
     ({"methods": None, "knobs": {"chain": 3}}, "knobs must be given"),
     ({"target": "../../x"}, "There is no model"),
+    ({"repeats": 99}, "between 1 and 5"),
     ({"messages": [{"role": "root"}]}, "Earlier messages must be"),
 ])
 def test_bad_values_get_a_sentence(client, backend, given, says):
@@ -64,7 +65,7 @@ def test_bad_values_get_a_sentence(client, backend, given, says):
 
 def test_null_for_everything_is_a_sentence_too(client):
     with pytest.raises(AppError, match="prompt is empty"):
-        client.predict(*[None] * 10, api_name="/run")
+        client.predict(*[None] * 11, api_name="/run")
 
 
 def test_the_methods_are_listed_with_their_knobs(client, backend):
@@ -74,9 +75,19 @@ def test_the_methods_are_listed_with_their_knobs(client, backend):
     assert listed[1]["knobs"][0] == {"name": "gamma", "default": 4, "low": 1, "high": 8, "choices": [], "help": "draft tokens a round"}
 
 
-def test_only_two_endpoints_are_offered(client):
+def test_methods_are_compared_in_one_answer(client, backend):
+    found = client.predict(prompt="tell of the fox", methods=["chain", "lookup"], max_new_tokens=30, api_name="/compare")
+    assert [row["key"] for row in found["rows"]] == ["chain", "lookup", "autoregressive"] and found["same_text"]
+    assert found["rows"][0]["walltime_speedup"] > 1 and found["rows"][0]["block_efficiency"] > 1
+    assert found["text"].startswith("You said: tell of the fox") and found["sentence"].startswith("Fastest in this one run: Draft chain")
+    assert backend.runs[0].repeats == 3
+    with pytest.raises(AppError, match="There is no method"):
+        client.predict(prompt="x", methods=["nope"], api_name="/compare")
+
+
+def test_only_three_endpoints_are_offered(client):
     named = client.view_api(return_format="dict", print_info=False)
-    assert set(named["named_endpoints"]) == {"/run", "/methods"} and not named["unnamed_endpoints"]
+    assert set(named["named_endpoints"]) == {"/run", "/compare", "/methods"} and not named["unnamed_endpoints"]
     assert [p["parameter_name"] for p in named["named_endpoints"]["/run"]["parameters"]][:4] == [
         "prompt", "methods", "max_new_tokens", "temperature"]
 

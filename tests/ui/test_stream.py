@@ -14,7 +14,7 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Turnstile
 from specviz.ui.offer import offer, recorded
-from specviz.ui.stream import WINDOW_CHARACTERS, Frames, Live, pack, said
+from specviz.ui.stream import BEAT, WINDOW_CHARACTERS, Frames, Live, pack, said
 
 from .fake import FakeBackend
 
@@ -248,3 +248,19 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
     assert mine.ready(None) and next(run) == [{"type": "weights", "i": 0}]
     cancel.set()
     assert list(run) == [] and closed == [0] and 10 <= seconds[0] <= 60
+
+
+def test_a_reader_that_falls_behind_is_told_less_often():
+    live = Live(FakeBackend(), Turnstile(), ASK)
+    live.frames.first = 100
+    assert live.beat() == BEAT  # a program that never says what it has seen
+    for seen, slower in [(99, 1), (81, 1), (80, 2), (60, 4), (-5, 4), (10**9, 1)]:
+        live.seen(seen)
+        assert live.beat() == BEAT * slower
+    backend = FakeBackend()
+
+    def at(live, frame):
+        live.seen(frame["s"] - 50)
+
+    slow, _ = collect(backend, at=at)
+    assert [r for f in slow[:-1] for r in f["e"]] == straight() == slow[-1]["e"]

@@ -2,21 +2,33 @@
    {state: "queued" | "working", text?, part?} on the way; signal (AbortSignal) ends the question and its work. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
-  const root = () => (window.gradio_config?.root ?? "") + "/gradio_api/call/ask";
+  const root = () => (window.gradio_config?.root ?? "") + "/gradio_api";
+  const open = new Set(); /* questions under way: whoever leaves takes them back */
   const LOST = "The server cannot be reached; everything recorded still works.";
 
+  function end(id) {
+    if (!open.delete(id)) return;
+    const own = window.gradio_config?.dependencies?.find((d) => d.api_name === "ask");
+    const body = JSON.stringify({ event_id: id, session_hash: id, fn_index: own?.id ?? -1 });
+    fetch(root() + "/cancel", { method: "POST", headers: { "Content-Type": "application/json" }, body, keepalive: true }).catch(() => {});
+  }
+  addEventListener("pagehide", () => open.forEach(end));
+
   async function ask(name, details, told, signal) {
-    let stream;
+    let stream, id;
     try {
       const body = JSON.stringify({ data: [name, details ?? {}] });
-      const sent = await fetch(root(), { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+      const sent = await fetch(root() + "/call/ask", { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
       if (!sent.ok) throw new Error(LOST);
-      stream = await fetch(`${root()}/${(await sent.json()).event_id}`, { signal });
+      id = (await sent.json()).event_id;
+      open.add(id);
+      signal?.addEventListener("abort", () => end(id));
+      stream = await fetch(`${root()}/call/ask/${id}`, { signal });
     } catch (error) {
       throw error.name === "AbortError" ? error : new Error(LOST);
     }
     let last = null;
-    for await (const line of lines(stream)) {
+    for await (const line of finishing(id, stream)) {
       if (!line.startsWith("data: ")) continue;
       const data = read(line.slice(6));
       const said = Array.isArray(data) ? read(data[0]) : null;
@@ -30,6 +42,10 @@
   }
   const read = (text) => { try { return JSON.parse(text); } catch { return null; } };
 
+  async function* finishing(id, stream) {
+    yield* lines(stream);
+    open.delete(id);
+  }
   async function* lines(answer) {
     if (!answer.ok || !answer.body) throw new Error(LOST);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,0 +1,214 @@
+"""Tabs, panels, links and what they ask of the server, in a real browser; no model anywhere."""
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import pytest
+
+from .fake import FakeBackend
+from .test_page import HOSTILE, SEQ, begin, finish, painted, run, state, text
+
+TABS = ["watch", "race", "lab", "learn", "traces"]
+ASK = "([name, details]) => SpecVizPage.ask(name, details).then((answer) => ({ answer }), (error) => ({ error: error.message }))"
+FITS = "document.documentElement.scrollWidth <= innerWidth"
+
+
+def tab(page):
+    return page.evaluate("[...document.querySelectorAll('[role=tab][id^=tab-][aria-selected=true]')].map((t) => t.id.slice(4)).join()")
+
+
+def open_tab(page, name):
+    page.click(f"#tab-{name}")
+    if name not in ("watch", "race"):
+        page.wait_for_selector(f"#host-{name} .svp")
+
+
+@pytest.mark.parametrize("width, scheme", [(1400, "light"), (390, "dark")])
+def test_every_tab_opens_at_every_width(visit, server, width, scheme):
+    page = visit(url=f"{server.url}?__theme={scheme}", width=width)
+    for name in [*TABS[1:], "watch"]:
+        open_tab(page, name)
+        assert tab(page) == name and f"page={name}" in page.url
+        assert page.is_visible("#board") == (name in ("watch", "race"))
+        assert page.is_visible("#prompt") == (name in ("watch", "race"))
+        for other in TABS[2:]:
+            assert page.is_visible(f"#host-{other}") == (other == name)
+        page.wait_for_function(FITS)
+
+
+def test_panels_come_when_their_tab_is_first_opened(page):
+    assert page.evaluate("typeof SpecVizPanels") == "undefined"
+    open_tab(page, "learn")
+    assert page.evaluate("typeof SpecVizPanels.mount") == "function"
+
+
+def test_tabs_by_keyboard(page):
+    page.focus("#tab-watch")
+    for name in [*TABS[1:], "watch"]:
+        page.keyboard.press("ArrowRight")
+        assert tab(page) == name and page.evaluate("document.activeElement.id") == f"tab-{name}"
+    page.keyboard.press("End")
+    assert tab(page) == "traces"
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("2")
+    assert tab(page) == "race"
+    page.focus("#prompt textarea")
+    page.keyboard.type("3 little pigs")
+    assert tab(page) == "race" and page.input_value("#prompt textarea") == "3 little pigs"
+    selected = page.evaluate("document.querySelectorAll('#tabs [role=tab][tabindex=\"0\"]').length")
+    assert selected == 1 and page.get_attribute("#tab-race", "aria-controls") == "play"
+
+
+def test_back_goes_back_to_the_tab_before(page):
+    open_tab(page, "lab")
+    open_tab(page, "learn")
+    page.go_back()
+    page.wait_for_function("document.querySelector('#page').dataset.tab === 'lab'")
+
+
+def test_the_engine_is_asked_one_thing_at_a_time(visit, backend):
+    first, second = visit(), visit()
+    backend.hold(3)
+    begin(first)
+    state(first, "live")
+    assert backend.held()
+    second.evaluate("void SpecVizPage.ask('echo', { a: 1 }, (said) => { window.said = said; }).then((a) => { window.answer = a; })")
+    second.wait_for_function("window.said && window.said.state === 'queued'")
+    backend.hold(None)
+    second.wait_for_function("window.answer && window.answer.a === 1")
+    finish(first)
+    assert backend.most_active == 1
+
+
+def test_a_question_ends_when_its_asker_leaves(page, backend):
+    backend.hold(0)
+    page.evaluate("""() => { window.switch = new AbortController();
+        SpecVizPage.ask('echo', {}, (said) => { window.said = said; }, window.switch.signal).catch(() => {}); }""")
+    page.wait_for_function("window.said && window.said.text === 'Thinking.'")
+    page.evaluate("window.switch.abort()")
+    assert backend.idle()
+
+
+@pytest.mark.parametrize("name, details, says", [
+    ("nope", {}, "no such question"), (None, {}, "no such question"), (["echo"], {}, "no such question"),
+    ("echo", [1], "must be an object"), ("echo", "x", "must be an object"), ("echo", {"x": "y" * 30_000}, "at most 20,000"),
+])
+def test_a_strange_question_is_a_sentence(page, backend, name, details, says):
+    assert says in page.evaluate(ASK, [name, details])["error"] and backend.active == 0
+
+
+def test_a_question_that_breaks_is_a_sentence(page, backend):
+    backend.fault = "crash"
+    said = page.evaluate(ASK, ["echo", {}])["error"]
+    assert "RuntimeError" in said and "secret" not in said
+    backend.fault = ""
+    assert page.evaluate(ASK, ["echo", {"x": HOSTILE}]) == {"answer": {"x": HOSTILE}}
+
+
+def test_a_panel_can_run_something(page, backend):
+    page.before = page.evaluate(SEQ)
+    page.evaluate("""(hostile) => SpecVizPage.run({ prompt: hostile, methods: ["tree", "lookup"], knobs: { tree: { gamma: 2 } }, length: 9,
+        temperature: 0.5, seed: 4 })""", HOSTILE[2])
+    finish(page)
+    ask = backend.runs[0]
+    assert (ask.prompt, ask.max_new_tokens, ask.temperature, ask.seed) == (HOSTILE[2], 9, 0.5, 4)
+    assert [key for key, _ in ask.lanes][:2] == ["tree", "lookup"] and dict(ask.lanes)["tree"]["gamma"] == 2
+    assert tab(page) == "race" and ask.turns == ()
+    page.before = page.evaluate(SEQ)
+    page.evaluate("SpecVizPage.run({ prompt: 'afresh', methods: ['chain'] })")
+    finish(page)
+    assert backend.runs[1].turns == () and tab(page) == "watch"
+    page.before = page.evaluate(SEQ)
+    page.evaluate("SpecVizPage.run({ prompt: 'and then', follow: true })")
+    finish(page)
+    assert [t["content"] for t in backend.runs[2].turns][0] == "afresh"
+
+
+def test_a_shared_link_opens_the_same_choice_and_round(visit, server, backend):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    page.click("#tab-race")
+    page.fill("#seed input", "7")
+    run(page, "tell of the \u05d3\u05d1 & the fox")
+    page.evaluate("document.querySelector('#board .sv').svBoard.goto({ lane: 1, round: 3, node: 1 })")
+    page.click("#share")
+    page.wait_for_function("document.querySelector('#notice').textContent.includes('Link copied')")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link == page.url and link.startswith(server.url)
+    other = visit(url=link)
+    other.wait_for_function("document.querySelector('#prompt textarea').value !== ''")
+    assert other.input_value("#prompt textarea") == "tell of the \u05d3\u05d1 & the fox" and tab(other) == "race"
+    other.wait_for_function("document.querySelector('#seed input').value === '7'")
+    run(other, other.input_value("#prompt textarea"))
+    assert backend.runs[0] == backend.runs[1]
+
+
+def test_a_link_opens_a_place_in_the_recording(visit, server):
+    page = visit(url=server.url + "#page=race&layout=race&lane=1&round=4&phase=4&node=0")
+    page.wait_for_function("(() => { const w = document.querySelector('#board .sv').svBoard.where(); return w.lane === 1 && w.round === 4; })()")
+    assert tab(page) == "race"
+
+
+@pytest.mark.parametrize("hash", [
+    "page=nope&round=99999999999&lane=x&phase=-3", "p=" + quote("".join(HOSTILE)) + "&m=nope,../../x,chain&t=NaN&n=1e9&k=[1",
+    "k=%7B%22chain%22:3%7D&trace=../../etc/passwd&model=http://x", "%E0%A4%A", "&&==&#&page=lab&page=race"])
+def test_a_bogus_link_changes_nothing_it_should_not(visit, server, backend, hash):
+    page = visit(url=server.url + "#" + hash)
+    page.wait_for_function("document.querySelector('#page').dataset.tab")
+    assert page.input_value("#length input") == "96" and page.input_value("#temperature input") == "0"
+    assert page.evaluate("document.querySelectorAll('#page img, #page script').length") == 0
+    page.click("#tab-watch")
+    page.check("#methods [data-key=chain] input")
+    page.evaluate("SpecVizPage.run({ prompt: 'still here', knobs: {} })")
+    page.wait_for_selector("#board .sv[data-state=done] >> nth=0")
+    page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said')")
+    assert backend.runs[-1].prompt == "still here"
+
+
+def test_in_a_frame_only_the_board_is_seen(visit, server):
+    page = visit(url=server.url + "?embed=1")
+    page.wait_for_selector("body.pg-embed")
+    assert page.is_visible("#board .transport") and not page.is_visible("#prompt") and not page.is_visible("#tabs")
+
+
+def test_another_model_is_named_before_it_is_loaded(page, backend):
+    page.click("#open-settings")
+    page.click("#target input")
+    page.click("[role=option]:has-text('Other, 9 M')")
+    page.wait_for_function("document.querySelector('#models').textContent.includes('loads with the next run')")
+    assert backend.loaded <= {None}
+    run(page)
+    assert backend.runs[0].target == "other" and "other" in page.inner_text("#models")
+    backend.loaded.discard("other")
+
+
+def test_twenty_visitors_of_the_recording_start_no_model(server, backend):
+    """Each reads the page and asks what a page asks when it opens; none of it may load or run anything."""
+    from gradio_client import Client
+
+    backend.loaded.clear()
+
+    def visit(_):
+        client = Client(server.url, verbose=False)
+        lines = [json.loads(line) for line in client.submit("catalogue", {}, api_name="/ask").result(timeout=60).splitlines()]
+        return lines[-1]["state"], "You said" in json.dumps(client.config)
+
+    with ThreadPoolExecutor(max_workers=20) as pool:
+        said = list(pool.map(visit, range(20)))
+    assert said == [("done", False)] * 20
+    assert backend.loaded == set() and backend.runs == [] and backend.most_active == 0
+
+
+def test_the_live_page_is_as_the_trace_at_phone_width(visit, backend):
+    page = visit(width=390, height=800)
+    page.click("#tab-race")
+    run(page, " ".join(HOSTILE) + " \U0001f98a \u05d3\u05d1 \u7b11 \t" + " " * 40 + "\u202e end")
+    told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+    assert int(page.get_attribute("#board .sv", "data-records")) == len(told) and all(len(lane) > 8 for lane in painted(page))
+    for piece in HOSTILE:
+        assert piece in text(page)
+    page.wait_for_function(FITS)
+    follow = page.evaluate("[...document.querySelectorAll('#chatbar button')].map((b) => b.getBoundingClientRect()).filter((r) => r.width && (r.left < 0 || r.right > innerWidth)).length")
+    assert follow == 0
