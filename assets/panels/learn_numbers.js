@@ -28,7 +28,7 @@
     ["Certificate", "The comparison of a greedy run with plain decoding: identical, parted at a near-tie, or wrong."],
     ["Chain", "A draft without branches: one guess after another."],
     ["Correction", "The target's own token in the place of the first refused guess."],
-    ["Draft, drafter", "The guess, and whatever makes it: a small model, extra heads, the target's own first layers, or copied text."],
+    ["Draft and drafter", "The guess, and whatever makes it: a small model, extra heads, the target's own first layers, or copied text."],
     ["Draft tree", "Several guesses for the same place, each with its own continuation. One pass checks them all."],
     ["Draw, u", "A random number between 0 and 1. The guess is kept if u is below a."],
     ["Exact, lossless", "The output is what the target alone would give: the same text when greedy, the same odds when sampling."],

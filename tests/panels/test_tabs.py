@@ -108,12 +108,12 @@ def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> N
         first = show(page, "whatif")
         assert "The text is greedy" in first and "Check of the sums" in first
         before = page.evaluate("panel.view().state().result.low.rounds")
-        page.get_by_label("Draft length").focus()
+        page.get_by_role("slider", name="Draft length").focus()
         page.keyboard.press("Home")
         state = page.evaluate("panel.view().state()")
         assert state["set"]["gamma"] == 1 and state["result"]["low"]["rounds"] > before
         speed = page.text_content(".pn-figs .strong .v")
-        page.get_by_label("Price of a draft step").focus()
+        page.get_by_role("slider", name="Price of a draft step").focus()
         page.keyboard.press("End")
         assert page.text_content(".pn-figs .strong .v") != speed
         page.click("text=As recorded")
@@ -168,7 +168,7 @@ def test_hardware_is_labelled_a_model_and_batches_stop_paying(visit) -> None:
         assert "A model, not a measurement" in show(page, "hardware")
         speed = lambda: float(page.text_content(".pn-figs .strong .v").rstrip("\u00d7"))  # noqa: E731
         first = speed()
-        page.get_by_label("Answers at a time (batch)").focus()
+        page.get_by_role("slider", name="Answers at a time (batch)").focus()
         page.keyboard.press("End")
         assert speed() < first
 
@@ -221,7 +221,7 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
             page.click(f"[data-track={track}]")
             steps = page.evaluate("SpecVizPanels.lessons.current().track.steps.length")
             assert 7 <= steps <= 9
-            for i in range(steps):
+            for _ in range(steps):
                 said = page.text_content(".pn-lessonbody p")
                 assert len(said) > 60 and not re.search(r"undefined|NaN|null|\[object", said), said
                 title = page.text_content(".pn-lessonbody h3")
@@ -342,14 +342,15 @@ def test_files_and_links_hold_the_trace_and_the_place(visit, tmp_path) -> None:
         got.value.save_as(tmp_path / "out.html")
         saved = (tmp_path / "out.html").read_text(encoding="utf-8")
         assert saved.count("</script>") == page_text.count("</script>")
-        alone = page.context.new_page()
+        apart = page.context.browser.new_context()
+        alone = apart.new_page()
         wrong = []
         alone.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
         alone.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
         alone.goto((tmp_path / "out.html").as_uri())  # its own policy lets nothing but its script run
         alone.wait_for_selector(".sv[data-records]")
         assert alone.get_attribute(".sv", "data-records") == str(len(evil)) and wrong == []
-        alone.close()
+        apart.close()
 
     evil = sample.race(("plain", "chain"), text=sample.HOSTILE, prompt=EVIL.replace("\u0007", ""), tokens=40)
     visit(use, "traces", records=evil, answers={"html": page_text})
@@ -394,7 +395,7 @@ def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
 
 
 def test_two_thousand_tokens_keep_every_panel_bounded(visit) -> None:
-    records = sample.race(("plain", "chain", "tree"), tokens=2000)
+    records = sample.race(("plain", "tree"), tokens=2000)
 
     def use(page):
         counts = {}
