@@ -25,8 +25,8 @@ class Driver:
     def __init__(self, pool: ThreadPoolExecutor, browser) -> None:
         self._pool, self._browser = pool, browser
 
-    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), **context):
-        return self._pool.submit(self._run, use, html, size, context).result(timeout=120)
+    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 120, **context):
+        return self._pool.submit(self._run, use, html, size, context).result(timeout=limit)
 
     def _run(self, use, html, size, context):
         with self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **context) as ctx:

@@ -93,7 +93,7 @@ def test_the_ledger_counts_passes_and_the_texts_are_aligned_by_place(drive, sett
     def use(page):
         page.evaluate(LOAD, json.dumps(RACE))
         at_end(page, settled)
-        page.wait_for_function("document.querySelectorAll('.ledger tbody tr').length === 4")
+        page.wait_for_function("document.querySelectorAll('.ledger tbody tr').length === 4 && document.querySelector('.won:not(.wait)')")
         rows = {r[0]: [c.replace("\u2013", "") for c in r[1:5]] for r in page.evaluate("[...document.querySelectorAll('.ledger tbody tr')].map((r) => [...r.children].map((c) => c.textContent))")}
         for lane, title in ((0, "Plain decoding"), (1, "Speculative decoding"), (2, "Draft tree")):
             mine = [r for r in RACE if r["lane"] == lane and r["type"] == "verify"]
