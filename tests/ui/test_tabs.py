@@ -4,8 +4,10 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import quote
 
+import axe_playwright_python
 import pytest
 
 from .fake import FakeBackend
@@ -13,6 +15,9 @@ from .test_page import HOSTILE, SEQ, begin, finish, painted, run, state, text
 
 TABS = ["watch", "race", "lab", "learn", "traces"]
 ASK = "([name, details]) => SpecVizPage.ask(name, details).then((answer) => ({ answer }), (error) => ({ error: error.message }))"
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+SCAN = """axe.run(document).then((r) => r.violations.filter((v) => ["serious", "critical"].includes(v.impact))
+    .map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3)]))"""
 FITS = "document.documentElement.scrollWidth <= innerWidth"
 
 
@@ -28,7 +33,9 @@ def open_tab(page, name):
 
 @pytest.mark.parametrize("width, scheme", [(1400, "light"), (390, "dark")])
 def test_every_tab_opens_at_every_width(visit, server, width, scheme):
+    """And nothing serious stands in the way of anybody, as axe sees it."""
     page = visit(url=f"{server.url}?__theme={scheme}", width=width)
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     for name in [*TABS[1:], "watch"]:
         open_tab(page, name)
         assert tab(page) == name and f"page={name}" in page.url
@@ -37,6 +44,7 @@ def test_every_tab_opens_at_every_width(visit, server, width, scheme):
         for other in TABS[2:]:
             assert page.is_visible(f"#host-{other}") == (other == name)
         page.wait_for_function(FITS)
+        assert (name, page.evaluate(SCAN)) == (name, [])
 
 
 def test_panels_come_when_their_tab_is_first_opened(page):

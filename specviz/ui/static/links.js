@@ -56,6 +56,9 @@
   const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number", repeats: "number" };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
+  /* A method that this page offers. */
+  const known = (key) => window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props.cards.some((card) => card.key === key);
+
   /* What the controls should hold: a choice (from a link, a lesson, an example) laid over what they hold now. */
   page.take = (...values) => {
     const now = named(values), set = page.pending || {};
@@ -63,7 +66,7 @@
     page.defaults = page.defaults || now;
     return NAMES.map((name) => {
       const value = set[name];
-      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter((k) => !page.known || page.known.has(k)).slice(0, 3)) : now.methods;
+      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : now.methods;
       if (name === "knobs") return value && typeof value === "object" ? value : now.knobs;
       return typeof value === KINDS[name] ? value : now[name];
     });
