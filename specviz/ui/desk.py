@@ -77,6 +77,7 @@ class _Work:
 
     def __init__(self, backend: Backend, name: str, payload: dict[str, Any]):
         self._backend, self._name, self._payload = backend, name, payload
+        self._whole = name in backend.light  # answered at once: a text is the answer, not a word on progress
         self._told: queue.SimpleQueue = queue.SimpleQueue()
         self.stop = threading.Event()
         self._leave = lambda: None
@@ -114,12 +115,12 @@ class _Work:
                 over = told is _END
                 if not over:
                     fresh = told
-                    last = last if isinstance(told, str) else told
+                    last = told if self._whole or not isinstance(told, str) else last
                     until = time.monotonic() + RUN_SECONDS + GRACE  # reading a large checkpoint is not silence
             if over:
                 yield _done(last)
                 return
-            if fresh is not None:
+            if fresh is not None and not self._whole:
                 yield pack({"state": "working", **({"text": fresh} if isinstance(fresh, str) else {"part": fresh})})
             await asyncio.sleep(BEAT)
         yield _error("The engine did not answer in time; the question was given up.")
