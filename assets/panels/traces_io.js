@@ -113,6 +113,7 @@
       if (typeof url !== "string" || !url) return location.href.split("#")[0] + (env.ctx.board?.link?.() || "");
       const at = url.indexOf("#"), q = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
       q.set("page", env.where().layout === "race" ? "race" : "watch");
+      for (const [k, v] of [...q]) if (v === "undefined") q.delete(k);
       return (at < 0 ? url : url.slice(0, at)) + "#" + q;
     }
     return {
