@@ -2,7 +2,8 @@
 
 For each length of match it learns how often the first drafted token is right and how often the next one is, given the one
 before; and how much a row adds to a pass. What it holds back is compared with what is written afterwards all the same, so it
-learns from drafts that cost nothing. It looks at past rounds and at the draft, never at a draw to come: the output stays exact.
+learns from drafts that cost nothing. A lookup that takes a noticeable part of a pass and finds nothing worth checking time after
+time is asked only now and then. It looks at past rounds and at the draft, never at a draw to come: the output stays exact.
 It is ours; the papers draft whenever they find something, which is ``caution`` 0.
 """
 from __future__ import annotations
@@ -16,6 +17,7 @@ FIRST = (0.2, 0.3, 0.45, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)  # how often a draft be
 NEXT, TRUST, FADE = 0.8, 3.0, 0.98  # how often it goes on well; tokens these guesses count for; how fast old rounds fade
 SLOPE, STEEPEST = 0.06, 0.5  # what a row adds to a pass, before it is measured and at most, in passes
 WAITING = 64  # drafts whose fate is still open
+CHEAP, PATIENCE, LONGEST = 0.02, 4, 15  # share of a pass a lookup may take; fruitless ones before it rests; rounds of rest
 
 
 class Rate:
@@ -44,13 +46,25 @@ class Gate(Drafter):
         self.first, self.next = [Rate(x) for x in FIRST], [Rate(NEXT) for _ in FIRST]
         self.slope, self.measured = SLOPE, False
         self.plain: deque[float] = deque(maxlen=15)  # seconds of passes without a draft
+        self.fruitless = self.rest = 0
         self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, place of the next token, kind of match]
         self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
+        if self.rest > 0:
+            self.rest -= 1
+            return DraftTree()
+        began = state.clock.now()
         tree = self.inner.propose(state, budget)
-        if not len(tree):
-            return tree
+        took = state.clock.now() - began
+        kept = self.let_through(tree, state) if len(tree) else tree
+        self.fruitless = 0 if len(kept) else self.fruitless + 1
+        if self.fruitless > PATIENCE and self.plain and took > CHEAP * median(self.plain):
+            self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
+        return kept
+
+    def let_through(self, tree: DraftTree, state: State) -> DraftTree:
+        """The part of the tree that is expected to pay."""
         kind = min(self.inner.matched, len(FIRST) - 1)
         self.waiting.append([tree, -1, len(state.tokens), kind])
         # a price that was never measured is worth one round that may not pay

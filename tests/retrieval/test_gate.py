@@ -1,7 +1,9 @@
 """The gate before lookups, and what a visitor's runs leave behind: lawful, learned from drafts that were never checked, bounded."""
 from __future__ import annotations
 
-from specviz.core import Budget, Drafter, DraftTree, Outcome, State, Verdict
+import itertools
+
+from specviz.core import Budget, Clock, Drafter, DraftTree, Outcome, State, Verdict
 from specviz.drafters.gate import Gate
 from specviz.drafters.memory import TABLES, Memory
 from specviz.methods import token_recycling
@@ -17,16 +19,18 @@ class Told(Drafter):
     matched = 3
 
     def __init__(self, right):
-        self.right = right
+        self.right, self.asked = right, 0
 
     def propose(self, state, budget):
+        self.asked += 1
         count = len(state.tokens)
         return DraftTree.chain([(count + i) % 7 if self.right else 9 for i in range(min(8, budget.gamma))])
 
 
-def write(gate, rounds, price=ROW):
-    """Nodes let through each round, while the text counts 0, 1, ... 6, 0, ..."""
-    state, out = State([0]), []
+def write(gate, rounds, price=ROW, tick=0.0):
+    """Nodes let through each round, while the text counts 0, 1, ... 6, 0, ...; a proposal takes ``tick`` seconds."""
+    ticks = itertools.count()
+    state, out = State([0], clock=Clock(lambda: tick * next(ticks))), []
     gate.start(state, None, None)
     for _ in range(rounds):
         tree = gate.propose(state, Budget(8))
@@ -64,6 +68,13 @@ def test_it_learns_from_drafts_it_held_back():
     passed = write(gate, 100)
     assert rates < 0.1 and passed[0] == 0 and passed[-20:] == [8] * 20
     gate.start = start
+
+
+def test_a_dear_lookup_that_finds_nothing_rests():
+    for right, tick, asked in ((False, 0.001, (100, 100)), (False, 0.5, (8, 40)), (True, 0.5, (100, 100))):
+        drafter = Told(right)
+        write(Gate(drafter), 100, tick=tick)
+        assert asked[0] <= drafter.asked <= asked[1]
 
 
 def test_a_price_measured_in_a_bad_moment_is_doubted():
