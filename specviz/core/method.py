@@ -70,6 +70,15 @@ class Kit(Protocol):
     def open(self, role: str) -> Target:
         """Another model by role ("draft", ...): shared weights, its own cache. Raises a sentence when there is none."""
 
+    def head(self, kind: str) -> Any:
+        """Trained heads of a kind ("medusa", ...) that belong to the target. Raises a sentence when there are none."""
+
+    def bridge(self, role: str) -> Any:
+        """How the tokens of a model with another tokenizer spell the target's."""
+
+    def open_store(self, name: str) -> Any:
+        """A datastore of text by name. Raises a sentence when there is none or it does not fit."""
+
 
 @dataclass(frozen=True)
 class Method:
