@@ -41,6 +41,17 @@ def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names:
     return {key: knobs for key, knobs in out.items() if knobs}
 
 
+def held(knob: Any, given: Any) -> Any:
+    """What a knob's widget may show of settings that came from anywhere; the default where they do not fit."""
+    value = given.get(knob.name) if isinstance(given, dict) else None
+    if knob.choices:
+        return value if value in knob.choices else knob.default
+    if isinstance(knob.default, bool):
+        return value if isinstance(value, bool) else knob.default
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and knob.low <= value <= knob.high
+    return value if fits else knob.default
+
+
 def not_together(knob: Any, held: dict[str, Any]) -> str | None:
     """Why this knob's choice does not go with what the others hold; None when it does."""
     for choice, other, values in knob.only_with:

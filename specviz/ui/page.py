@@ -122,7 +122,7 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     continue
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
-                    widgets = [controls.widget(k, (given or {}).get(key, {}).get(k.name, k.default), f"knob-{key}-{k.name}")
+                    widgets = [controls.widget(k, controls.held(k, (given or {}).get(key)), f"knob-{key}-{k.name}")
                                for k in card.knobs]
                     note = board.line(f"knobs-{key}")
                 gr.on([w.change for w in widgets], hands.keeper(key), [ui["knobs"], *widgets], [ui["knobs"], note],

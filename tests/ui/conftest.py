@@ -90,7 +90,7 @@ def visit(_browser, server):
         page.on("request", lambda r: seen.append(f"request: {r.url}") if not _own(r.url) else None)
         page.add_init_script(GUARD)
         page.goto(url or server.url)
-        page.wait_for_selector("#board .sv[data-state]")
+        page.wait_for_selector("#board .sv[data-state]", state="attached")
         return page
 
     def close():

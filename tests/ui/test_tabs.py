@@ -161,7 +161,7 @@ def test_a_link_opens_a_place_in_the_recording(visit, server):
 
 @pytest.mark.parametrize("hash", [
     "page=nope&round=99999999999&lane=x&phase=-3", "p=" + quote("".join(HOSTILE)) + "&m=nope,../../x,chain&t=NaN&n=1e9&k=[1",
-    "k=%7B%22chain%22:3%7D&trace=../../etc/passwd&model=http://x", "%E0%A4%A", "&&==&#&page=lab&page=race"])
+    "k=%7B%22chain%22:3,%22tree%22:%7B%22gamma%22:%22x%22%7D%7D&m=tree&trace=../../etc/passwd&model=http://x", "%E0%A4%A", "&&==&#&page=lab&page=race"])
 def test_a_bogus_link_changes_nothing_it_should_not(visit, server, backend, hash):
     page = visit(url=server.url + "#" + hash)
     page.wait_for_function("document.querySelector('#page').dataset.tab")

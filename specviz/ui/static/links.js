@@ -26,9 +26,10 @@
   function object(text) {
     try {
       const value = JSON.parse(text);
-      return value && typeof value === "object" && !Array.isArray(value) ? value : null;
+      return plain(value) ? Object.fromEntries(Object.entries(value).filter(([, knobs]) => plain(knobs))) : null;
     } catch { return null; }
   }
+  const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* set: as readLink gives it; defaults are left out, so that a link stays short. */
   function makeLink(set, where) {
