@@ -24,6 +24,7 @@ LENSES: dict[str, dict] = {
     "backoff": {"orders": [4, 3, 2, 2], "longest": 5},
     "gate": {"matched": 2, "found": 6, "kept": 4, "first": 0.6, "next": 0.8, "row": 0.1},
     "layers": {"count": 8, "skipped": [3, 5, 6], "reused": 2, "matched": 0.8, "trials": 9},
+    "side_by_side": {"layers": 8, "size": 3, "groups": 2, "exact": 1, "steps": 4},
     "unit": {"tokens": NODE, "chances": [0.9, 0.5, 0.4, 0.2], "blanks": 3},
     "timeline": {"mode": "post-verify", "clock": "simulated", "draft": [0.1, 0.12], "verify": [0.1, 0.14], "waiting": 3, "written": 4, "kept": 2},
     "fallback": {"at": 9, "sure": [0.9, 0.8, 0.4], "least": 0.6, "why": "unsure"},
