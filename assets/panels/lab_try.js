@@ -76,6 +76,7 @@
     async function go(key, press) {
       for (const b of list.children) { b.setAttribute("aria-pressed", String(b === press)); b.disabled = true; }
       const paint = (x) => out.replaceChildren(...show(x));
+      if (env.panel.root.classList.contains("mid")) out.parentElement.scrollIntoView({ block: "nearest" }); /* one column: the verdicts are below the list */
       const got = await K.request(env.ctx, "break_it", { mistake: key }, { tell, busy: "Running with the mistake in it\u2026", part: paint });
       for (const b of list.children) b.disabled = false;
       if (got) paint(got);

@@ -18,9 +18,13 @@ VIEWS = {"lab": ["whatif", "cost", "predict", "hardware", "distribution", "break
          "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
 
 
+def painted(page) -> None:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+
 def show(page, view: str):
     page.evaluate("(v) => panel.show(v)", view)
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+    painted(page)
     return page.text_content(".pn-body")
 
 
@@ -182,13 +186,11 @@ def test_every_method_has_a_card_that_can_be_found_and_tried(visit) -> None:
         show(page, "methods")
         keys = page.evaluate("ctx.catalogue.map((c) => c.key)")
         assert [r.get_attribute("data-key") for r in page.query_selector_all(".pn-mrow")] == keys
-        for key in keys:
-            page.evaluate("(k) => panel.view().pick(k)", key)
-            card = page.evaluate("(k) => ctx.catalogue.find((c) => c.key === k)", key)
-            text = page.text_content(".pn-card")
+        every = """() => ctx.catalogue.map((c) => { panel.view().pick(c.key); const d = document.querySelector('.pn-card');
+          return [c, d.textContent, [...d.querySelectorAll('a')].map((a) => a.textContent)]; })"""
+        for card, text, links in json.loads(page.evaluate(f"JSON.stringify(({every})())")):
             assert card["title"] in text and card["summary"][:60] in text and card["wins"][:40] in text and card["loses"][:40] in text
-            ids = re.findall(r"\d{4}\.\d{5}", card["paper"])
-            assert [a.text_content() for a in page.query_selector_all(".pn-card a")] == ids
+            assert links == re.findall(r"\d{4}\.\d{5}", card["paper"])
         page.get_by_label("Search").fill("prompt lookup")
         assert "prompt_lookup" in [r.get_attribute("data-key") for r in page.query_selector_all(".pn-mrow")]
         page.click("[data-key=prompt_lookup]")
@@ -205,6 +207,7 @@ def test_a_card_leads_to_a_round_of_the_trace_that_shows_it(visit) -> None:
         show(page, "methods")
         page.evaluate("panel.view().pick('speculative')")
         page.click("text=/Show round/ >> nth=0")
+        painted(page)
         number = page.evaluate("api.where().round")
         assert page.evaluate("tabs") == ["watch"] and page.evaluate("api.where().lane") == 1
         commits = [r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1]
@@ -225,7 +228,7 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
                 said = page.text_content(".pn-lessonbody p")
                 assert len(said) > 60 and not re.search(r"undefined|NaN|null|\[object", said), said
                 title = page.text_content(".pn-lessonbody h3")
-                page.wait_for_timeout(20)
+                painted(page)
                 if title.startswith("Kept, and one more") and records is GREEDY:
                     at = page.evaluate("api.where()")
                     commit = next(r for r in GREEDY if r["type"] == "commit" and r["lane"] == at["lane"] and r["round"] == at["round"])
@@ -389,6 +392,7 @@ def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
         assert shown == want
         lost = want.index("lost")
         page.click(f".pn-heat .h >> nth={lost}")
+        painted(page)
         assert page.evaluate("tabs.at(-1)") == "watch" and page.evaluate("api.where().node") == "tail"
 
     visit(use, "traces", records=GREEDY)
