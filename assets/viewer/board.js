@@ -203,6 +203,7 @@
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
       for (const part of [this.ribbon, this.inspector, this.ledger]) clearTimeout(part.timer);
+      clearTimeout(this.followTimer);
       this.inspector.sheet.stop();
       this.root.replaceChildren();
     }

@@ -147,7 +147,7 @@
       this.tabs.replaceChildren(...list.map(([id, t]) => el("button", { role: "tab", "data-tab": id, tabindex: id === this.tab ? 0 : -1, "aria-selected": String(id === this.tab) }, t)));
     }
     paintBody(v) {
-      v.inner = this.body.clientWidth - (v.narrow ? 32 : 40);
+      v.inner = (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
       const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
     }

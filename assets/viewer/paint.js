@@ -23,13 +23,23 @@
     b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
     figures(b, ctx);
     b.links.refresh();
-    for (const part of b.lanes.values()) if (part.moved) part.stage.follow(); /* last: scrolling asks for a layout */
+    followText(b, ctx); /* last: scrolling asks for a layout */
     arcs(b, ctx);
     b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v ? b.inspector.v.sel : null };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
     b.root.dataset.layout = race ? "race" : "watch";
+  }
+
+  /* The newest text stays in sight; while a run streams, seven times a second are enough. */
+  function followText(b, { follow }) {
+    const owing = [...b.lanes.values()].filter((part) => (part.owes = part.owes || part.moved));
+    const wait = follow && b.state === "live" ? 140 - (performance.now() - (b.followed || 0)) : 0;
+    if (!owing.length) return;
+    if (wait > 0) { b.followTimer ??= setTimeout(() => { b.followTimer = null; b.later(); }, wait); return; }
+    b.followed = performance.now();
+    for (const part of owing) { part.stage.follow(); part.owes = false; }
   }
 
   function arcs(b, { race, focus, follow, at, round, phase }) {
