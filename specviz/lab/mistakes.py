@@ -34,7 +34,7 @@ MISTAKES = {m.key: m for m in (
     Mistake("bonus_from_draft", "When all drafts are accepted, the draft's law gives the bonus token too",
             "The bonus is the target's own next token, free with the pass that checked the drafts. Taking it from the draft saves "
             "nothing and lets an unchecked token in.",
-            "Both turn red."),
+            "The distribution test turns red; the greedy text too, once the draft is wrong at such a place."),
 )}
 
 
