@@ -9,7 +9,10 @@ import torch
 from specviz.core import DraftTree, Sampling, State, open_run
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.training.dense import with_states
 
+from ..bridges import toys as bridges
 from ..heads import tiny
 from ..targets.tiny import CONFIGS, FAST, VOCAB, network
 from .toys import LENT, greedy, methods, player, store
@@ -26,14 +29,20 @@ class Pair:
         self.target = model.open()
 
     def open(self, role):
+        if role == "other_draft":
+            return ScriptedTarget(bridges.other_net(ScriptedNet(VOCAB, 7)), self.target.context)
         assert role in ("draft", "small")
         return self.draft.open()
+
+    def bridge(self, role):
+        return bridges.bridge(VOCAB)
 
     def head(self, kind):
         return tiny.head(kind, tiny.body(self.target))
 
     def open_store(self, role):
-        return store(role, [PROMPT, [3, 21, 9, 7, 3, 40], greedy(self.logits, PROMPT, 6)])
+        plain = store(role, [PROMPT, [3, 21, 9, 7, 3, 40], greedy(self.logits, PROMPT, 6)])
+        return with_states(plain, self.model.open(), 4) if role == "dense" else plain
 
 
 KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in FAST)]
