@@ -9,40 +9,13 @@ import torch
 from specviz.core import DraftTree, Sampling, State, open_run
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
-from specviz.targets.scripted import ScriptedNet, ScriptedTarget
-from specviz.training.dense import with_states
 
-from ..bridges import toys as bridges
-from ..heads import tiny
 from ..targets.tiny import CONFIGS, FAST, VOCAB, network
-from .toys import LENT, greedy, methods, player, store
+from .pair import Pair
+from .toys import LENT, greedy, methods, player
 
 PROMPT = [7, 3, 21, 7, 3, 40, 7]
 LENGTH = 16
-
-
-class Pair:
-    """A kit on loaded models; ``logits`` asks the network itself, without a cache."""
-
-    def __init__(self, model, draft, logits):
-        self.model, self.draft, self.vocab, self.logits = model, draft, VOCAB, logits
-        self.target = model.open()
-
-    def open(self, role):
-        if role == "other_draft":
-            return ScriptedTarget(bridges.other_net(ScriptedNet(VOCAB, 7)), self.target.context)
-        assert role in ("draft", "small")
-        return self.draft.open()
-
-    def bridge(self, role):
-        return bridges.bridge(VOCAB)
-
-    def head(self, kind):
-        return tiny.head(kind, tiny.body(self.target))
-
-    def open_store(self, role):
-        plain = store(role, [PROMPT, [3, 21, 9, 7, 3, 40], greedy(self.logits, PROMPT, 6)])
-        return with_states(plain, self.model.open(), 4) if role == "dense" else plain
 
 
 KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in FAST)]
@@ -69,13 +42,14 @@ def pair(request, tmp_path_factory):
         return net(input_ids=torch.tensor([tokens])).logits[0]
 
     models = [kind_of_model(folder / name, device="cpu") for name in ("target", "draft")]
-    return request.param, lambda: Pair(*models, logits)
+    texts = [PROMPT, [3, 21, 9, 7, 3, 40], greedy(logits, PROMPT, 6)]
+    return request.param, lambda: Pair(*models, VOCAB, texts), logits
 
 
 def test_methods_write_what_plain_decoding_writes(pair):
     """Llama takes every method; each other architecture takes a third of them, so that every method meets a third of them."""
-    at, make = pair
-    want = greedy(make().logits, PROMPT, LENGTH)
+    at, make, logits = pair
+    want = greedy(logits, PROMPT, LENGTH)
     assert len(set(want[len(PROMPT):])) > 3
     taken, left_out = 0, []
     for i, method in enumerate(methods("exact", "greedy only")):
@@ -83,27 +57,27 @@ def test_methods_write_what_plain_decoding_writes(pair):
         if not method.needs <= kit.target.provides | LENT:
             left_out.append(method)
         elif KINDS[at][0] == "llama" or (i + at) % 3 == 0:
-            tokens, accepted = write(method, kit)
+            tokens, accepted = write(method, kit, logits)
             assert tokens == want, method.key
             taken += accepted
     assert taken > 0, "the draft must be right now and then"
     assert not any(method.needs <= {"draft", "tree"} for method in left_out), "chains and trees run on every architecture"
 
 
-def write(method, kit):
-    """The tokens of a run, and how many draft tokens it accepted."""
+def write(method, kit, logits):
+    """The tokens of a run, and how many draft tokens it accepted; ``logits`` asks the network itself, without a cache."""
     parts = method.build(kit, **method.read_knobs({}))
     state, accepted = State(list(PROMPT), Sampling(0.0), limit=LENGTH), 0
     open_run(parts, kit.target, state)
     while not state.done:
         accepted += len(player(parts)(parts, kit.target, state).verdict.path)
     if "tree" in kit.target.provides:
-        check_cache(kit, state.tokens)
+        check_cache(kit.target, logits, state.tokens)
     return state.tokens, accepted
 
 
-def check_cache(kit, tokens):
+def check_cache(target, logits, tokens):
     """What lies in the cache after a run scores the next rows as the network does without one."""
-    got = kit.target.score(DraftTree((5, 9, 6), (-1, -1, 0), (-1,) * 3)).logits
+    got = target.score(DraftTree((5, 9, 6), (-1, -1, 0), (-1,) * 3)).logits
     for row, path in zip(got, ([], [5], [9], [5, 6])):
-        torch.testing.assert_close(row, kit.logits([*tokens, *path])[-1], atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(row, logits([*tokens, *path])[-1], atol=1e-3, rtol=1e-3)

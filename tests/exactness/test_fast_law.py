@@ -10,29 +10,12 @@ import transformers as tf
 from specviz.core import DraftTree, Sampling
 from specviz.targets.fast import FastModel
 
-from ..heads import tiny
 from ..targets.tiny import network
 from .enumeration import TooMany, distance, joint, law_of_engine
-from .toys import LENT, begin, cache_error, methods, small_knobs, store
+from .pair import Pair
+from .toys import LENT, begin, cache_error, methods, small_knobs
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
-
-
-class Pair:
-    """A kit on two loaded models."""
-
-    def __init__(self, model, draft):
-        self.model, self.draft, self.vocab, self.target = model, draft, VOCAB, model.open()
-
-    def open(self, role):
-        assert role in ("draft", "small")
-        return self.draft.open()
-
-    def head(self, kind):
-        return tiny.head(kind, tiny.body(self.target))
-
-    def open_store(self, role):
-        return store(role, [PROMPT, [2, 0, 1, 1, 2, 0]])
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +54,7 @@ def test_the_joint_law_of_three_tokens_is_the_targets(method, models):
 @torch.inference_mode()
 def enumerate_method(method, models, count):
     """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted."""
-    kit, sampling, accepted = Pair(*models), Sampling(1.0), [0.0]
+    kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
     assert method.needs <= kit.target.provides | LENT
     parts, fresh = method.build(kit, **small_knobs(method)[-1]), kit.model.open()
     state = begin(parts, kit, sampling, count, warm=1, prompt=PROMPT)

@@ -83,7 +83,7 @@ def small_knobs(method: Method, table: dict = SMALL) -> list[dict]:
         options.append([(knob.name, value) for value in values])
     every = [dict(one) for one in itertools.product(*options)]
     if any(knob.only_with for knob in method.knobs):
-        every, met = [one for one in (made_lawful(method, knobs) for knobs in every) if one], set()
+        every, met = [one for one in (made_lawful(method, knobs) for knobs in every) if one is not None], set()
         every.sort(key=lambda one: sum(value for value in one.values() if type(value) is int))  # chains first: they are quick
         every = [one for one in every if len(met) < len(met := met | {(k.name, one[k.name]) for k in method.knobs if k.choices})]
     return [method.read_knobs(one) for one in every]
@@ -116,7 +116,7 @@ def any_knobs(method: Method, seed: int) -> dict:
         else:
             out[knob.name] = rng.uniform(knob.low, knob.high)
     lawful = made_lawful(method, out)
-    return method.read_knobs(lawful) if lawful else any_knobs(method, seed + 1000)
+    return any_knobs(method, seed + 1000) if lawful is None else method.read_knobs(lawful)
 
 
 def named(method: Method, knobs: dict):

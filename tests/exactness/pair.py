@@ -1,0 +1,32 @@
+"""A kit on two loaded models, for the tests on real forwards; what else a method asks for is a toy beside them."""
+from __future__ import annotations
+
+from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.training.dense import with_states
+
+from ..bridges import toys as bridges
+from ..heads import tiny
+from .toys import store
+
+
+class Pair:
+    """texts: rows of tokens for the datastores."""
+
+    def __init__(self, model, draft, vocab, texts):
+        self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
+
+    def open(self, role):
+        if role == "other_draft":
+            return ScriptedTarget(bridges.other_net(ScriptedNet(self.vocab, 7)), self.target.context)
+        assert role in ("draft", "small"), f"there is no model for the role {role!r} here"
+        return self.draft.open()
+
+    def bridge(self, role):
+        return bridges.bridge(self.vocab)
+
+    def head(self, kind):
+        return tiny.head(kind, tiny.body(self.target))
+
+    def open_store(self, role):
+        plain = store(role, self.texts)
+        return with_states(plain, self.model.open(), 4) if role == "dense" else plain
