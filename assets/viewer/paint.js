@@ -129,7 +129,7 @@
     if (ctx.race) b.figures.many(ctx.views.slice(0, 4));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k);
     b.figures.root.hidden = ctx.empty;
-    b.ledger.paint({ views: ctx.views.slice(0, 4), base: ctx.base, theme: b.theme, width: inside(b, b.width), focus: ctx.focus, shown: ctx.race && !ctx.empty, narrow: b.narrow });
+    b.ledger.paint({ views: ctx.views.slice(0, 4), base: ctx.base, theme: b.theme, width: inside(b, b.width), focus: ctx.focus, shown: ctx.race && !ctx.empty, moving: ctx.playing || b.state === "live", narrow: b.narrow });
   }
 
   SV.paint = { all };

@@ -84,7 +84,7 @@ def test_whatever_is_imported_is_refused_with_a_sentence_or_drawn(drive) -> None
     drive(use)
 
 
-def test_what_a_refusal_says(drive) -> None:
+def test_what_a_refusal_says(drive, settled) -> None:
     good = [json.dumps(r) for r in BASE]
     cases = {
         "": "The trace holds no records.", "hello": "Line 1 is not JSON.", "7": "Record 1 is of no known type.",
@@ -98,6 +98,7 @@ def test_what_a_refusal_says(drive) -> None:
         for text, why in cases.items():
             got = page.evaluate("(t) => board.load(t)", text)
             assert why in got, (got, why)
+            settled(page)  # the sentence is drawn with the next frame
             assert page.text_content(".notice .say").startswith(got) and page.get_attribute(".sv", "data-state") == "error"
         assert page.evaluate("(t) => board.load(t)", "\n".join(good)) == "" and page.evaluate("SpecViz.reader.read(7).why") != ""
 

@@ -56,6 +56,21 @@ def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> N
     drive(use)
 
 
+def test_no_drift_is_zero_on_its_axes(drive, settled) -> None:
+    records = lensed(sample.race(("plain", "chain"), tokens=40), 1, {"drift": {"nats": [0.0, 0.0], "threshold": 0.3}})
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(records))
+        page.evaluate("board.goto({ lane: 1, round: 6, tab: 'lens' })")
+        settled(page)
+        plots = page.evaluate("[...document.querySelectorAll('.lens .lplot')].map((s) => [...s.querySelectorAll('.ax')].map((t) => t.textContent))")
+        assert len(plots) == 2 and all("0" in marks for marks in plots)
+        assert not [m for marks in plots for m in marks if "e" in m and "round" not in m]
+        assert page.evaluate("[...document.querySelectorAll('.lens .lplot *')].every((e) => ![...e.attributes].some((a) => a.value.includes('NaN')))")
+
+    drive(use)
+
+
 def _repeated(seconds: dict[int, list[float]]) -> list[dict]:
     """The sample race, its lanes' totals scaled to these seconds per run; the first is the recorded run."""
     out = []
@@ -74,7 +89,7 @@ def test_the_winner_has_a_spread_and_noise_is_called_noise(drive, settled) -> No
     noise = {0: [3.0, 3.0, 3.0], 1: [1.0, 1.2, 1.1], 2: [1.05, 1.0, 1.2], 3: [2.0, 2.0, 2.0]}
 
     def use(page):
-        said = lambda seconds: (page.evaluate(LOAD, json.dumps(_repeated(seconds))), at_end(page, settled), page.wait_for_function("document.querySelector('.won:not(.wait)')"), page.text_content(".won"))[3]  # noqa: E731
+        said = lambda seconds: (page.evaluate(LOAD, json.dumps(_repeated(seconds))), at_end(page, settled), page.text_content(".won:not(.wait)"))[2]  # noqa: E731
         assert "Speculative decoding was fastest, 20 % ahead of Draft tree" in said(one) and "One run each: no spread" in said(one)
         won = said(clear)
         assert won.startswith("Speculative decoding won") and "in 3 runs each" in won

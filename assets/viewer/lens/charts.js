@@ -7,17 +7,18 @@
   const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
   const frame = (w, h, name) => svg("svg", { class: "lplot", width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": name });
 
-  /* The top of an axis: a round number not below the greatest value. */
+  /* The top of an axis: a round number not below the greatest value; 0 where all is zero, and then the axis has no other mark. */
   function ceiling(x) {
+    if (!(x > 0)) return 0;
     const step = SV.dom.niceStep(x / 4);
     return step * Math.ceil(x / step - 1e-9);
   }
 
   /* Upright bars over labels. opt: {name, values, labels, cls: i -> class, limit, limitName, most, height, mark: i -> bool} */
   function bars(host, opt) {
-    const v = opt.values, n = v.length, h = opt.height || 132, top = opt.most ?? ceiling(Math.max(opt.limit || 0, ...v, 1e-9)), L = 34, R = opt.limitName ? 92 : 8, B = h - 20, cw = Math.max(5, Math.min(64, (opt.width - L - R) / Math.max(1, n)));
-    const S = frame(Math.min(opt.width, L + n * cw + R), h, opt.name), Y = (y) => B - (Math.max(0, Math.min(top, y)) / top) * (B - 16);
-    S.append(svg("line", { class: "axis", x1: L, x2: L + n * cw, y1: B + 0.5, y2: B + 0.5 }), text(L - 6, Y(top) + 4, T.short(top), "ax", "end"), text(L - 6, B + 4, "0", "ax", "end"));
+    const v = opt.values, n = v.length, h = opt.height || 132, top = opt.most ?? ceiling(Math.max(opt.limit || 0, ...v)), L = 34, R = opt.limitName ? 92 : 8, B = h - 20, cw = Math.max(5, Math.min(64, (opt.width - L - R) / Math.max(1, n)));
+    const S = frame(Math.min(opt.width, L + n * cw + R), h, opt.name), Y = (y) => B - (Math.max(0, Math.min(top, y)) / (top || 1)) * (B - 16);
+    S.append(svg("line", { class: "axis", x1: L, x2: L + n * cw, y1: B + 0.5, y2: B + 0.5 }), top ? text(L - 6, Y(top) + 4, T.short(top), "ax", "end") : "", text(L - 6, B + 4, "0", "ax", "end"));
     v.forEach((y, i) => {
       const x = L + i * cw, w = Math.max(2, Math.min(28, cw - 3)), g = svg("g", { class: "bar " + (opt.cls ? opt.cls(i) : "") + (opt.mark && opt.mark(i) ? " on" : "") });
       g.append(svg("rect", { x: x + (cw - w) / 2, y: Y(y), width: w, height: Math.max(1, B - Y(y)), rx: 1 }));
@@ -33,9 +34,9 @@
   function line(host, opt) {
     const h = opt.height || 132, L = 34, R = opt.right || 84, B = h - 20, w = opt.width, all = opt.series.flatMap((s) => s.points);
     if (!all.length) return;
-    const xs = all.map((p) => p[0]), x0 = Math.min(...xs), x1 = Math.max(x0 + 1, ...xs), top = opt.most ?? ceiling(Math.max(1e-9, opt.limit || 0, ...all.map((p) => p[1])));
-    const X = (x) => L + ((x - x0) / (x1 - x0)) * (w - L - R), Y = (y) => B - (Math.max(0, Math.min(top, y)) / top) * (B - 10), S = frame(w, h, opt.name);
-    S.append(svg("line", { class: "axis", x1: L, x2: w - R, y1: B + 0.5, y2: B + 0.5 }), text(L - 6, Y(top) + 4, T.short(top), "ax", "end"), text(L - 6, B + 4, "0", "ax", "end"), text(L, h - 4, "round " + (x0 + 1), "ax"), text(w - R, h - 4, String(x1 + 1), "ax", "end"));
+    const xs = all.map((p) => p[0]), x0 = Math.min(...xs), x1 = Math.max(x0 + 1, ...xs), top = opt.most ?? ceiling(Math.max(0, opt.limit || 0, ...all.map((p) => p[1])));
+    const X = (x) => L + ((x - x0) / (x1 - x0)) * (w - L - R), Y = (y) => B - (Math.max(0, Math.min(top, y)) / (top || 1)) * (B - 10), S = frame(w, h, opt.name);
+    S.append(svg("line", { class: "axis", x1: L, x2: w - R, y1: B + 0.5, y2: B + 0.5 }), top ? text(L - 6, Y(top) + 4, T.short(top), "ax", "end") : "", text(L - 6, B + 4, "0", "ax", "end"), text(L, h - 4, "round " + (x0 + 1), "ax"), text(w - R, h - 4, String(x1 + 1), "ax", "end"));
     if (Number.isFinite(opt.limit)) S.append(svg("line", { class: "limit", x1: L, x2: w - R, y1: Y(opt.limit), y2: Y(opt.limit) }), text(w - R + 8, Y(opt.limit) + 4, opt.limitName || "", "ax"));
     for (const s of opt.series) {
       if (!s.points.length) continue;
