@@ -33,6 +33,7 @@ def test_every_view_at_every_width_in_both_themes(visit, kind) -> None:
     def use(page):
         for size, theme in (((1280, 900), ""), ((390, 844), "dark"), ((320, 640), "")):
             page.set_viewport_size({"width": size[0], "height": size[1]})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), size  # at once, before anything is drawn anew
             page.evaluate("(t) => { document.documentElement.className = t; }", theme)
             for view in VIEWS[kind]:
                 text = show(page, view)
