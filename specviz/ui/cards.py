@@ -1,15 +1,16 @@
 """The catalogue as the page needs it before anything heavy is imported.
 
 A method is data, so its file can be read without being run: every plain field of its ``METHOD = Method(...)`` is taken from
-the source. The page is up in a second and torch comes with the first run. A test holds that the cards equal the catalogue;
-where a file's fields are not plain, the catalogue itself is imported and nothing is lost but that second.
+the source, also where it is a name that stands in another file. The page is up in a second and torch comes with the first run.
+A test holds that the cards equal the catalogue, and that none of them needs torch; where a file's fields are not plain, the
+catalogue itself is imported and nothing is lost but that second.
 """
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 METHODS = Path(__file__).parent.parent / "methods"
 
@@ -72,11 +73,31 @@ class _NotPlain(ValueError):
     """A field that only running the file can tell."""
 
 
+class _Names:
+    """What the names of a source file stand for: assigned there, or in the files of this package that it imports from."""
+
+    def __init__(self, path: Path):
+        body = ast.parse(path.read_text(encoding="utf-8"), path.name).body
+        self._own = {t.id: node.value for node in body if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value
+                     for t in (node.targets if isinstance(node, ast.Assign) else [node.target]) if isinstance(t, ast.Name)}
+        self._from = {a.asname or a.name: (path.parents[node.level - 1].joinpath(*(node.module or "").split(".")), a.name)
+                      for node in body if isinstance(node, ast.ImportFrom) and node.level for a in node.names}
+
+    def find(self, name: str) -> tuple[ast.expr | None, _Names]:
+        """The expression behind a name, and the file's names that it is written in; None where it is none of them."""
+        if name in self._own:
+            return self._own[name], self
+        if name in self._from:
+            module, there = self._from[name]
+            path = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+            if path.is_file():
+                return _Names(path).find(there)
+        return None, self
+
+
 def _read(path: Path) -> Card | None:
-    tree = ast.parse(path.read_text(encoding="utf-8"), path.name)
-    names = {t.id: node.value for node in tree.body if isinstance(node, ast.Assign)
-             for t in node.targets if isinstance(t, ast.Name)}
-    call = names.get("METHOD")
+    names = _Names(path)
+    call, _ = names.find("METHOD")
     if not isinstance(call, ast.Call):
         return None
     fields = {k.arg: _plain(k.value, names) for k in call.keywords if k.arg in Card.__dataclass_fields__}
@@ -84,23 +105,48 @@ def _read(path: Path) -> Card | None:
     return Card(**fields)
 
 
-def _plain(node: ast.expr, names: dict[str, ast.expr]) -> Any:
-    """The value of a literal, a Knob(...), a frozenset, a tuple of those, or a name in the file that stands for one."""
-    if isinstance(node, ast.Name) and node.id in names:
-        return _plain(names[node.id], names)
+def _plain(node: ast.expr, names: _Names) -> Any:
+    """The value of a literal, a Knob(...), a frozenset, a dict(...), the keys of a dict, a tuple of those, or a name for one."""
+    if isinstance(node, ast.Name):
+        found, there = names.find(node.id)
+        if found is not None:
+            return _plain(found, there)
     if isinstance(node, ast.Tuple):
         return tuple(_plain(item, names) for item in node.elts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _plain(node.left, names) + _plain(node.right, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id == "Knob":
-            return KnobCard(*(_plain(a, names) for a in node.args), **{k.arg: _plain(k.value, names) for k in node.keywords})
-        if node.func.id == "frozenset":
-            return frozenset(*(_plain(a, names) for a in node.args))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
+        return _CALLS[node.func.id](node, names)
     try:
         return ast.literal_eval(node)
     except ValueError:
         raise _NotPlain(ast.unparse(node)) from None
+
+
+def _named(call: ast.Call, names: _Names) -> dict[str, Any]:
+    """Keyword arguments, also those of ``**NAME``."""
+    told: dict[str, Any] = {}
+    for k in call.keywords:
+        value = _plain(k.value, names)
+        told |= value if k.arg is None else {k.arg: value}
+    return told
+
+
+def _items(call: ast.Call, names: _Names) -> tuple[Any, ...]:
+    """What tuple(...) makes of its argument; of a dict only the keys count, so that its values may be anything."""
+    node, there = call.args[0], names
+    if isinstance(node, ast.Name):
+        found, there = names.find(node.id)
+        node = found or node
+    return tuple(_plain(key, there) for key in node.keys if key) if isinstance(node, ast.Dict) else tuple(_plain(node, there))
+
+
+_CALLS: dict[str, Callable[[ast.Call, _Names], Any]] = {
+    "Knob": lambda call, names: KnobCard(*(_plain(a, names) for a in call.args), **_named(call, names)),
+    "frozenset": lambda call, names: frozenset(*(_plain(a, names) for a in call.args)),
+    "dict": _named,
+    "tuple": _items,
+}
 
 
 def _imported() -> dict[str, Card]:

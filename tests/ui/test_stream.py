@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,7 @@ from specviz.ui.stream import BEAT, WINDOW_CHARACTERS, Frames, Live, pack, said
 
 from .fake import FakeBackend
 
+ROOT = Path(__file__).resolve().parents[2]
 ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
 
 
@@ -170,6 +174,25 @@ def test_cards_are_the_catalogue():
             if name != "knobs":
                 assert getattr(card, name) == getattr(methods[key], name), (key, name)
         assert [vars(k) for k in card.knobs] == [vars(k) for k in methods[key].knobs], key
+
+
+def test_no_card_needs_torch():
+    script = "import sys; from specviz.ui.cards import cards; print(len(cards()), sorted({'torch', 'safetensors'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said == f"{len(cards())} []\n"
+
+
+def test_a_field_may_stand_in_another_file(tmp_path):
+    methods, parts = tmp_path / "methods", tmp_path / "parts"
+    methods.mkdir()
+    parts.mkdir()
+    (parts / "gate.py").write_text("MOST = 4\nCAUTION = dict(name='caution', default=1, high=MOST)\nWAYS: dict = {'a': print(), 'b': 1}\n")
+    (parts / "__init__.py").write_text("from .gate import WAYS\n")
+    (methods / "mine.py").write_text(
+        "from ..parts import WAYS\nfrom ..parts.gate import CAUTION as C\nMETHOD = Method(key='mine', title='Mine', paper='', family='f', "
+        "summary='s', build=y, knobs=(Knob(**C), Knob('way', 'a', choices=tuple(WAYS))))\n")
+    caution, way = cards(methods)["mine"].knobs
+    assert (caution.name, caution.default, caution.high) == ("caution", 1, 4) and way.choices == ("a", "b")
 
 
 def test_a_method_file_that_must_be_run_sends_the_page_to_the_catalogue(tmp_path):

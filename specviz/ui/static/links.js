@@ -57,8 +57,11 @@
   const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number", repeats: "number" };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
-  /* A method that this page offers. */
-  const known = (key) => window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props.cards.some((card) => card.key === key);
+  /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
+  const known = (key) => {
+    const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
+    return Boolean((told?.props?.cards ?? told?.cards)?.some((card) => card.key === key));
+  };
 
   /* What the controls should hold: a choice (from a link, a lesson, an example) laid over what they hold now. */
   page.take = (...values) => {
