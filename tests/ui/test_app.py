@@ -76,6 +76,7 @@ def real():
 
 def test_the_embedded_pair_runs_on_the_page(visit, real):
     page = visit(url=real.url)
+    page.click("#tab-race")
     page.fill("#length input", "24")
     run(page, "Tell the child-appropriate tale called `The Fox`. <b>${1+1}</b>")
     assert page.get_attribute("#board .sv", "data-lost") == "0"

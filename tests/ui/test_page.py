@@ -60,6 +60,7 @@ def test_first_load_plays_a_recorded_run(visit, backend):
 
 
 def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
+    page.click("#tab-race")  # Watch shows one lane large
     backend.hold(12)
     begin(page)
     state(page, "live")
@@ -232,6 +233,7 @@ def test_a_closed_tab_ends_its_run(visit, backend):
 
 def test_a_failing_lane_leaves_the_others(page, backend):
     backend.fault = "lane"
+    page.click("#tab-race")
     run(page)
     assert "Draft chain failed: This lane failed on purpose." in page.inner_text("#board .notice")
     assert len(painted(page)[2]) > 20
