@@ -9,7 +9,7 @@
     constructor(stage) {
       this.stage = stage;
       this.layer = svg("svg", { class: "arcs", "aria-hidden": "true", width: 0, height: 0 });
-      stage.box.append(this.layer);
+      stage.page.append(this.layer);
       this.marked = [];
     }
     clear() {
@@ -28,15 +28,15 @@
       if (now === this.key && this.round === round) return;
       this.clear();
       Object.assign(this, { key: now, round });
-      const box = this.stage.box.getBoundingClientRect(), top = this.stage.box.scrollTop, paths = [];
+      const box = this.stage.page.getBoundingClientRect(), paths = [];
       for (const run of SV.lens.match.runs({ lane, round })) {
         if (run.source !== "context") continue;
         const from = this.sources(lane, run), to = run.nodes.map((n) => this.copy(lane, round, n)).filter(Boolean), gone = !to.length;
         if (gone) to.push(this.stage.span(round.upto - 1)); /* the copy was refused: the arc ends where it would have stood */
         for (const e of from) { e.classList.add("src"); this.marked.push(e); }
-        if (from.length && to[0]) paths.push(this.arc(from[0].getBoundingClientRect(), to[0].getBoundingClientRect(), box, top, gone));
+        if (from.length && to[0]) paths.push(this.arc(from[0].getBoundingClientRect(), to[0].getBoundingClientRect(), box, gone));
       }
-      this.layer.setAttribute("height", paths.length ? Math.max(0, Math.ceil(this.stage.box.scrollHeight) - 2) : 0);
+      this.layer.setAttribute("height", paths.length ? Math.max(0, Math.ceil(box.height) - 2) : 0);
       this.layer.replaceChildren(...paths);
     }
     sources(lane, run) {
@@ -53,8 +53,8 @@
       for (let i = round.first; i < round.upto; i++) if (lane.tokens[i].node === node.id) return this.stage.span(i);
       return null;
     }
-    arc(a, b, box, top, gone) {
-      const x1 = a.left + a.width / 2 - box.left, x2 = b.left + b.width / 2 - box.left, y1 = a.top - box.top + top, y2 = b.top - box.top + top;
+    arc(a, b, box, gone) {
+      const x1 = a.left + a.width / 2 - box.left, x2 = b.left + b.width / 2 - box.left, y1 = a.top - box.top, y2 = b.top - box.top;
       const lift = Math.min(30, 12 + Math.abs(x2 - x1) * 0.06 + Math.abs(y2 - y1) * 0.1);
       return svg("path", { class: gone ? "gone" : null, d: `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - 1).toFixed(1)}m-3.5 -5l3.5 5l3.5 -5` });
     }

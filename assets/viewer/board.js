@@ -22,8 +22,11 @@
   const F = SV.fold, M = SV.metrics;
   const LEGEND = [["acc", "accepted", "accepted"], ["rej", "rejected", "rejected"], ["cor", "correction", "correction"], ["bon", "bonus", "bonus"], ["ski", "never examined", "skipped"]];
 
+  const BEAT = 100; /* ms between two paints of a run in flight */
+
   class Board {
     constructor(root, options) {
+      this.painted = 0;
       this.root = root;
       this.options = { ...options };
       this.ears = new Set();
@@ -162,7 +165,7 @@
       this.root.dataset.lost = String(this.box.lost);
       this.root.dataset.gaps = String(this.box.gaps);
       this.root.dataset.records = String(this.st.records);
-      this.later();
+      this.soon();
     }
     setState(s) {
       if (s === this.state && s === this.root.dataset.state) return;
@@ -178,7 +181,13 @@
 
     /* ---- painting ---- */
     later() { if (!this.frame && !this.dead) this.frame = requestAnimationFrame((t) => { this.frame = 0; if (this.cur.mode === "play") this.advance(t); this.paint(); if (this.cur.mode === "play") this.later(); }); }
-    paint() { if (!this.dead) { SV.paint.all(this); this.tell(); } }
+    /* What a run in flight brings is drawn ten times a second; what a person does, with the next frame. */
+    soon() {
+      const wait = this.state === "live" && this.cur.mode === "follow" ? BEAT - (performance.now() - this.painted) : 0;
+      if (wait <= 0) this.later();
+      else this.beat ??= setTimeout(() => { this.beat = null; this.later(); }, wait);
+    }
+    paint() { this.painted = performance.now(); if (!this.dead) { SV.paint.all(this); this.tell(); } }
     /* Listeners hear of a change once a painted frame, however many steps led to it. */
     on(name, f) {
       if (name !== "change" || typeof f !== "function") return () => {};
@@ -202,8 +211,8 @@
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
-      for (const part of [this.ribbon, this.inspector, this.ledger]) clearTimeout(part.timer);
-      clearTimeout(this.followTimer);
+      for (const part of [this.ribbon, this.inspector, this.ledger, this.transport]) clearTimeout(part.timer);
+      clearTimeout(this.beat);
       this.inspector.sheet.stop();
       this.root.replaceChildren();
     }

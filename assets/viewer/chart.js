@@ -1,10 +1,10 @@
 /* Throughput: tokens per second since the prefill, on the engine's clock. One Plotly chart where the page has Plotly
-   (updated in place at most five times a second, zoom kept), else a small SVG. Lanes are greys and dashes. */
+   (updated in place at most four times a second, zoom kept), else a small SVG. Lanes are greys and dashes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, niceStep } = SV.dom;
-  const POINTS = 120, EVERY = 200, H = 176;
+  const POINTS = 120, EVERY = 240, H = 176;
   const DASH = ["solid", "dash", "dot", "dashdot"];
 
   /* The curve of one lane up to k rounds, thinned evenly; the last point is always there. */
@@ -32,7 +32,7 @@
       const key = [w, v.theme, v.end, ...v.lanes.map(({ lane, k }) => lane.id + ":" + k + ":" + (lane.header && lane.header.run_id))].join();
       if (key === this.key) return;
       const wait = EVERY - (performance.now() - this.last);
-      if (wait > 0) { if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.board.later(); }, wait); return; }
+      if (wait > 0) { if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }
       this.key = key;
       this.last = performance.now();
       let g = 0;

@@ -91,8 +91,8 @@
 
     /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
     paint(v) {
-      /* A run in flight changes rounds faster than anybody reads: eight a second are drawn. */
-      if (v.live && performance.now() - this.last < 120) { this.timer ??= setTimeout(() => { this.timer = null; this.board.later(); }, 125); return; }
+      /* A run in flight changes rounds faster than anybody reads: five a second are drawn. */
+      if (v.live && performance.now() - this.last < 190) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 190); return; }
       this.last = performance.now();
       this.v = v;
       const r = v.round;

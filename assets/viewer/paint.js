@@ -32,14 +32,9 @@
     b.root.dataset.layout = race ? "race" : "watch";
   }
 
-  /* The newest text stays in sight; while a run streams, seven times a second are enough. */
+  /* Whoever scrolled up is brought back to the newest text by a step, not by a run that streams. */
   function followText(b, { follow }) {
-    const owing = [...b.lanes.values()].filter((part) => (part.owes = part.owes || part.moved));
-    const wait = follow && b.state === "live" ? 140 - (performance.now() - (b.followed || 0)) : 0;
-    if (!owing.length) return;
-    if (wait > 0) { b.followTimer ??= setTimeout(() => { b.followTimer = null; b.later(); }, wait); return; }
-    b.followed = performance.now();
-    for (const part of owing) { part.stage.follow(); part.owes = false; }
+    if (!follow || b.state !== "live") for (const part of b.lanes.values()) if (part.moved) part.stage.follow();
   }
 
   function arcs(b, { race, focus, follow, at, round, phase }) {

@@ -34,7 +34,7 @@
       const key = [w, h, v.theme, this.end, ...v.lanes.map((l) => l.id + ":" + l.committed + ":" + (l.header && l.header.run_id))].join();
       const moved = [key, v.now, v.round && v.round.i, v.focus && v.focus.id].join();
       if (moved === this.moved) return;
-      if (v.live && performance.now() - this.last < 180) { this.timer ??= setTimeout(() => { this.timer = null; this.board.later(); }, 190); return; } /* a growing run: five times a second */
+      if (v.live && performance.now() - this.last < 240) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 240); return; } /* a growing run: four times a second */
       this.last = performance.now();
       this.moved = moved;
       if (key !== this.key) { this.key = key; this.bars(v, w, h); }

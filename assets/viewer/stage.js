@@ -82,7 +82,10 @@
       this.next = el("span", { class: "next" });
       this.caret = el("span", { class: "caret" });
       this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret);
-      this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.turns, this.ask, this.text);
+      this.page = el("div", { class: "page" }, this.turns, this.ask, this.text);
+      this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
+      this.up = false;
+      this.box.addEventListener("scroll", () => { this.up = this.box.scrollTop < -1; }, { passive: true });
       this.arcs = new SV.arcs.Arcs(this);
       this.clear();
     }
@@ -195,7 +198,9 @@
       this.next.replaceChildren(...kids);
     }
 
-    follow() { this.box.scrollTop = 1e7; }
+    /* The box is anchored at its bottom by style, so the newest text stays in sight without a question to the page. Only who has
+       scrolled up by hand is brought back, and not while a run streams: then he is reading. */
+    follow() { if (this.up) { this.up = false; this.box.scrollTop = 0; } }
   }
 
   /* The draft's own first guess: the first child all the way down; what a reader would have seen next. */

@@ -25,6 +25,7 @@
       this.line3 = el("span", { class: "slow" });
       this.where = el("div", { class: "where" }, this.line1, this.line2, this.line3, this.live);
       this.root = el("section", { class: "panel transport", "aria-label": "Playback" }, this.keys, this.seg, this.scrub, this.where);
+      this.last = 0;
       this.drag();
     }
     drag() {
@@ -61,6 +62,8 @@
       if (!w) return;
       const key = [w, v.theme, v.race, v.round, v.phase, v.following, ...v.lanes.map((l) => l.id + ":" + l.committed + (l.header && l.header.run_id)), v.race ? v.now + "/" + v.end : ""].join();
       if (key === this.key) return;
+      if (v.following && v.canLive && performance.now() - this.last < 240) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 240); return; } /* a growing run: four times a second */
+      this.last = performance.now();
       this.key = key;
       const c = sheet(this.canvas, w, h);
       if (v.race) this.lines(c, v, w, h); else if (v.lane) this.columns(c, v, w, h);
