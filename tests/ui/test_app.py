@@ -36,8 +36,9 @@ def test_the_first_load_moves_without_torch(visit):
             page.wait_for_function(f"old => {clock} !== old", arg=page.evaluate(clock))
             app.stdin.write("\n")
             app.stdin.flush()
-            assert app.stdout.readline() == "[]\n"
-            page.close()
+            imported = app.stdout.readline()
+            page.close()  # before the server goes
+            assert imported == "[]\n"
         finally:
             app.kill()
 
