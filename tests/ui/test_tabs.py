@@ -160,6 +160,19 @@ def test_a_link_opens_a_place_in_the_recording(visit, server):
     assert tab(page) == "race"
 
 
+def test_a_link_leaves_alone_what_it_does_not_name(visit, server):
+    """What somebody types while the page loads is not overwritten with what stood there before."""
+    page = visit(url=server.url + "#page=race&s=7")
+    page.wait_for_function("document.querySelector('#seed input').value === '7'")
+    page.fill("#prompt textarea", "typed")
+    told = page.evaluate("""() => { SpecVizPage.pending = { seed: 3, methods: ["tree", "nope"] };
+        return SpecVizPage.take("old", "[]", {}, 0, 1, 96, 7, 1, "", ""); }""")
+    assert [told[1], told[6]] == ['["tree"]', 3] and [x for i, x in enumerate(told) if i not in (1, 6)] == [{"__type__": "update"}] * 8
+    page.evaluate("SpecVizPage.pending = { seed: 9 }; SpecVizPage.send('input')")
+    page.wait_for_function("document.querySelector('#seed input').value === '9'")
+    assert page.input_value("#prompt textarea") == "typed" and page.input_value("#length input") == "96"
+
+
 @pytest.mark.parametrize("hash", [
     "page=nope&round=99999999999&lane=x&phase=-3", "p=" + quote("".join(HOSTILE)) + "&m=nope,../../x,chain&t=NaN&n=1e9&k=[1",
     "k=%7B%22chain%22:3,%22tree%22:%7B%22gamma%22:%22x%22%7D%7D&m=tree&trace=../../etc/passwd&model=http://x", "%E0%A4%A", "&&==&#&page=lab&page=race"])

@@ -63,16 +63,19 @@
     return Boolean((told?.props?.cards ?? told?.cards)?.some((card) => card.key === key));
   };
 
-  /* What the controls should hold: a choice (from a link, a lesson, an example) laid over what they hold now. */
+  const AS_IS = { __type__: "update" }; /* what gr.skip() is */
+
+  /* What the controls should hold: a choice (from a link, a lesson, an example). What it does not name is left alone and not
+     written back: somebody may be typing there while the page loads. */
   page.take = (...values) => {
-    const now = named(values), set = page.pending || {};
+    const set = page.pending || {};
     page.pending = null;
-    page.defaults = page.defaults || now;
+    page.defaults = page.defaults || named(values);
     return NAMES.map((name) => {
       const value = set[name];
-      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : now.methods;
-      if (name === "knobs") return value && typeof value === "object" ? value : now.knobs;
-      return typeof value === KINDS[name] ? value : now[name];
+      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : AS_IS;
+      if (name === "knobs") return value && typeof value === "object" ? value : AS_IS;
+      return typeof value === KINDS[name] ? value : AS_IS;
     });
   };
 
