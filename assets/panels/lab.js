@@ -4,7 +4,7 @@
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const ITEMS = [
     { key: "whatif", title: "What if?", line: "Other settings, same recording" },
-    { key: "cost", title: "The price of a pass", line: "Why several tokens are nearly free" },
+    { key: "cost", title: "The price of a pass", line: "Why several tokens cost little" },
     { key: "predict", title: "Predicted and measured", line: "The formula, the clock, the gap" },
     { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
     { key: "distribution", title: "Same distribution?", line: "Counts against the law; runs the engine" },

@@ -17,7 +17,7 @@
     const tell = K.status(), press = K.button("Measure here", measure, "primary");
     const caption = el("div", { class: "pn-prose" }), figs = el("div"), plot = P.plot.frame("Cost of a pass over the rows it reads", draw);
     const root = el("div", { class: "pn-view" },
-      K.head("The price of a pass", K.lead("A pass over five tokens costs little more than a pass over one, because reading the weights is most of the work. That gap is all of speculative decoding.")),
+      K.head("The price of a pass", K.lead("One pass over five tokens costs far less than five passes, because the weights are read once. Speculative decoding lives on that gap; how wide it is depends on the machine.")),
       el("div", { class: "pn-box" }, figs, plot.root, caption),
       el("div", { class: "pn-row" }, press, el("span", { class: "pn-small" }, "Times 1 to 64 rows on the machine this page runs on; a few seconds."), tell.root));
     let here = null, lane = null, own = null;

@@ -38,7 +38,7 @@
       if (!list) return K.small("The server's answer held no counts.");
       const counts = list.map((x) => x.count), n = K.sum(counts), cells = M.cells(counts, list.map((x) => x.law)), p = K.finite(got.p_value) ? got.p_value : null;
       const impossible = list.some((x) => x.count > 0 && !(x.law > 0)), good = got.verdict === "open" || p === null ? null : got.verdict ? got.verdict === "pass" : p >= 0.001 && !impossible, top = Math.max(1, ...cells.map((c) => Math.max(c.count, c.expect)));
-      const name = (c) => (c.i < 0 ? el("em", null, "all rarer") : el("bdi", null, list[c.i].name));
+      const name = (c) => (c.i < 0 ? el("em", null, "all rarer") : list[c.i].name === "\u2026" ? el("em", null, "any other start") : el("bdi", null, list[c.i].name));
       const rows = cells.slice(0, 16);
       return el("div", null,
         verdict(good, good === null ? "Still drawing" : good ? "The samples follow the target's law" : "The samples do not follow the target's law",
@@ -46,7 +46,7 @@
         el("div", { class: "pn-keys" }, el("span", null, el("i", { class: "pn-sw full" }), "drawn"), el("span", null, el("i", { class: "pn-sw tick" }), "expected from the target's law")),
         P.plot.bars(rows.map((c) => ({ name: name(c), value: c.count, mark: c.expect, show: `${c.count} of ${c.expect.toFixed(1)}` })), { max: top * 1.05, label: "Counts against the law" }),
         cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,
-        el("details", { class: "pn-more" }, el("summary", null, "How the sum is made"), el("p", { class: "pn-small" }, "\u03c7\u00b2 adds (drawn \u2212 expected)\u00b2 / expected over the cells. A cell is a beginning of the continuation; beginnings too rare to count share one."),
+        el("details", { class: "pn-more" }, el("summary", null, "How the sum is made"), el("p", { class: "pn-small" }, "\u03c7\u00b2 adds (drawn \u2212 expected)\u00b2 / expected over the cells. A cell is a beginning of the continuation (with \u2026, all that goes on otherwise); beginnings too rare to count share one."),
           K.table([{ name: "token" }, { name: "drawn", num: true }, { name: "expected", num: true }, { name: "adds to \u03c7\u00b2", num: true }], rows.map((c) => [name(c), String(c.count), c.expect.toFixed(1), c.add === null ? "\u221e" : c.add.toFixed(2)]), "Cells of the test")));
     }
     const root = el("div", { class: "pn-view" },
@@ -124,13 +124,13 @@
     function show(got) {
       const rows = (Array.isArray(got.rows) ? got.rows : []).slice(0, 32).filter((r) => r && K.finite(r.tokens_per_second));
       if (!rows.length) return;
-      const plain = K.median(rows.map((r) => r.plain_tokens_per_second).filter(K.finite)), best = rows.reduce((a, b) => (b.tokens_per_second > a.tokens_per_second ? b : a));
+      const plain = K.median(rows.map((r) => r.plain_tokens_per_second).filter(K.finite)), best = rows.reduce((a, b) => (b.tokens_per_second > a.tokens_per_second ? b : a)), most = rows.reduce((a, b) => (b.block_efficiency > a.block_efficiency ? b : a), best);
       shown = rows;
       chart?.stop();
       chart = P.plot.frame(`Tokens per second over ${K.say(got.knob, 40)}`, (w) => draw(w, K.say(got.knob, 40)));
       out.replaceChildren(
         K.figures([{ label: "Best " + K.say(got.knob, 40), value: K.say(best.value, 20), strong: true }, { label: "Tokens per second", value: rate(best.tokens_per_second), note: plain ? `plain: ${rate(plain)}` : "" }, { label: "Tokens per target pass", value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013" }]),
-        chart.root, K.small(`${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with plain decoding: differences of a few percent are noise. The best speed is rarely where most tokens are kept per pass, because longer drafts cost more.`),
+        chart.root, K.small(`${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with plain decoding: differences of a few percent are noise. ${most.value === best.value ? "Here the fastest setting also keeps the most tokens per pass." : `Most tokens per pass: ${K.say(most.value, 20)}. It is not the fastest, because longer drafts cost more.`}`),
         K.table([{ name: K.say(got.knob, 40) }, { name: "tokens/s", num: true }, { name: "plain tokens/s", num: true }, { name: "speed-up", num: true }, { name: "tokens per pass", num: true }], rows.map((r) => [K.say(r.value, 20), rate(r.tokens_per_second), K.finite(r.plain_tokens_per_second) ? rate(r.plain_tokens_per_second) : "\u2013", K.finite(r.plain_tokens_per_second) ? times(r.tokens_per_second / r.plain_tokens_per_second) : "\u2013", K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013"]), "The sweep in numbers"));
       chart.paint();
     }

@@ -38,11 +38,20 @@
     const points = [...by].map(([rows, list]) => ({ rows, seconds: median(list), n: list.length })).sort((a, b) => a.rows - b.rows);
     return curve(points);
   }
+  /* The rising line nearest to the points: neighbours that fall share their mean, so that one slow moment lifts no others. */
+  function rising(ys, w) {
+    const out = [];
+    ys.forEach((y, i) => {
+      let last = { y, w: w[i], n: 1 };
+      for (let p = out[out.length - 1]; p && p.y > last.y; p = out[out.length - 1]) { out.pop(); last = { y: (p.y * p.w + last.y * last.w) / (p.w + last.w), w: p.w + last.w, n: p.n + last.n }; }
+      out.push(last);
+    });
+    return out.flatMap((b) => new Array(b.n).fill(b.y));
+  }
   function curve(points) {
     if (!points.length) return null;
-    let top = 0;
-    const xs = points.map((p) => p.rows), ys = points.map((p) => (top = Math.max(top, p.seconds)));
-    const w = points.map((p) => p.n || 1), W = sum(w), mx = sum(xs.map((x, i) => x * w[i])) / W, my = sum(points.map((p, i) => p.seconds * w[i])) / W;
+    const xs = points.map((p) => p.rows), w = points.map((p) => p.n || 1), ys = rising(points.map((p) => p.seconds), w);
+    const W = sum(w), mx = sum(xs.map((x, i) => x * w[i])) / W, my = sum(points.map((p, i) => p.seconds * w[i])) / W;
     const vx = sum(xs.map((x, i) => w[i] * (x - mx) ** 2)), slope = vx > 0 ? Math.max(0, sum(xs.map((x, i) => w[i] * (x - mx) * (points[i].seconds - my))) / vx) : 0;
     function at(rows) {
       const n = xs.length;

@@ -77,7 +77,7 @@
     const dash = ["solid", "dash", "dot"];
     const data = series.map((s, i) => ({ type: "scatter", mode: "lines+markers", name: s.name, x: s.x, y: s.y, yaxis: s.second ? "y2" : "y", line: { color: i ? p.ink3 : p.ink, width: 2, dash: dash[i % 3] }, marker: { size: 7, color: i ? p.ink3 : p.ink, symbol: ["circle", "square-open", "x-thin-open"][i % 3] }, hovertemplate: "%{y:.2f} at %{x}<extra></extra>" }));
     const layout = { width, height: 300, margin: { l: 52, r: 52, t: 12, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: p.sans, color: p.ink2, size: 12 }, showlegend: true, legend: { orientation: "h", y: 1.14, x: 0 },
-      xaxis: { ...ax, title: { text: xname, font: { size: 12 } }, showgrid: false, type: series[0].x.every((v) => typeof v === "number") ? "linear" : "category" }, yaxis: { ...ax, title: { text: yname, font: { size: 12 } }, rangemode: "tozero" }, yaxis2: { ...ax, overlaying: "y", side: "right", showgrid: false, title: { text: y2name, font: { size: 12 } }, rangemode: "tozero" } };
+      xaxis: { ...ax, title: { text: xname, font: { size: 12 } }, showgrid: false, type: series[0].x.every((v) => typeof v === "number") ? "linear" : "category" }, yaxis: { ...ax, title: { text: yname, font: { size: 12 } }, rangemode: "tozero" }, yaxis2: { ...ax, tickmode: "auto", overlaying: "y", side: "right", showgrid: false, title: { text: y2name, font: { size: 12 } }, rangemode: "tozero" } };
     return globalThis.Plotly.react(box, data, layout, { displayModeBar: false, responsive: false });
   }
 

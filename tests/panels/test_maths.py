@@ -132,7 +132,7 @@ def test_curve_roofline_cells_and_dice(visit) -> None:
     def use(page):
         m = "SpecVizPanels.maths"
         at = page.evaluate(f"() => {{ const c = {m}.curve([{{rows: 1, seconds: 2, n: 9}}, {{rows: 5, seconds: 4, n: 9}}, {{rows: 3, seconds: 1, n: 1}}].sort((a, b) => a.rows - b.rows)); return [1, 2, 3, 4, 5, 9].map(c.at); }}")
-        assert at[:5] == [2, 2, 2, 3, 4] and at[5] > 4  # never falls with more rows
+        assert at[:5] == pytest.approx([1.9, 1.9, 1.9, 2.95, 4]) and at[5] > 4  # never falls with more rows; two that fall share their mean
         roof = page.evaluate(f"() => {m}.roofline({{ target: 8e9, draft: 1e9, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1 }})")
         assert roof["plain"]["seconds"] == pytest.approx(8e-3) and roof["plain"]["bound"] == "memory"
         assert roof["speedup"] == pytest.approx(3 * 8e-3 / (4 * 1e-3 + 8e-3))
