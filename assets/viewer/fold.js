@@ -12,7 +12,7 @@
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
   const newLane = (id) => ({
     id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], tokens: [], carry: [],
-    committed: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
+    committed: 0, seen: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
     i, draft: null, nodes: [], kind: "none", verify: null, passes: 0, fed: 0, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
@@ -35,6 +35,7 @@
       lane.lastSeq = rec.seq;
     }
     state.records++;
+    lane.seen++;
     const how = Object.hasOwn(HOW, String(rec.type)) ? HOW[rec.type] : null;
     if (!how) return state; /* an unknown type is a newer writer's business */
     try { how(lane, rec); } catch { state.bad++; }

@@ -46,16 +46,20 @@
 
     /* view: {k, phase, sel, motion, race, base, focus, m (metrics), width} */
     paint(lane, view) {
-      this.lane = lane;
       const old = this.view || {};
       this.view = view;
+      const key = [lane.seen, view.k, view.phase, view.sel && [view.sel.lane, view.sel.round, view.sel.node].join(":"), view.filter, view.marks, view.theme, view.scale, view.width, view.shape, view.race, view.base, view.focus, view.live, view.motion, this.board.ui.speed].join();
+      this.moved = false;
+      if (this.drawn === key && this.lane === lane) { this.view = { ...old, ...view }; return; } /* nothing in this lane has changed */
+      this.drawn = key;
+      this.lane = lane;
       const n = SV.fold.upto(lane, view.k), r = lane.rounds[view.k - 1], next = lane.rounds[view.k];
       const from = view.phase ? n : r && r.upto ? r.first : n;
       const falling = view.motion && view.phase === 3 && old.phase === 2 ? this.positions() : null;
       const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
       this.stage.paint(lane, n, from, {
         round: view.phase ? next : null, phase: view.phase, motion: view.motion, land: view.motion,
-        sel: this.selected(lane, view, from, n), ended: Boolean(lane.done && view.k >= lane.committed), marks: view.marks,
+        sel: this.selected(lane, view, from, n), ended: Boolean(lane.done && view.k >= lane.committed), few: view.race && view.live, marks: view.marks,
       });
       Object.assign(view, { n, lane });
       this.paintRail(lane, view);

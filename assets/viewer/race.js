@@ -51,7 +51,7 @@
       this.last = 0;
     }
 
-    /* v: {views: [{lane, k, m}], base, theme, width, focus, moving, shown}; a run that moves is drawn four times a second, and no
+    /* v: {views: [{lane, k, m}], base, theme, width, focus, moving, shown}; a run that moves is drawn twice a second, and no
        sentence about one run stays over another. */
     paint(v) {
       this.root.hidden = !v.shown;
@@ -59,7 +59,7 @@
       const key = [v.width, v.theme, v.focus && v.focus.id, ...v.views.map(({ lane, k }) => lane.id + ":" + k + ":" + over(lane) + lane.checks.length + (lane.header && lane.header.run_id))].join();
       if (key === this.key) return;
       const same = this.v && v.views.length === this.v.views.length && v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
-      const wait = v.moving && same ? 240 - (performance.now() - this.last) : 0;
+      const wait = v.moving && same ? 480 - (performance.now() - this.last) : 0;
       if (wait > 0) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }
       this.key = key;
       this.last = performance.now();

@@ -37,15 +37,16 @@
       if (v.live && performance.now() - this.last < 240) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 240); return; } /* a growing run: four times a second */
       this.last = performance.now();
       this.moved = moved;
-      if (key !== this.key) { this.key = key; this.bars(v, w, h); }
+      if (key !== this.key) { this.key = key; this.bars(v, w, h, [w, h, v.theme, this.end].join()); }
       const c = sheet(this.canvas, w, h), x = (v.now / this.end) * w, p = this.board.colors;
       this.grid(c, v, w, h, p);
+      const all = v.lanes.every((l) => endOfLane(l) <= v.now); /* nothing is still to come: one layer is enough */
       c.globalAlpha = 0.25;
-      c.drawImage(this.back, 0, 0, w, h);
+      if (!all) c.drawImage(this.back, 0, 0, w, h);
       c.globalAlpha = 1;
       c.save();
       c.beginPath();
-      c.rect(0, 0, x, h);
+      c.rect(0, 0, all ? w : x, h);
       c.clip();
       c.drawImage(this.back, 0, 0, w, h);
       c.restore();
@@ -69,13 +70,16 @@
       c.fillStyle = p.ink;
       v.lanes.forEach((lane, i) => c.fillText(SV.stage.titleOf(lane).slice(0, 40), 0, i * ROW + 11));
     }
-    bars(v, w, h) {
-      const c = sheet(this.back, w, h), p = this.board.colors, X = (t) => (t / this.end) * w;
+    /* While the scale stands, only rounds that are new are drawn. */
+    bars(v, w, h, scale) {
+      const was = this.done, grown = was && was.scale === scale && was.lanes.length === v.lanes.length && v.lanes.every((l, i) => was.lanes[i] === l && was.upto[i] <= l.committed && was.upto[i] > 0);
+      this.done = { scale, lanes: v.lanes, upto: v.lanes.map((l) => l.committed) };
+      const c = grown ? this.back.getContext("2d") : sheet(this.back, w, h), p = this.board.colors, X = (t) => (t / this.end) * w;
       v.lanes.forEach((lane, li) => {
         const y = li * ROW + 18;
         const bar = (color, a, b, top = 0, high = BAR) => { if (b > a && X(a) < w) { c.fillStyle = color; c.fillRect(X(a), y + top, Math.max(0.4, Math.min(X(b), w) - X(a)), high); } };
-        if (lane.prefill) { c.strokeStyle = p.ink3; c.setLineDash([2, 2]); c.strokeRect(X(lane.prefill.t0) + 0.5, y + 0.5, Math.max(1, X(lane.prefill.t1) - X(lane.prefill.t0) - 1), BAR - 1); c.setLineDash([]); }
-        for (let i = 0; i < lane.committed; i++) {
+        if (lane.prefill && !grown) { c.strokeStyle = p.ink3; c.setLineDash([2, 2]); c.strokeRect(X(lane.prefill.t0) + 0.5, y + 0.5, Math.max(1, X(lane.prefill.t1) - X(lane.prefill.t0) - 1), BAR - 1); c.setLineDash([]); }
+        for (let i = grown ? was.upto[li] : 0; i < lane.committed; i++) {
           const r = lane.rounds[i], t0 = SV.fold.startOf(lane, i), t3 = SV.fold.endOf(lane, i), ve = r.verify;
           const d1 = r.draft && r.draft.t1 != null ? r.draft.t1 : t0, v0 = ve ? ve.t0 : d1, v1 = ve ? ve.t1 : d1;
           const both = ve && v0 < d1 && v1 > t0; /* at the same time: the draft above, the verification below */

@@ -1,10 +1,10 @@
 /* One lane of the stage: coloured tokens, kept between paints. Committed tokens are appended once and then left alone;
-   text older than KEEP tokens folds into one plain run, so a lane of any length holds a bounded number of nodes. */
+   text older than KEEP tokens folds into one plain run, so a lane of any length holds a bounded number of nodes; while a race streams, only the few that can be seen are coloured. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, setAttr, parts } = SV.dom;
-  const KEEP = 320, CHUNK = 64;
+  const KEEP = 320, FEW = 96, CHUNK = 32;
   const SAYS = { acc: "accepted", cor: "correction", bon: "bonus", pla: "plain", dra: "drafted", rej: "rejected", ski: "never examined" };
 
   function knobsOf(header) {
@@ -116,7 +116,7 @@
       if (Boolean(opts.marks) !== Boolean(this.marks)) { this.marks = Boolean(opts.marks); this.rewind(); this.nextKey = ""; }
       this.header(lane);
       this.lane = lane;
-      const want = Math.max(0, Math.ceil((upto - KEEP) / CHUNK) * CHUNK);
+      const want = Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
       this.fold(lane, want);

@@ -74,7 +74,9 @@ def drive():
         pool.submit(lambda: (browser.close(), player.stop())).result(timeout=60)
 
 
-FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+# A run in flight is painted on a beat: two frames, and then until no beat is owed.
+FRAME = """async () => { const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))));
+  await frame(); while (globalThis.board?.board?.beat) await frame(); return frame(); }"""
 
 
 @pytest.fixture(scope="session")
