@@ -214,6 +214,31 @@ def test_nothing_below_moves_while_rounds_change(drive, settled) -> None:
     drive(use)
 
 
+def test_the_newest_text_stays_in_sight_and_a_reader_is_left_in_peace(drive, settled) -> None:
+    values = sample.frames(sample.interleaved(sample.race(("plain", "chain"), mode="live", tokens=400)), size=80, window=1)
+    last = "(() => { const b = document.querySelector('.lane .stage'), t = b.querySelectorAll('.live .t'), a = b.getBoundingClientRect(), c = t[t.length - 1].getBoundingClientRect(); return c.bottom <= a.bottom + 1 && c.top >= a.top - 1; })()"
+    top = "(() => { const b = document.querySelector('.lane .stage'); return b.querySelector('.page').getBoundingClientRect().top - b.getBoundingClientRect().top; })()"
+
+    def use(page):
+        push = lambda some: [page.evaluate("(v) => board.push(v)", v) for v in some] and settled(page)  # noqa: E731
+        page.evaluate("board.setLayout('watch')")
+        push(values[:2])
+        assert page.evaluate(top) > -1  # a short text begins at the top of its box
+        push(values[2:12])
+        assert page.evaluate(last) and page.evaluate(top) < -50
+        page.evaluate("document.querySelector('.lane .stage').scrollTop = -120")
+        settled(page)
+        push(values[12:16])
+        assert not page.evaluate(last)
+        page.evaluate("board.board.edge(1)")
+        settled(page)
+        page.evaluate("board.board.stepBy(-1)")
+        settled(page)
+        assert page.evaluate(last)
+
+    drive(use)
+
+
 def test_live_follows_a_scrub_stays_and_the_live_button_returns(drive, settled) -> None:
     values = sample.frames(sample.interleaved(sample.race(("plain", "chain"), mode="live")), size=30, window=3)
 
