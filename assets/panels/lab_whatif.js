@@ -74,7 +74,7 @@
       const low = runs.map((r, i) => [xs[i], r.low.rate / unit]), high = runs.map((r, i) => [xs[i], r.high.rate / unit]);
       const now = runs[set.gamma - 1], top = Math.max(...high.map((q) => q[1]), p ? 1.1 : 0) * 1.12;
       return P.plot.xy({
-        width, height: 240, x: { min: 1, max: Math.max(2, most), name: "draft length, tokens" }, y: { min: 0, max: top, show: p ? (v) => times(v).replace(/0\u00d7$/, "\u00d7") : undefined },
+        width, height: 240, x: { min: 1, max: Math.max(2, most), name: "draft length, tokens", whole: true }, y: { min: 0, max: top, show: p ? (v) => times(v).replace(/0\u00d7$/, "\u00d7") : undefined },
         rules: [...(p ? [{ y: 1, name: "plain decoding" }] : []), { x: shape.depth, name: "recorded" }],
         series: [{ pts: high, name: "all right", cls: "dash" }, { pts: low, name: "all wrong", cls: "" }],
         marks: [{ x: set.gamma, y: (now.low.rate + now.high.rate) / 2 / unit, name: p ? times((now.low.rate + now.high.rate) / 2 / unit) : rate((now.low.rate + now.high.rate) / 2) }],

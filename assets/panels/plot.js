@@ -25,7 +25,7 @@
   const text = (x, y, s, cls, anchor = "start") => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
   const tidy = (x) => (Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3))));
 
-  /* spec: {width, height, x: {min, max, log, name, show}, y: {min, max, name, show}, series: [{pts: [[x, y]], cls, name, dots}],
+  /* spec: {width, height, x: {min, max, log, name, show, whole}, y: {min, max, name, show}, series: [{pts: [[x, y]], cls, name, dots}],
      marks: [{x, y, name, cls}], rules: [{x | y, name}]} */
   function xy(spec) {
     const H = spec.height || 260, W = spec.width, B = H - 38, T = 14, ends = spec.series.filter((s) => s.name);
@@ -34,7 +34,7 @@
     const X = (v) => L + ((lx(v) - lx(x.min)) / Math.max(1e-9, lx(x.max) - lx(x.min))) * (W - L - R), Y = (v) => B - ((v - y.min) / Math.max(1e-9, y.max - y.min)) * (B - T);
     const S = svg("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true" }), add = (...k) => S.append(...k);
     for (const v of ticks(y.min, y.max, 5)) add(svg("line", { class: v > y.min ? "grid" : "axis", x1: L, x2: W - R, y1: Y(v), y2: Y(v) }), text(L - 8, Y(v) + 4, (y.show || tidy)(v), "ax", "end"));
-    for (const v of ticks(x.min, x.max, Math.max(3, (W - L - R) / 70), x.log)) add(svg("line", { class: "tick", x1: X(v), x2: X(v), y1: B, y2: B + 4 }), text(X(v), B + 17, (x.show || tidy)(v), "ax", "middle"));
+    for (const v of ticks(x.min, x.max, Math.max(3, (W - L - R) / 70), x.log).filter((t) => !x.whole || Number.isInteger(t))) add(svg("line", { class: "tick", x1: X(v), x2: X(v), y1: B, y2: B + 4 }), text(X(v), B + 17, (x.show || tidy)(v), "ax", "middle"));
     if (x.name) add(text((L + W - R) / 2, H - 4, x.name, "axname", "middle"));
     for (const r of spec.rules || []) {
       const at = r.x !== undefined ? { x1: X(r.x), x2: X(r.x), y1: T, y2: B } : { x1: L, x2: W - R, y1: Y(r.y), y2: Y(r.y) };
