@@ -57,8 +57,8 @@
       this.root.hidden = !v.shown;
       if (!v.shown) { this.say.hidden = true; this.key = null; return; }
       const key = [v.width, v.theme, v.focus && v.focus.id, ...v.views.map(({ lane, k }) => lane.id + ":" + k + ":" + over(lane) + lane.checks.length + (lane.header && lane.header.run_id))].join();
-      if (key === this.key) return;
       const same = this.v && v.views.length === this.v.views.length && v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
+      if (key === this.key && same) return;
       const wait = v.moving && same ? 480 - (performance.now() - this.last) : 0;
       if (wait > 0) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }
       this.key = key;
