@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from typing import Any, AsyncIterator, Callable
+from typing import Any, AsyncIterator, Callable, Sequence
 
 import gradio as gr
 
@@ -218,11 +218,16 @@ class Handlers:
 
         def keep(given: dict | None, *values: Any) -> tuple[dict, str]:
             kept = merge(given, self.backend.cards, names, values)
-            held = {knob.name: value for knob, value in zip(card.knobs, values)}
-            refusal = next((why for knob in card.knobs if (why := not_together(knob, held))), None)
-            return kept, _line("error", f"{refusal[:1].upper()}{refusal[1:]}.") if refusal else _line()
+            return kept, _line(*self.clash(key, values))
 
         return keep
+
+    def clash(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
+        """A state and a sentence where two of a method's knobs do not go together; else both empty."""
+        knobs = self.backend.cards[key].knobs
+        held = {knob.name: value for knob, value in zip(knobs, values)}
+        refusal = next((why for knob in knobs if (why := not_together(knob, held))), None)
+        return ("error", f"{refusal[:1].upper()}{refusal[1:]}.") if refusal else ("", "")
 
 
 def _line(state: str = "", text: str = "") -> str:

@@ -122,10 +122,11 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     continue
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
-                    widgets = [controls.widget(k, controls.held(k, (given or {}).get(key)), f"knob-{key}-{k.name}")
-                               for k in card.knobs]
-                    note = board.line(f"knobs-{key}")
-                gr.on([w.change for w in widgets], hands.keeper(key), [ui["knobs"], *widgets], [ui["knobs"], note],
+                    held = [controls.held(k, (given or {}).get(key)) for k in card.knobs]
+                    widgets = [controls.widget(k, value, f"knob-{key}-{k.name}") for k, value in zip(card.knobs, held)]
+                    note = board.line(f"knobs-{key}", *hands.clash(key, held))
+                # .input and not .change: a change is also told when a knob appears, maybe to a rendering that has been replaced
+                gr.on([w.input for w in widgets], hands.keeper(key), [ui["knobs"], *widgets], [ui["knobs"], note],
                       queue=False, show_progress="hidden", api_visibility="private")
 
 
