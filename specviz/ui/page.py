@@ -113,7 +113,8 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     cards = hands.backend.cards
 
     with ui["knob_place"]:
-        @gr.render(inputs=[ui["methods"], ui["knobs"]], queue=False, show_progress="hidden",
+        # one rendering at a time: the numbers Gradio gives to new components are not safe between threads
+        @gr.render(inputs=[ui["methods"], ui["knobs"]], concurrency_limit=1, concurrency_id="knobs", show_progress="hidden",
                    triggers=[demo.load, ui["methods"].change, ui["tabs"].input, ui["tabs"].select, ui["tabs"].submit])
         def knobs(picked: str, given: dict | None) -> None:
             for key in json.loads(picked or "[]"):
