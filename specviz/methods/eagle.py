@@ -42,6 +42,6 @@ METHOD = Method(
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="Each level of the tree is one pass of the head, fed with its own guesses: watch how far down it stays right.",
     wins="Large targets: one layer is a small share of them, and it sees what the target was about to say.",
-    loses="Small targets: the head's layer and the pass through the target's vocabulary are a third of a whole pass.",
+    loses="Small targets: the head's layer and the pass through the target's vocabulary are no small share of a whole pass.",
     build=build,
 )
