@@ -77,7 +77,7 @@ def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: lis
          repeats: int) -> Cells:
     """Cells by (method, task). repeats: how often each prompt is also timed beside plain decoding; 0: counts alone."""
     runners = {key: Ours(Session(loaded, method, knobs, law)) for key, method in methods.items()}
-    length = numbers["new_tokens"]
+    length = numbers["run_tokens"]
     if repeats:
         plain = next(iter(catalogue().values()))
         cells, interrupted = measure({plain.key: Ours(Session(loaded, plain, None, law))} | runners, items, repeats, length, law)
