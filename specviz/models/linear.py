@@ -1,9 +1,9 @@
 """One linear layer, stored the way this processor multiplies fastest.
 
 On a CPU a plain ``F.linear`` costs nearly twice as much for a few rows as for one, which would make verification look dear.
-The same weights stored transposed, or packed by oneDNN, take eight rows for little more than one. Which of them wins depends
-on the processor and on the number of rows, so both are measured when weights are loaded. oneDNN's ops are private to torch:
-they are named here and nowhere else, and used only when they agree with ``F.linear``.
+The same weights stored transposed, packed by oneDNN, or in the 16 bits they were published in, take eight rows for little more
+than one. Which of them wins depends on the processor and on the number of rows, so all are measured when weights are loaded.
+Some of these ops are private to torch: they are named here and nowhere else, and used only when they agree with ``F.linear``.
 """
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
 WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
 
+HALF = 2**-25  # how far a weight may lie from its 16-bit float: the rounding of the very smallest, less than float32 adds in a sum
+
 Layer = Callable[[Tensor], Tensor]
 
 
 class PlainLinear:
-    """y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y."""
+    """y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds``: whether W can be stored so, unchanged."""
 
     kernel = "plain"
 
@@ -37,8 +39,12 @@ class PlainLinear:
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return residual + F.linear(x, self.weight, self.bias)
 
+    @staticmethod
+    def holds(weight: Tensor) -> bool:
+        return True
 
-class TransposedLinear:
+
+class TransposedLinear(PlainLinear):
     """The same with W stored as [in, out], which row-major kernels stream through."""
 
     kernel = "transposed"
@@ -54,7 +60,7 @@ class TransposedLinear:
         return y if self.bias is None else y.add_(self.bias)
 
 
-class PackedLinear:
+class PackedLinear(PlainLinear):
     """The same in oneDNN's own blocked layout."""
 
     kernel = "onednn"
@@ -67,6 +73,26 @@ class PackedLinear:
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
+
+
+class HalfLinear(PlainLinear):
+    """The same with W in 16-bit floats that are widened as they stream in: half the memory to read, the same sums in float32."""
+
+    kernel = "fp16"
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
+        self.packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self(x).add_(residual)
+
+    @staticmethod
+    def holds(weight: Tensor) -> bool:
+        """Whether these weights are 16-bit numbers already, as most that are published."""
+        return bool(((weight.half().to(weight.dtype) - weight).abs() <= HALF).all())
 
 
 class TwoLayouts:
@@ -90,8 +116,8 @@ class Layout:
         self.kernel = " and ".join(dict.fromkeys((self._few.kernel, self._many.kernel)))
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None):
-        few = self._few(weight, bias)
-        return few if self._many is self._few else TwoLayouts(few, self._many(weight, bias))
+        few, many = (kind if kind.holds(weight) else PlainLinear for kind in (self._few, self._many))
+        return few(weight, bias) if many is few else TwoLayouts(few(weight, bias), many(weight, bias))
 
 
 def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
@@ -117,7 +143,7 @@ def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
 @torch.inference_mode()
 def _measure(weights: list[Tensor], budget: float) -> dict[type, dict[int, float]]:
     """Seconds per layout and number of rows: interleaved, and the least of several, as a busy machine only ever adds time."""
-    kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear) if _agrees(kind, weights[0])]
+    kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear, HalfLinear) if _agrees(kind, weights)]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
     seconds = {kind: dict.fromkeys(ROWS, float("inf")) for kind in kinds}
     inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
@@ -133,8 +159,11 @@ def _measure(weights: list[Tensor], budget: float) -> dict[type, dict[int, float
 
 
 @torch.inference_mode()
-def _agrees(kind: type, weight: Tensor) -> bool:
+def _agrees(kind: type, weights: list[Tensor]) -> bool:
     """Whether the layout works here and gives F.linear's numbers, with and without the residual."""
+    if not all(kind.holds(weight) for weight in weights):
+        return False
+    weight = weights[0]
     generator, bias = torch.Generator().manual_seed(0), weight[:, 0].clone()
     try:
         layer = kind(weight, bias)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models import hub
-from specviz.models.linear import Layout, PackedLinear, PlainLinear, TransposedLinear, fastest
+from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, fastest
 from specviz.models.llama import why_not
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -148,16 +148,27 @@ def test_what_transformers_will_offer_is_told_from_the_config_alone():
     assert "model_type" in hub.why_not({})
 
 
-@pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear])
+@pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear, HalfLinear])
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_layer_is_f_linear_in_every_layout(kind, biased):
     generator = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(24, 16, generator=generator), torch.randn(24, generator=generator) if biased else None
+    weight = torch.randn(24, 16, generator=generator).bfloat16().float()
+    bias = torch.randn(24, generator=generator) if biased else None
     layer = Layout(kind)(weight, bias)
     for rows in (1, 3, 8):
         x, more = torch.randn(rows, 16, generator=generator), torch.randn(rows, 24, generator=generator)
         want = torch.nn.functional.linear(x, weight, bias)
         assert (layer(x) - want).abs().max() < 1e-5 and (layer.add(x, more) - more - want).abs().max() < 1e-5
+
+
+def test_weights_that_sixteen_bits_do_not_hold_are_never_rounded(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    full, half = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator).bfloat16().float()
+    assert HalfLinear.holds(half) and not HalfLinear.holds(full) and not HalfLinear.holds(half * 2**40)
+    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}})
+    layout, x = fastest([half], total=10), torch.randn(3, 16, generator=generator)
+    assert layout.kernel == "fp16"
+    assert torch.equal(layout(full)(x), torch.nn.functional.linear(x, full))
 
 
 def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
