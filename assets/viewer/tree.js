@@ -3,15 +3,24 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, svg, f2, f3 } = SV.dom;
-  const NODES = 56, CW = 7.25;
+  const { el, svg, f2, f3, count } = SV.dom;
+  const NODES = 56, CW = 7.25, SMALL = 6.7, HEAD = 6.1; /* widths of a character: 12 px mono, 11 px mono, 11 px sans */
   const EVERY = 256;
   const WORD = { acc: "accepted", rej: "rejected", ski: "not examined", dra: "drafted" };
   const TAILS = { bonus: "\u2605 bonus", correction: "correction", plain: "plain", accepted: "accepted", unchecked: "unchecked", forced: "forced", small: "small model" };
   const tailClass = (why) => (why === "bonus" ? "bon" : why === "correction" ? "cor" : why === "accepted" ? "acc" : "pla");
 
   /* Columns a monospaced label takes: CJK and emoji take two. */
-  const wide = (s) => Array.from(s).reduce((n, ch) => n + (/[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]|\p{Extended_Pictographic}/u.test(ch) ? 2 : 1), 0) * CW;
+  const columns = (ch) => (/[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]|\p{Extended_Pictographic}/u.test(ch) ? 2 : 1);
+  const wide = (s, cw = CW) => Array.from(s).reduce((n, ch) => n + columns(ch), 0) * cw;
+  const said = (s) => s.length * HEAD;
+  /* As much of a label as fits. */
+  function clip(s, room, cw) {
+    if (wide(s, cw) <= room) return s;
+    let out = "";
+    for (const ch of Array.from(s)) { if (wide(out + ch + "\u2026", cw) > room) break; out += ch; }
+    return out + "\u2026";
+  }
   const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
 
   function box(x, y, w, h, opt) {
@@ -32,7 +41,7 @@
   }
   function root(v, x, y) {
     const prev = v.round.i ? v.lane.tokens[v.round.first - 1] ?? v.lane.tokens[SV.fold.upto(v.lane, v.round.i) - 1] : null;
-    const name = prev ? SV.text.label(prev.parts, 6) : "prompt";
+    const name = prev ? clip(SV.text.label(prev.parts, 6), x, SMALL) : "prompt";
     return [svg("circle", { class: "rootdot", cx: x, cy: y, r: 4 }), text(x + 4, y - 10, "after", "hd", "end"), text(x + 4, y + 20, name, "alt", "end")];
   }
 
@@ -61,27 +70,30 @@
     v.long = nodes.length > 5 ? 9 : LONG;
     const widest = Math.max(64, ...nodes.map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 18));
     const fit = (W - rootW - 24 - (tail && v.round.why === "bonus" ? tail.w + 28 : 0)) / nodes.length;
-    const w = Math.max(widest, Math.min(132, fit - 22)), gap = Math.max(14, Math.min(36, fit - w)), y = 34;
+    const w = Math.max(widest, Math.min(132, fit - 22)), gap = Math.max(18, Math.min(36, fit - w)), y = 34, q = (n) => (n.q === null ? "" : "q " + f2(n.q));
+    /* The place is said in full where it fits beside its q over every box, else by its number alone. */
+    const place = nodes.every((n, i) => said("position " + (i + 1)) + said(q(n)) + 8 <= w) ? "position " : "";
     const edges = svg("g"), boxes = svg("g");
     boxes.append(...root(v, rootW - 22, y + 16));
     nodes.forEach((n, i) => {
       const x = rootW + i * (w + gap), cls = SV.fold.verdictOf(v.round, n.id, v.phase);
       edges.append(svg("path", { class: "edge " + cls, d: `M${i ? x - gap : rootW - 18} ${y + 16}H${x}`, "stroke-width": cls === "acc" ? 3.5 : 1.5 }));
-      boxes.append(text(x, y - 10, "position " + (i + 1), "hd"), n.q === null ? "" : text(x + w, y - 10, "q " + f2(n.q), "hd", "end"), nodeBox(v, n, x, y, w, 32, null), test(v, n, x, y + 44, w, after));
+      boxes.append(text(x, y - 10, place + (i + 1), "hd"), n.q === null ? "" : text(x + w, y - 10, q(n), "hd", "end"), nodeBox(v, n, x, y, w, 32, null), test(v, n, x, y + 44, w, gap, after));
     });
     let right = rootW + nodes.length * (w + gap);
     if (tail) {
       const path = v.round.path.length;
       if (v.round.why === "correction") {
-        const bx = rootW + Math.max(0, path) * (w + gap), ty = y + 162;
+        const bx = rootW + Math.max(0, path) * (w + gap), ty = y + 166;
         edges.append(svg("path", { class: "edge cor", d: `M${bx - Math.min(9, gap / 2)} ${y + 16}V${ty + 12}H${bx}`, "stroke-width": 1.5 }));
         const t = tailBox(v, bx, ty, 24);
         boxes.append(t.g, text(bx + t.w + 8, ty + 16, "correction", "hd"));
         right = Math.max(right, bx + t.w + 80);
       } else {
         edges.append(svg("path", { class: "edge " + tail.cls, d: `M${right - gap} ${y + 16}H${right}`, "stroke-width": 2 }));
-        boxes.append(tailBox(v, right, y, 32).g, text(right, y - 10, TAILS[v.round.why] || v.round.why, "hd"));
-        right += tail.w + 8;
+        const word = TAILS[v.round.why] || v.round.why;
+        boxes.append(tailBox(v, right, y, 32).g, text(right, y - 10, word, "hd"));
+        right += Math.max(tail.w, said(word)) + 8;
       }
     }
     size(S, Math.max(W, right), 240);
@@ -90,22 +102,28 @@
   }
 
   /* Under a chain's box: the draw u on a small ruler against a, and what the target would rather have said. */
-  function test(v, n, x, y, w, after) {
+  function test(v, n, x, y, w, gap, after) {
     const g = svg("g"), j = v.round.judges.get(n.id);
     if (!after) return g;
     const cls = SV.fold.verdictOf(v.round, n.id, 4);
     if (!j || cls === "ski") { g.append(text(x, y + 22, "not examined", "hd")); return g; }
     const a = Math.min(1, Math.max(0, j.a ?? 0));
     if (j.a != null) g.append(svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }), svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }));
-    if (j.u != null) g.append(svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }), text(x, y + 22, f3(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f3(j.a), "hd"));
+    if (j.u != null) g.append(svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }), text(x, y + 22, against(j, cls, w + gap - 6), "hd"));
     g.append(text(x, y + 36, WORD[cls], "hd on"));
     const top = (Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
     if (top.length) g.append(text(x, y + 58, "target p", "hd"));
     top.forEach(([tok, p], i) => {
-      const yy = y + 74 + i * 17, name = SV.fold.label(v.lane, tok, Math.max(4, Math.floor((w - 30) / 6.7)));
+      const yy = y + 74 + i * 17, name = clip(SV.fold.label(v.lane, tok), w - 30, SMALL);
       g.append(text(x, yy, name, "alt"), text(x + w, yy, f2(p), "q", "end"), svg("rect", { class: "bar", x, y: yy + 3, width: Math.max(1, w * 0.75 * p), height: 1.5 }));
     });
     return g;
+  }
+
+  /* Two digits where three would reach the next box; the card below has all of them. */
+  function against(j, cls, room) {
+    const say = (f) => f(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f(j.a);
+    return said(say(f3)) <= room ? say(f3) : say(f2);
   }
 
   function place(v, nodes, H) {
@@ -129,9 +147,15 @@
     return { row, tailRow, pitch, h, end, Y: (r) => y0 + r * pitch + (pitch - h) / 2, rootRow: roots.length ? (roots[0] + roots[roots.length - 1]) / 2 : 0, height: Math.max(H, top + used + 12) };
   }
 
+  const FOOT = 18;
+  function leftOut(v, nodes) {
+    const probes = v.round.nodes.filter((n) => n.probe).length, more = v.round.nodes.length - probes - nodes.length;
+    return [more ? "+ " + count(more, "node") + " not drawn" : "", probes ? "+ " + count(probes, "probe") + ", scored for later rounds" : ""].filter(Boolean).join(", ");
+  }
+
   function drawTree(v, W, H) {
-    const nodes = v.every ? v.round.nodes.filter((n) => !n.probe).slice(0, EVERY) : chosen(v, Math.floor((H - 40) / 19));
-    const L = place(v, nodes, H), done = v.phase >= 4 && v.round.commit;
+    const nodes = v.every ? v.round.nodes.filter((n) => !n.probe).slice(0, EVERY) : chosen(v, Math.floor((H - 40 - FOOT) / 19));
+    const also = leftOut(v, nodes), L = place(v, nodes, H - (also ? FOOT : 0)), done = v.phase >= 4 && v.round.commit;
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
     const D = Math.max(...nodes.map((n) => n.depth)), widths = [], rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0, deep = done && at === D;
     for (v.long of [14, 11, 8, 6, 4]) { /* shorter labels before a sideways scroll */
@@ -140,32 +164,32 @@
     }
     const tail = done ? tailBox(v, 0, 0, L.h) : null;
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
-    const gap = Math.max(14, Math.min(46, (W - need) / (D + 1))), X = [rootW - 10];
+    const drawn = new Set(nodes.map((n) => n.id)), hidden = (n) => n.kids.filter((id) => !drawn.has(id) && !v.round.nodes[id].probe).length;
+    const gap = Math.max(14, 8 + said("+" + Math.max(0, ...nodes.map(hidden))), Math.min(46, (W - need) / (D + 1))), X = [rootW - 10];
     for (let d = 1, x = rootW + gap - 10; d <= D + 1; d++) { X[d] = x; x += (widths[d] || 0) + gap; }
-    const drawn = new Set(nodes.map((n) => n.id));
     const edges = svg("g"), boxes = svg("g"), yr = L.Y(L.rootRow) + L.h / 2;
     const curve = (x1, y1, x2, y2, cls, sw) => edges.append(svg("path", { class: "edge " + cls, d: `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`, "stroke-width": sw }));
     boxes.append(...root(v, rootW - 14, yr));
-    for (let d = 1; d <= D; d++) boxes.append(text(X[d], 14, "depth " + d, "hd"));
+    const full = widths.slice(1).every((w) => said("depth " + D) + 6 <= w + gap);
+    for (let d = 1; d <= D; d++) boxes.append(text(X[d], 14, (full ? "depth " : "") + d, "hd"));
+    if (!full) boxes.append(text(4, 14, "depth", "hd"));
     const order = { ski: 0, dra: 0, rej: 1, acc: 2 }, cls = (n) => SV.fold.verdictOf(v.round, n.id, v.phase);
     for (const n of [...nodes].sort((a, b) => order[cls(a)] - order[cls(b)])) {
       const up = n.parent >= 0 ? v.round.nodes[n.parent] : null, y2 = L.Y(L.row.get(n.id)) + L.h / 2;
       curve(up ? X[up.depth] + widths[up.depth] : X[0], up ? L.Y(L.row.get(up.id)) + L.h / 2 : yr, X[n.depth], y2, cls(n), cls(n) === "acc" ? 3.5 : 1 + (n.q || 0) * 1.5);
       boxes.append(nodeBox(v, n, X[n.depth], y2 - L.h / 2, widths[n.depth], L.h, n.q));
-      const hidden = n.kids.filter((id) => !drawn.has(id) && !v.round.nodes[id].probe).length;
-      if (hidden) boxes.append(text(X[n.depth] + widths[n.depth] + 3, y2 + (n.kids.length > hidden ? -4 : 3.5), "+" + hidden, "q"));
+      if (hidden(n)) boxes.append(text(X[n.depth] + widths[n.depth] + 3, y2 + 3.5, "+" + hidden(n), "q more"));
     }
-    let right = X[D] + widths[D] + 12;
+    let right = Math.max(...nodes.map((n) => X[n.depth] + widths[n.depth] + (hidden(n) ? 8 + said("+" + hidden(n)) : 12)));
     if (tail) {
       const x1 = last ? X[at] + widths[at] : X[0], y1 = last ? L.Y(L.row.get(last.id)) + L.h / 2 : yr, ty = L.tailRow === null ? y1 - L.h / 2 : L.Y(L.tailRow);
       curve(x1, y1, X[at + 1], ty + L.h / 2, tail.cls, 2);
       boxes.append(tailBox(v, X[at + 1], ty, L.h).g, text(X[at + 1] + tail.w + 6, ty + L.h / 2 + 4, TAILS[v.round.why] || v.round.why, "hd"));
       right = Math.max(right, X[at + 1] + tail.w + 80);
     }
-    const probes = v.round.nodes.filter((n) => n.probe).length, more = v.round.nodes.length - probes - nodes.length;
-    const also = [more ? "+ " + more + " nodes not drawn" : "", probes ? "+ " + probes + " probes, scored for later rounds" : ""].filter(Boolean).join(", ");
-    if (also) boxes.append(text(4, L.height - 4, also, "hd"));
-    size(S, Math.max(v.every ? 0 : W, right), L.height);
+    const height = L.height + (also ? FOOT : 0);
+    if (also) boxes.append(text(4, height - 6, also, "hd"));
+    size(S, Math.max(v.every ? 0 : W, right, also ? 8 + said(also) : 0), height);
     S.drawn = nodes.length;
     S.append(edges, boxes);
     return S;

@@ -100,7 +100,7 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round") 
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<main class="page"><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
+        f'<main><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
         f'<script type="application/json" id="trace">{_json(records_of(trace))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -127,7 +127,7 @@ def show(trace: Any, height: int = 1200) -> Display:
 _PAGE_CSS = (
     "html{background:#fafaf9;color:#1a1c20;color-scheme:light dark}body{margin:0}"
     "h1{margin:8px 0 4px;font:650 15px/24px system-ui,sans-serif;letter-spacing:-.01em}"
-    ".page{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
+    "main{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
     "@media (prefers-color-scheme:dark){html{background:#0d0f12;color:#e9eaec}}\n"
 )
 

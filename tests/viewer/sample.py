@@ -133,10 +133,10 @@ def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
     return nodes, judges, path
 
 
-def draft(toy: Toy, kind: str, rest: list[int], alpha: float) -> tuple:
+def draft(toy: Toy, kind: str, rest: list[int], alpha: float, gamma: int) -> tuple:
     if kind == "plain":
         return [], [], []
-    return tree(toy, rest, 4, 3, alpha) if kind == "tree" else chain(toy, rest, 4, 0.7 if kind == "lookup" else alpha, kind == "lookup")
+    return tree(toy, rest, 4, 3, alpha) if kind == "tree" else chain(toy, rest, gamma, 0.7 if kind == "lookup" else alpha, kind == "lookup")
 
 
 def _judge(node: int, law: dict, verdict: str, rule: str) -> dict:
@@ -161,7 +161,7 @@ def header(method: str, prompt: str, mode: str, turns: list, tokens: int) -> dic
 
 def trace(
     method: str = "chain", *, lane: int = 0, text: str = STORY, seed: int = 7, mode: str = "simulated", prompt: str = "Explain briefly why the sky is blue.",
-    turns: list | None = None, split: bool = False, alpha: float = 0.8, tokens: int | None = None,
+    turns: list | None = None, split: bool = False, alpha: float = 0.8, tokens: int | None = None, gamma: int = 4,
 ) -> list[dict]:  # fmt: skip
     toy = Toy(lane, seed)
     raw = pieces(text, split)
@@ -177,7 +177,7 @@ def trace(
         want, rest = method, y[at:]
         if method == "lookup" and toy.dice.random() < 0.6:
             want = "plain"
-        nodes, judges, path = draft(toy, want, rest, alpha)
+        nodes, judges, path = draft(toy, want, rest, alpha, gamma)
         toy.vocab()
         t0, dt, vt, ot = clock, (0.0025 * max((n["depth"] for n in nodes), default=0) if method != "lookup" else 0.0004), 0.024 + 0.0003 * len(nodes), 0.0015
         toy.put("draft", round=r, t0=t0, t1=t0 + dt, kind={"tree": "tree"}.get(want, "chain") if nodes else "none", nodes=nodes)

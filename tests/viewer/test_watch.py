@@ -218,10 +218,12 @@ def test_an_exported_page_opens_where_its_link_points_and_can_sit_in_a_slide(dri
 
     def use(page):
         page.evaluate("location.hash = '#layout=watch&lane=2&round=4&node=1&tab=log'")
-        page.wait_for_function("document.querySelector('.sv').dataset.round === '4'")
+        page.locator(".sv[data-round='4']").wait_for()
         assert page.locator(".sub [aria-selected=true]").text_content() == "Log" and page.locator(".tree .node.sel").count() == 1
+        for text in page.locator(".lane .page").all():  # the page's own rules stay outside the board
+            assert text.evaluate("(e) => { const c = getComputedStyle(e); return [c.paddingTop, c.paddingLeft, c.paddingBottom, c.maxWidth]; }") == ["0px", "0px", "0px", "none"]
         page.evaluate("location.hash = '#layout=watch&lane=2&round=5&embed=1'")
-        page.wait_for_function("document.querySelector('.sv').dataset.round === '5'")
+        page.locator(".sv[data-round='5']").wait_for()
         seen = page.evaluate("[...document.querySelectorAll('.sv > *, .grid > *')].filter((e) => e.offsetHeight > 1 && !e.matches('.grid')).map((e) => e.classList[0] + ' ' + (e.classList[1] || ''))")
         assert seen == ["notice ", "panel transport", "panel p-stage"]
 
