@@ -7,7 +7,7 @@ import pytest
 
 from specviz.core import Sampling, State, open_run
 
-from .toys import PROMPT, ScriptedTarget, any_knobs, cache_error, greedy, kv_error, methods, player, provided, small_knobs, toy
+from .toys import PROMPT, ScriptedTarget, any_knobs, cache_error, greedy, kv_error, methods, player, provided, small_knobs, toy_of
 
 GREEDY = methods("exact", "greedy only")
 LENGTH = 36
@@ -33,7 +33,7 @@ def test_tokens_and_cache_equal_plain_decoding(method):
     taken = 0
     settings = [method.read_knobs({}), *small_knobs(method), *(any_knobs(method, i) for i in range(2))]
     for i, knobs in enumerate(settings):
-        kit = toy(12, seed=i, share=(0.85, 0.0, 1.0, 0.6, 0.95)[i % 5], sharp=3.0)
+        kit = toy_of(method, 12, seed=i, share=(0.85, 0.0, 1.0, 0.6, 0.95)[i % 5], sharp=3.0)
         provided(method, kit)
         prompt = ([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], PROMPT, [7])[i % 3]
         want = greedy(kit.net.logits, prompt, LENGTH)
@@ -47,7 +47,7 @@ def test_tokens_and_cache_equal_plain_decoding(method):
 def test_end_tokens_and_limits_cut_where_plain_decoding_stops(method):
     rng = random.Random(method.key)
     for i in range(6):
-        kit = toy(12, seed=i, share=0.95, sharp=3.0)
+        kit = toy_of(method, 12, seed=i, share=0.95, sharp=3.0)
         limit, stop = rng.randint(1, 14), frozenset(rng.sample(range(12), i % 3))
         knobs = method.read_knobs({}) if i % 2 else any_knobs(method, i)
         want = greedy(kit.net.logits, PROMPT, limit, stop)

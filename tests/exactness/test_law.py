@@ -6,7 +6,7 @@ import pytest
 from specviz.core import Sampling
 
 from .enumeration import TooMany, distance, joint, law_of_engine
-from .toys import DEEP, PROMPT, ScriptedTarget, begin, cache_error, methods, named, provided, small_knobs, toy
+from .toys import DEEP, PROMPT, ScriptedTarget, begin, cache_error, methods, named, provided, small_knobs, toy_of
 
 EXACT = [named(method, knobs) for method in methods("exact") for knobs in small_knobs(method)]
 COUNT = 3
@@ -14,8 +14,8 @@ MANY, FEW = 400, 60  # endings of the opening round at V=3 beyond which later ro
 
 
 def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), count=COUNT, most=10**9):
-    """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted."""
-    kit, accepted = toy(vocab, share=0.5, sharp=0.8), [0.0]  # one cell that after_round adds to
+    """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted, refusals."""
+    kit, accepted, refused = toy_of(method, vocab, share=0.5, sharp=0.8), [0.0], [0.0]  # cells that after_round adds to
     provided(method, kit)
     parts = method.build(kit, **knobs)
     state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT], stop=stop)
@@ -23,29 +23,30 @@ def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), 
 
     def after_round(target, state, outcome, chance):
         accepted[0] += chance * len(outcome.verdict.path)
+        refused[0] += chance * (outcome.verdict.kind == "correction")
         assert cache_error(target, fresh, state.tokens) < 1e-12
 
     want = joint(kit.net.logits, state.tokens, count, sampling, vocab, stop)
     law, endings = law_of_engine(parts, kit.target, state, count, after_round, (kit.net, kit.small), most)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    return distance(law, want), endings, accepted[0]
+    return distance(law, want), endings, accepted[0], refused[0]
 
 
 @pytest.mark.parametrize("method, knobs", EXACT)
 def test_the_joint_law_of_three_tokens_is_the_targets(method, knobs):
     """On the opening round and on runs two rounds old, so that pools and tables are both empty and filled."""
-    off, opening, taken = enumerate_method(method, knobs, Sampling(1.0), 3, warm=0)
+    off, opening, taken, refused = enumerate_method(method, knobs, Sampling(1.0), 3, warm=0)
     assert off < 1e-12 and opening >= 2**COUNT, "a toy with few endings proves little"
     if opening <= MANY:
-        off, _, accepted = enumerate_method(method, knobs, Sampling(1.0), 4 if opening <= FEW else 3, warm=2)
+        off, _, accepted, more = enumerate_method(method, knobs, Sampling(1.0), 4 if opening <= FEW else 3, warm=2)
         assert off < 1e-12
-        taken += accepted
-    assert (taken > 0.1) == (method.key != "autoregressive"), "a toy on which nothing is accepted proves little"
+        taken, refused = taken + accepted, refused + more
+    assert (taken > 0.1) == (refused > 0.01) == (method.key != "autoregressive"), "nothing accepted, or nothing refused, proves little"
 
 
 @pytest.mark.parametrize("method, knobs", EXACT)
 def test_temperature_top_k_and_top_p_hold_on_both_sides(method, knobs):
-    off, endings, _ = enumerate_method(method, knobs, Sampling(0.7, top_k=3, top_p=0.93), 4, warm=1, count=2)
+    off, endings, *_ = enumerate_method(method, knobs, Sampling(0.7, top_k=3, top_p=0.93), 4, warm=1, count=2)
     assert off < 1e-12 and endings >= 3
 
 
@@ -53,14 +54,14 @@ def test_temperature_top_k_and_top_p_hold_on_both_sides(method, knobs):
 def test_the_joint_law_of_four_tokens_with_drafts_of_three(method, knobs):
     """Over two tokens, on a run that is three rounds old."""
     try:
-        off, endings, _ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3, count=4, most=1500)
+        off, endings, *_ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3, count=4, most=1500)
     except TooMany:
-        off, endings, _ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3)
+        off, endings, *_ = enumerate_method(method, knobs, Sampling(1.0), 2, warm=3)
     assert off < 1e-12 and endings >= 8
 
 
 @pytest.mark.parametrize("method, knobs", EXACT)
 def test_the_law_holds_with_an_end_token(method, knobs):
     """An accepted end token ends the run inside a draft; the law of what is written is still the target's."""
-    off, endings, _ = enumerate_method(method, knobs, Sampling(1.0, top_k=2), 3, warm=0, stop=frozenset({0}))
+    off, endings, *_ = enumerate_method(method, knobs, Sampling(1.0, top_k=2), 3, warm=0, stop=frozenset({0}))
     assert off < 1e-12 and endings >= 4

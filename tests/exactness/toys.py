@@ -64,10 +64,16 @@ def store(role: str, texts: list[list[int]]) -> Store:
     return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8), {"bytes": 0, "build_seconds": 0.0})
 
 
-def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96) -> Kit:
+def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2) -> Kit:
     """A target and a draft that is ``share`` of the way from another net to it."""
-    net = ScriptedNet(vocab, seed, sharp=sharp)
-    return Kit(net, ScriptedNet(vocab, seed + 7, sharp=sharp).blend(net, share), context)
+    net = ScriptedNet(vocab, seed, sharp=sharp, layers=layers)
+    return Kit(net, ScriptedNet(vocab, seed + 7, sharp=sharp, layers=layers).blend(net, share), context)
+
+
+def toy_of(method: Method, vocab: int, **how) -> Kit:
+    """The toy for a method: deep enough that layers between the first and the last can be left out or run side by side. With two
+    layers nothing is left out, such a draft is the target itself, nothing is ever refused and no test of it could fail."""
+    return toy(vocab, layers=4 if method.needs & {"skip", "fuzzy"} else 2, **how)
 
 
 def methods(*exactness: str) -> list[Method]:
