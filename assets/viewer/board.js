@@ -18,7 +18,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, palette } = SV.dom;
+  const { el, setText, palette, who } = SV.dom;
   const F = SV.fold, M = SV.metrics;
   const LEGEND = [["acc", "accepted", "accepted"], ["rej", "rejected", "rejected"], ["cor", "correction", "correction"], ["bon", "bonus", "bonus"], ["ski", "never examined", "skipped"]];
 
@@ -197,7 +197,7 @@
     where() { return SV.api.where(this); }
     tell() {
       if (!this.ears.size) return;
-      const w = this.where(), key = JSON.stringify(w) + this.st.records + this.state + (this.header()?.run_id ?? "");
+      const w = this.where(), key = JSON.stringify(w) + this.st.records + this.state + who(this.st);
       if (key === this.told) return;
       this.told = key;
       for (const f of this.ears) { try { f(w); } catch (e) { setTimeout(() => { throw e; }); } }

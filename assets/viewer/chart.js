@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, svg, niceStep } = SV.dom;
+  const { el, svg, niceStep, who } = SV.dom;
   const POINTS = 120, EVERY = 240, H = 176;
   const DASH = ["solid", "dash", "dot", "dashdot"];
 
@@ -29,7 +29,7 @@
     /* v: {lanes: [{lane, k}], end, theme, width} */
     paint(v) {
       const w = v.width;
-      const key = [w, v.theme, v.end, ...v.lanes.map(({ lane, k }) => lane.id + ":" + k + ":" + (lane.header && lane.header.run_id))].join();
+      const key = [w, v.theme, v.end, ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane))].join();
       if (key === this.key) return;
       const wait = EVERY - (performance.now() - this.last);
       if (wait > 0) { if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }

@@ -63,11 +63,20 @@
     return out;
   }
 
+  /* A number for each object, the same as long as it lives: a lane is known by itself, not by its place, name or length. */
+  const known = new WeakMap();
+  let seen = 0;
+  function who(x) {
+    if (!x) return 0;
+    if (!known.has(x)) known.set(x, ++seen);
+    return known.get(x);
+  }
+
   /* A term with its definition on hover and on focus. */
   function tip(key, name) {
     const d = SV.metrics.DEFINITIONS[key];
     return el("span", { class: "tip", role: "tooltip" }, el("b", null, name || d[0]), el("span", null, d[1]), el("code", null, d[2]));
   }
 
-  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip };
+  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip, who };
 })();

@@ -58,8 +58,8 @@
       this.row.hidden = true;
       this.wrap.hidden = false;
       const cols = ["tokens_per_second", "walltime_speedup", "block_efficiency", "draft_yield", "acceptance_rate", "certificate"];
-      const key = rows.map((r) => r.lane.id).join();
-      if (key !== this.tableKey) this.build(rows, cols, key);
+      const anyCert = rows.some((r) => certificate(r.lane)), key = rows.length + "/" + anyCert; /* the heads name the last column */
+      if (key !== this.tableKey) this.build(rows, cols, key, anyCert);
       const best = (f) => Math.max(...rows.filter((r) => !r.lane.error).map((r) => f(r.m) ?? -1)); /* a lane that failed wins nothing */
       const top = { 0: best((m) => m.tokens_per_second), 1: best((m) => m.walltime_speedup), 2: best((m) => m.block_efficiency) };
       rows.forEach((r, i) => {
@@ -70,9 +70,8 @@
         text.forEach((t, j) => { setText(this.tds[i][j + 1], t); this.tds[i][j + 1].classList.toggle("best", j < 3 && rows.length > 1 && vals[j] !== null && vals[j] === top[j]); });
       });
     }
-    build(rows, cols, key) {
+    build(rows, cols, key, anyCert) {
       this.tableKey = key;
-      const anyCert = rows.some((r) => certificate(r.lane));
       const head = el("tr", null, el("th", { scope: "col" }, el("span", { class: "small quiet" }, "Method")), cols.map((c) => {
         const k = c === "certificate" && !anyCert ? "verdicts" : c;
         return el("th", { tabindex: 0, scope: "col" }, el("span", { class: "def" }, SV.metrics.DEFINITIONS[k][0]), tip(k));

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, setAttr, count } = SV.dom;
+  const { el, setText, setAttr, count, who } = SV.dom;
 
   const th = (n) => n + (n % 100 >= 11 && n % 100 <= 13 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th");
 
@@ -101,8 +101,8 @@
       this.steps.hidden = v.race || !r || !r.nodes.length;
       for (const b of this.steps.children) { setAttr(b, "aria-pressed", String(Number(b.dataset.step) === v.phase)); b.classList.toggle("past", Number(b.dataset.step) < v.phase); }
       setText(this.say, r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.");
-      const key = [v.lane && v.lane.id, v.lane && v.lane.header && v.lane.header.run_id, r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
-      if (key !== this.keys.tree || this.keys.lane !== v.lane) { Object.assign(this.keys, { tree: key, lane: v.lane, body: null }); this.paintTree(v); }
+      const key = [who(v.lane), r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
+      if (key !== this.keys.tree) { Object.assign(this.keys, { tree: key, body: null }); this.paintTree(v); }
       this.paintTabs(v);
       const bodyKey = this.tab + "|" + (this.tab === "log" ? v.k : this.tab === "lens" ? v.theme : "");
       if (bodyKey !== this.keys.body) { this.keys.body = bodyKey; this.paintBody(v); }

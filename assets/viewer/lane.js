@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, rate, span, count, sheet } = SV.dom;
+  const { el, setText, rate, span, count, sheet, who } = SV.dom;
   const { Stage, tokenNodes, titleOf, knobsOf } = SV.stage;
   const CELLS = 14;
 
@@ -102,9 +102,9 @@
     paintRail(lane, view) {
       const judged = view.phase >= 3 ? view.k + 1 : view.k;
       const sel = view.sel && view.sel.lane === this.id ? view.sel : null;
-      const key = [lane.header && lane.header.run_id, judged, view.phase >= 3, view.width, sel && sel.round + ":" + sel.node, view.race].join();
-      if (key === this.keys.rail && this.keys.lane === lane) return;
-      Object.assign(this.keys, { rail: key, lane });
+      const key = [who(lane), judged, view.phase >= 3, view.width, sel && sel.round + ":" + sel.node, view.race].join();
+      if (key === this.keys.rail) return;
+      this.keys.rail = key;
       const cells = [], room = (view.width || 600) - 16;
       let used = 0;
       for (let i = judged - 1; i >= 0 && used < room && cells.length < CELLS && judged - i < 200; i--) {
@@ -148,7 +148,7 @@
     /* A strip of blocks, one a committed token: bursts are visible at a glance. Only what is new is drawn. */
     paintTrack(lane, view) {
       const w = view.width, unit = Math.min(12, w / Math.max(view.scale, 1));
-      const base = [w, unit, view.theme, lane.header && lane.header.run_id].join(), grown = base === this.keys.track && this.keys.trackLane === lane && view.k >= this.keys.k;
+      const base = [w, unit, view.theme, who(lane)].join(), grown = base === this.keys.track && view.k >= this.keys.k;
       if (!w || (grown && view.k === this.keys.k)) return;
       const c = grown ? this.pen : sheet(this.track, w, 11), from = grown ? this.keys.k : 0;
       this.pen = c;
@@ -156,7 +156,7 @@
         const r = lane.rounds[i];
         for (let j = r.first; j < r.upto; j++) this.block(c, lane.tokens[j].v, j * unit, unit, j === r.upto - 1);
       }
-      Object.assign(this.keys, { track: base, trackLane: lane, k: view.k });
+      Object.assign(this.keys, { track: base, k: view.k });
     }
     block(c, v, x, unit, last) {
       const p = this.board.colors, w = Math.max(0.6, unit - (unit > 5 ? (last ? 2 : 1) : 0));

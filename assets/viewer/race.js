@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, rate, span, sheet, tip, count } = SV.dom;
+  const { el, setText, rate, span, sheet, tip, count, who } = SV.dom;
   const M = SV.metrics, CLOSE = 0.05;
   const title = (lane) => SV.stage.titleOf(lane);
   const over = (lane) => Boolean(lane.done || lane.error);
@@ -56,7 +56,7 @@
     paint(v) {
       this.root.hidden = !v.shown;
       if (!v.shown) { this.say.hidden = true; this.key = null; return; }
-      const key = [v.width, v.theme, v.focus && v.focus.id, ...v.views.map(({ lane, k }) => lane.id + ":" + k + ":" + over(lane) + lane.checks.length + (lane.header && lane.header.run_id))].join();
+      const key = [v.width, v.theme, who(v.focus), ...v.views.map(({ lane, k }) => who(lane) + ":" + k + ":" + over(lane) + lane.checks.length + title(lane))].join();
       const same = this.v && v.views.length === this.v.views.length && v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
       if (key === this.key && same) return;
       const wait = v.moving && same ? 480 - (performance.now() - this.last) : 0;

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, sheet, niceStep, span } = SV.dom;
+  const { el, sheet, niceStep, span, who } = SV.dom;
   const ROW = 44, BAR = 16;
 
   const endOfLane = (lane) => (lane.committed ? SV.fold.endOf(lane, lane.committed - 1) : lane.prefill ? lane.prefill.t1 : 0) || 0;
@@ -31,8 +31,8 @@
       const w = v.width, h = v.lanes.length * ROW + 24;
       this.w = w;
       this.end = Math.max(v.end, 1e-6);
-      const key = [w, h, v.theme, this.end, ...v.lanes.map((l) => l.id + ":" + l.committed + ":" + (l.header && l.header.run_id))].join();
-      const moved = [key, v.now, v.round && v.round.i, v.focus && v.focus.id].join();
+      const key = [w, h, v.theme, this.end, ...v.lanes.map((l) => who(l) + ":" + l.committed + ":" + Boolean(l.prefill) + SV.stage.titleOf(l))].join();
+      const moved = [key, v.now, v.round && v.round.i, who(v.focus)].join();
       if (moved === this.moved) return;
       if (v.live && performance.now() - this.last < 240) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 240); return; } /* a growing run: four times a second */
       this.last = performance.now();

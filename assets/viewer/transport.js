@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, svg, setText, setAttr, sheet, span } = SV.dom;
+  const { el, svg, setText, setAttr, sheet, span, who } = SV.dom;
   const SPEEDS = [[0.25, "\u00bc"], [1, "1"], [4, "4"], [0, "true time"]];
   const ICONS = {
     first: "M3 3h2v10H3zM14 3v10L6.5 8z", back: "M12 3v10L4.5 8z", play: "M5 3v10l8-5z", pause: "M4 3h3v10H4zM9 3h3v10H9z", next: "M4 3v10l7.5-5z", phaseback: "M11 4v8L6 8zM3 7h2v2H3z", phasenext: "M5 4v8l5-4zM11 7h2v2h-2z", last: "M11 3h2v10h-2zM2 3v10l7.5-5z",
@@ -60,7 +60,7 @@
     draw(v) {
       const w = this.board.scrubWidth, h = 56;
       if (!w) return;
-      const key = [w, v.theme, v.race, v.round, v.phase, v.following, ...v.lanes.map((l) => l.id + ":" + l.committed + (l.header && l.header.run_id)), v.race ? v.now + "/" + v.end : ""].join();
+      const key = [w, v.theme, v.race, v.round, v.phase, v.following, ...v.lanes.map((l) => who(l) + ":" + l.committed), who(v.lane), v.race ? v.now + "/" + v.end : ""].join();
       if (key === this.key) return;
       if (v.following && v.canLive && performance.now() - this.last < 240) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 240); return; } /* a growing run: four times a second */
       this.last = performance.now();

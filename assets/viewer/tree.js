@@ -70,7 +70,7 @@
     v.long = nodes.length > 5 ? 9 : LONG;
     const widest = Math.max(64, ...nodes.map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 18));
     const fit = (W - rootW - 24 - (tail && v.round.why === "bonus" ? tail.w + 28 : 0)) / nodes.length;
-    const w = Math.max(widest, Math.min(132, fit - 22)), gap = Math.max(18, Math.min(36, fit - w)), y = 34, q = (n) => (n.q === null ? "" : "q " + f2(n.q));
+    const w = Math.max(widest, Math.min(132, fit - 22)), gap = Math.max(12, Math.min(36, fit - w)), y = 34, q = (n) => (n.q === null ? "" : "q " + f2(n.q));
     /* The place is said in full where it fits beside its q over every box, else by its number alone. */
     const place = nodes.every((n, i) => said("position " + (i + 1)) + said(q(n)) + 8 <= w) ? "position " : "";
     const edges = svg("g"), boxes = svg("g");
