@@ -64,9 +64,8 @@ class Entropy(Policy):
         self.line: list[float] = []
 
     def plan(self, state: State) -> Budget:
-        if self.line:
-            state.note("entropy", line=self.line, limit=self.limit)
         self.line = []
+        state.note("entropy", line=self.line, limit=self.limit)  # the line grows while this round's tokens are drafted
         return Budget(self.most, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:

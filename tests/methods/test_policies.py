@@ -1,11 +1,13 @@
 """Policies: stop rules, schedules, bandits; the staged drafter."""
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from specviz.core import Budget, Costs, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict
+from specviz.core import Budget, Costs, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict, open_run, play
 from specviz.drafters import DraftChain, PromptLookup, Staged
+from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
 from specviz.policies.cost import tokens
 from specviz.policies.stopping import best_threshold
@@ -66,10 +68,11 @@ def test_the_threshold_is_learned_from_what_was_tried():
 
 
 def test_svip_stops_where_the_entropy_is_high():
-    policy = Entropy(10, 0.3, 0.15)
-    stop = policy.plan(State([0])).stop
+    policy, state = Entropy(10, 0.3, 0.15), State([0])
+    stop = policy.plan(state).stop
     assert not stop(Step(0, torch.tensor([1.0, 0.0]), 0)) and stop(Step(0, torch.tensor([0.5, 0.5]), 0))
     assert policy.line == pytest.approx([0, math.sqrt(0.15 * math.log(2))])
+    assert state.notes == [("entropy", {"line": policy.line, "limit": 0.3})], "told in the round it is about, the last one too"
 
 
 def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
@@ -80,10 +83,13 @@ def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
         assert len(tree) == len(policy.sure) == 1
 
 
+LENGTHS = [Budget(gamma) for gamma in range(1, 5)]
+
+
 @pytest.mark.parametrize("rule", [Ucb, Exp3])
 def test_a_bandit_finds_the_arm_that_pays(rule):
     """Arm 2 writes three tokens in the time the others need for one."""
-    policy, dice = rule(range(1, 5)), Dice(3)
+    policy, dice = rule(LENGTHS), Dice(3)
     for _ in range(400):
         budget = policy.plan(State([0], dice=dice))
         assert budget.gamma == budget.arm + 1
@@ -92,8 +98,43 @@ def test_a_bandit_finds_the_arm_that_pays(rule):
     assert sum(policy.pulls) == 400 and policy.means[2] == pytest.approx(1)
 
 
+def test_a_reward_is_tokens_a_second_and_not_tokens():
+    policy = Ucb(LENGTHS[:2])
+    for _ in range(4):  # the longer draft is quicker
+        budget = policy.plan(State([0]))
+        policy.observe(outcome(4, 1, budget, 4.0 if budget.arm == 0 else 1.0))
+    assert policy.means == pytest.approx([0.25, 1.0]), "also what was pulled before anything faster was seen"
+
+
+def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
+    """The authors' code adds the same allowance to every arm, which makes the rule plain greed."""
+    policy = Ucb(LENGTHS[:2])
+    policy.pulls, policy.speeds, policy.top = [60, 3], [0.9, 0.8], 1.0
+    allowance = [math.sqrt(0.05 * math.log(63) / pulls) for pulls in policy.pulls]
+    assert 0.9 + allowance[0] < 0.8 + allowance[1] and policy.choose(State([0])) == 1
+    policy.speeds = [0.9, 0.5]
+    assert policy.choose(State([0])) == 0
+
+
+def test_an_arm_may_be_a_whole_configuration():
+    target, draft = (ScriptedTarget(ScriptedNet(8, seed), 128) for seed in (3, 4))
+    kit = SimpleNamespace(open=lambda role: draft, vocab=8, target=target)
+    method = catalogue()["banditspec"]
+    parts = method.build(kit, **method.read_knobs({"choose": "configurations", "arms": 5}))
+    state, shapes = State([1, 2, 0, 1, 2, 0, 1, 2], limit=60), {}
+    open_run(parts, target, state)
+    while not state.done:
+        outcome = play(parts, target, state)
+        if len(outcome.tree) and state.left > 12:
+            shapes.setdefault(parts.policy.names[outcome.budget.arm], set()).add((len(outcome.tree), max(outcome.tree.depths)))
+    assert shapes["chain of 2"] == {(2, 2)} and shapes["chain of 5"] == {(5, 5)} and shapes["chain of 10"] == {(10, 10)}
+    assert shapes["tree of 8"] == {(8, 4)} and max(shapes["lookup"])[1] > 2
+    note = next(data for kind, data in reversed(state.notes) if kind == "arms")
+    assert len(note["names"]) == len(note["means"]) == 5 and sum(parts.policy.pulls) == state.round
+
+
 def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
-    policy = Exp3([1, 2])
+    policy = Exp3(LENGTHS[:2])
     policy.choose(State([0], dice=Dice(0)))
     policy.learn(0, 0.25)
     assert policy.losses == [0.75 / 0.5, 0.0]

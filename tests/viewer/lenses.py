@@ -14,7 +14,7 @@ LENSES: dict[str, dict] = {
     "threshold": {"value": 0.4},
     "entropy": {"line": [0.1, 0.2, 0.5], "limit": 0.3},
     "length": {"gamma": 4, "acceptance": 0.7},
-    "arms": {"arm": 1, "gammas": [2, 4, 8], "pulls": [3, 4, 1], "means": [0.5, 0.7, 0.2]},
+    "arms": {"arm": 1, "gammas": [2, 4, 8], "pulls": [3, 4, 1], "means": [0.5, 0.7, 0.2], "names": ["lookup", "chain of 4", "tree of 8"]},
     "arm": {"arm": 1, "of": 2},
     "drift": {"nats": [0.01, 0.2], "threshold": 0.09},
     "retrieved": {"source": "stories", "n": 2, "places": 12, "nodes": 4},

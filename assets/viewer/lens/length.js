@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { int, ints, nums, num, say, bars, line, short } = SV.lens.tools;
+  const { int, ints, nums, num, say, bars, line, short, list, word } = SV.lens.tools;
 
   function length(host, notes, c) {
     const d = notes[0] || {}, past = c.history().map(({ round, data }) => [round, num(data && data.gamma, 0)]), kept = past.map(([round]) => [round, c.lane.rounds[round].path.length, "acc"]);
@@ -13,11 +13,12 @@
 
   function arms(host, notes, c) {
     const d = notes[notes.length - 1] || {}, gammas = ints(d.gammas, 24), means = nums(d.means, 24), pulls = nums(d.pulls, 24), arm = int(d.arm, -1);
-    host.append(say("The bandit tries draft lengths and keeps what brings most tokens a second. This round: length " + (gammas[arm] ?? "?") + "."));
-    bars(host, { name: "Reward of each length so far", width: c.width, values: gammas.map((_, i) => means[i] ?? 0), labels: gammas.map(String), mark: (i) => i === arm, most: 1, height: 116 });
-    host.append(say("Pulled: " + gammas.map((g, i) => "length " + g + " " + count(pulls[i] ?? 0, "time")).join(", ") + "."));
-    const past = c.history().map(({ round, data }) => [round, ints(data && data.gammas, 24)[int(data && data.arm, 0)] ?? 0, "on"]);
-    line(host, { name: "Length chosen over the rounds", width: c.width, series: [{ points: past, step: true, cls: "thin" }, { points: past, dots: true }], height: 110, right: 20 });
+    const names = list(d.names, 24).map((x) => word(x, 24)), whole = names.length > 0, label = (i) => (whole ? names[i] || "?" : String(gammas[i] ?? "?")), told = (i) => (whole ? label(i) : "length " + label(i));
+    host.append(say("The bandit tries " + (whole ? "ways to draft" : "draft lengths") + " and keeps what brings most tokens a second. This round: " + told(arm) + "."));
+    bars(host, { name: "Reward of each " + (whole ? "arm" : "length") + " so far", width: c.width, values: gammas.map((_, i) => means[i] ?? 0), labels: gammas.map((_, i) => label(i)), mark: (i) => i === arm, most: 1, height: 116 });
+    host.append(say("Pulled: " + gammas.map((_, i) => told(i) + " " + count(pulls[i] ?? 0, "time")).join(", ") + "."));
+    const past = c.history().map(({ round, data }) => [round, whole ? int(data && data.arm, 0) + 1 : ints(data && data.gammas, 24)[int(data && data.arm, 0)] ?? 0, "on"]);
+    line(host, { name: (whole ? "Number of the arm" : "Length") + " chosen over the rounds", width: c.width, series: [{ points: past, step: true, cls: "thin" }, { points: past, dots: true }], height: 110, right: 20 });
   }
 
   /* Which of several drafters answered. */

@@ -13,7 +13,7 @@
   }
   function entropy(host, notes, c) {
     const d = notes[0] || {}, values = nums(d.line, 64), limit = num(d.limit, 0);
-    host.append(say("In the round before, the draft wrote until its own doubt, the root of its entropy, rose above " + short(limit) + "."));
+    host.append(say(values.length ? "The draft wrote until its own doubt, the root of its entropy, rose above " + short(limit) + "." : "Nothing was drafted in this round."));
     bars(host, { name: "Doubt of the draft, token by token", width: c.width, values, labels: values.map((_, i) => String(i + 1)), limit, limitName: "limit " + short(limit), mark: (i) => values[i] > limit });
   }
 
