@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ from torch import Tensor
 CHOSEN, IID, WITHOUT_REPLACEMENT = "chosen", "iid", "without_replacement"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):  # made for every copied token: three times quicker than a frozen dataclass
     """Where a node was copied from: ``source`` ("context" or a store's name), token positions [start, end)."""
 
     source: str
@@ -190,6 +189,14 @@ class TreeBuilder:
         if probe:
             self.probes.add(index)
         return index
+
+    def chain(self, tokens: list[int], origin: list[Origin | None]) -> None:
+        """Chosen nodes below each other, the first at the root."""
+        index, n = len(self.tokens), len(tokens)
+        self.tokens += tokens
+        self.parents += (-1, *range(index, index + n - 1)) if n else ()
+        self.draw += (-1,) * n
+        self.origin += origin
 
     def tree(self) -> DraftTree:
         return DraftTree(

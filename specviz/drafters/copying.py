@@ -13,15 +13,15 @@ from .suffix import GramIndex, SuffixAutomaton, Text
 def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
     """Add up to ``count`` tokens text[place:] below each other at the root, none after an end token or the end of a document (a
     token below 0); returns how many."""
-    parent = -1
-    before = len(build)
-    for at in range(place, min(place + count, len(text))):
-        if text[at] < 0:
+    tokens = []
+    for token in text[place:place + count]:
+        if token < 0:
             break
-        parent = build.add(int(text[at]), parent, origin=Origin(source, at, at + 1))
-        if build.tokens[-1] in stop:
+        tokens.append(int(token))
+        if token in stop:
             break
-    return len(build) - before
+    build.chain(tokens, [Origin(source, at, at + 1) for at in range(place, place + len(tokens))])
+    return len(tokens)
 
 
 class Following(Drafter):

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import itertools
 
-from specviz.core import Budget, Clock, Drafter, DraftTree, Outcome, State, Verdict
-from specviz.drafters.gate import Gate
+from specviz.core import Budget, Clock, Drafter, DraftTree, Origin, Outcome, State, Verdict
+from specviz.drafters import gate as rules
+from specviz.drafters.gate import AGREE, RIGHT, Gate, Price
 from specviz.drafters.memory import TABLES, Memory
 from specviz.methods import token_recycling
 
@@ -62,7 +63,7 @@ def test_it_learns_from_drafts_it_held_back():
     drafter = Told(False)
     gate = Gate(drafter)
     write(gate, 100)
-    rates = gate.first[3].value
+    rates = gate.rate(3).value
     start, gate.start = gate.start, lambda *args: None  # the run goes on
     drafter.right = True
     passed = write(gate, 100)
@@ -78,24 +79,81 @@ def test_a_dear_lookup_that_finds_nothing_rests():
 
 
 def test_a_price_measured_in_a_bad_moment_is_doubted():
+    price = Price()
+    for nodes, seconds in ((0, 1.0), (8, 100.0)):
+        price.learn(nodes, seconds)
+    steep = price.first + 8 * price.row
+    for _ in range(300):
+        price.learn(0, 1.0)
+    assert steep > 2 and price.first + 8 * price.row < 1.2 * (rules.FIRST + 8 * rules.ROW)
+
+
+def test_the_price_is_the_line_through_what_was_measured():
+    """A first row may cost much more than each further one, as on a CPU, or nothing more."""
+    for first, row in ((0.3, 0.05), (0.0, 0.1), (0.0, 0.0), (0.6, 0.01)):
+        price = Price()
+        for i in range(200):
+            nodes = (0, 1, 4, 15, 31)[i % 5]
+            price.learn(nodes, 0.004 * (1 + (first + row * nodes) * (nodes > 0)))
+        for nodes in (1, 8, 31):
+            assert abs(price.first + nodes * price.row - first - row * nodes) < 0.02
+        assert price.first >= 0 and price.row >= 0
+    falling = Price()
+    for i in range(60):
+        falling.learn((0, 2, 30)[i % 3], (1.0, 3.0, 1.1)[i % 3])
+    assert falling.first >= 0 and falling.row == 0
+
+
+def test_expected_tokens_are_weighed_against_the_price():
+    """Against every count tried by hand: a chain whose next token is right with the chance of as many tokens that agree."""
     gate = Gate(Told(True))
     gate.start(State([0]), None, None)
-    for nodes, seconds in ((0, 1.0), (8, 100.0)):
-        gate.learn_price(nodes, seconds)
-    steep = gate.slope
-    for _ in range(200):
-        gate.learn_price(0, 1.0)
-    assert gate.slope < 0.1 < steep <= 0.5
+    for agree in (0, 1, 2, 3, 6, 12, 40):
+        rates = [RIGHT[max(i for i, n in enumerate(AGREE) if n <= agree + deep)] for deep in range(20)]
+        paces, chance, hoped = [1.0], 1.0, 0.0
+        for count, rate in enumerate(rates, 1):
+            chance *= min(0.995, rate)
+            hoped += chance
+            paces.append((1 + hoped) / (1 + rules.FIRST + rules.ROW * count))
+        best = max(range(21), key=lambda n: paces[n])
+        assert gate.worth(DraftTree.chain(range(20)), agree) == best
+    assert gate.worth(DraftTree.chain(range(20)), 40) == 20 and gate.worth(DraftTree.chain(range(20)), 0) == 0
+    gate.caution = 4.0
+    assert gate.worth(DraftTree.chain(range(20)), 2) == 0
+
+
+def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
+    def tree(source, start):
+        return DraftTree((7,), (-1,), (-1,), origin=(Origin(source, start, start + 1),))
+
+    gate = Gate(Told(True))
+    text = [5, 1, 2, 3, 4, 7, 9, 1, 2, 3, 4]
+    assert gate.agree(tree("context", 5), text) == 4  # the drafter said 3: it looks no further back
+    assert gate.agree(tree("context", 1), [4, 7, 4]) == 1 and gate.agree(tree("context", 2), text) == 0
+    assert gate.agree(tree("text", 5), text) == 1 and gate.agree(DraftTree.chain([7]), text) == 3
+    assert gate.agree(tree("context", 99), [3] * 100) == AGREE[-1]
 
 
 def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
     gate = Gate(Told(True))
     gate.start(State([0]), None, None)
     tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
-    before = gate.first[3].value
-    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.first[3].value > before
+    before = gate.rate(3).value, gate.rate(4).value
+    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.rate(3).value > before[0] and gate.rate(4).value > before[1]
     assert gate.follow([tree, -1, 1, 3], [0, 2])
+    before = gate.rate(4).value
+    assert not gate.follow([tree, -1, 1, 3], [0, 2, 4]) and gate.rate(4).value < before
     assert not gate.follow([tree, -1, 1, 3], [0, 4])
+
+
+def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
+    gate = Gate(Told(True))
+    gate.start(State([0]), None, None)
+    state = State([0])
+    gate.worth = lambda tree, agree: 3
+    tree = gate.propose(state, Budget(8))
+    assert tree.tokens == (1, 2, 3) and state.notes[-1][1]["kept"] == 3 and state.notes[-1][1]["found"] == 8
+    assert len(gate.waiting[0][0]) == 8  # all of it is compared with what is written
 
 
 def test_memory_forgets_the_oldest_and_never_grows():
