@@ -36,6 +36,7 @@
       this.still = globalThis.matchMedia ? matchMedia("(prefers-reduced-motion: reduce)").matches : false;
       this.reset();
       this.box = SV.frames.intake();
+      SV.colours.wear(root);
       this.build();
       this.listen();
       this.measure();
@@ -64,7 +65,7 @@
       this.figures = new SV.figures.Figures();
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
         el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
-        (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")));
+        (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")), (this.colourPick = new SV.colours.Choice()).root);
       this.lanePick = new SV.pick.Pick(this);
       this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
       this.lanesBox = el("div", { class: "lanes" });
@@ -89,12 +90,13 @@
       this.sized.observe(this.transport.scrub);
       this.themed = new MutationObserver(() => this.retheme());
       for (const n of [document.documentElement, document.body]) this.themed.observe(n, { attributes: true, attributeFilter: ["class", "style"] });
+      this.themed.observe(this.root, { attributes: true, attributeFilter: ["data-colours"] });
       this.dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
       this.onScheme = () => this.retheme();
       this.dark?.addEventListener?.("change", this.onScheme);
       this.retheme();
     }
-    retheme() { this.colors = palette(this.root); this.theme = SV.text.hash(Object.values(this.colors).join()); this.later(); }
+    retheme() { this.colourPick.list.value = SV.colours.now(); this.colors = palette(this.root); this.theme = SV.text.hash(Object.values(this.colors).join()); this.later(); }
     setEmbed(on) { this.root.classList.toggle("embed", Boolean(on)); }
     measure() {
       const w = this.root.clientWidth || 1000;

@@ -19,7 +19,7 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "viewer"
 # Order matters: each file uses only what stands before it.
 SCRIPTS = (
-    "text shape fold metrics frames reader dom arcs stage lane pick tree zoom sheet card mask log lens/registry inspector link"
+    "text shape fold metrics frames reader dom colours arcs stage lane pick tree zoom sheet card mask log lens/registry inspector link"
     " lens/charts lens/match lens/pool lens/grid lens/confidence lens/sequoia lens/staged lens/stopping lens/length lens/drift"
     " lens/sources lens/layers lens/unit lens/timeline lens/together lens/optimum lens/alignment lens/branches"
     " ribbon chart figures race transport player notice keys paint cursor api board"

@@ -22,8 +22,9 @@ def test_the_assets_hold_every_file_and_no_dangerous_call() -> None:
     assert {str(p.relative_to(ASSETS).with_suffix("")) for p in ASSETS.rglob("*.js")} == {*SCRIPTS, "gradio"}
     assert "SpecVizBoard" in js and ".sv" in css
     code = re.sub(r"/\*.*?\*/", "", js, flags=re.S)
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "import(", "fetch(", "XMLHttpRequest", "WebSocket", "http://", "https://", "localStorage"):
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "import(", "fetch(", "XMLHttpRequest", "WebSocket", "http://", "https://", "sessionStorage", "indexedDB", "cookie"):
         assert word not in code.replace("http://www.w3.org/2000/svg", ""), word
+    assert [p.stem for p in ASSETS.rglob("*.js") if "localStorage" in p.read_text(encoding="utf-8")] == ["colours"]
 
 
 def test_every_rule_is_under_sv_and_no_shorthand_carries_a_variable() -> None:
