@@ -1,5 +1,7 @@
 """Jacobi decoding: guess a block of tokens, let the target correct all of them in one pass, repeat; what agrees is final
-(Santilli et al. 2305.10427). The text that stands still is exactly the greedy one.
+(Santilli et al. 2305.10427). At temperature 0 the text that stands still is exactly the greedy one. Above it the paper's rule, which
+waits until the guesses are the target's best tokens, would be greedy still; here each guess is kept with the chance that the target
+gives it, and the target's law is kept with it: a guess is fixed before anything of its round is drawn.
 """
 from __future__ import annotations
 
@@ -19,7 +21,6 @@ METHOD = Method(
     paper="Santilli et al. 2023, arXiv 2305.10427",
     family="Parallel decoding",
     summary="Starts from a random block of tokens and lets the model correct all of them at once, again and again.",
-    exactness="greedy only",
     knobs=(Knob("block", 4, 1, 32, "tokens guessed and corrected together"),),
     look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
     wins="With models trained for it (consistency models), and on very predictable text.",

@@ -123,7 +123,6 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
     ("distribution", {"method": "speculative", "prompt": "x" * 5000}, "at most 4,000"),
     ("distribution", {"method": "speculative", "temperature": 0}, "above 0"),
     ("distribution", {"method": "speculative", "temperature": 99}, "between 0 and 2"),
-    ("distribution", {"method": "jacobi"}, "temperature 0 only"),
     ("sweep", {"method": "speculative"}, "prompt is text"),
     ("sweep", {"method": "speculative", "prompt": "x", "knob": "nope"}, "no such knob"),
     ("sweep", {"method": "speculative", "prompt": "x", "knob": "gamma", "values": list(range(99))}, "1 to 12 values"),

@@ -8,7 +8,8 @@ import torch
 
 from specviz.core import Budget, DraftTree, Outcome, Parts, Scores, State, Verdict
 from specviz.drafters.blocks import JacobiTree, SampledJacobi, Units
-from specviz.methods import fastcot, gauss_seidel_jacobi, lexical_units, speculative_jacobi, tr_jacobi
+from specviz.drafters import Jacobi
+from specviz.methods import fastcot, gauss_seidel_jacobi, jacobi, lexical_units, speculative_jacobi, tr_jacobi
 from specviz.policies import Fixed
 from specviz.trees import product
 from specviz.verifiers import TokenRejection
@@ -31,7 +32,7 @@ def test_greedy(method, knobs, kits):
     assert check_greedy(method, kits, PROMPTS, 32, **knobs) > 1.1
 
 
-@pytest.mark.parametrize("method, knobs", [(GS, {"block": 2}), (SJD, {"window": 2}), (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1})])
+@pytest.mark.parametrize("method, knobs", [(jacobi.METHOD, {"block": 2}), (GS, {"block": 2}), (SJD, {"window": 2}), (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1})])
 @pytest.mark.parametrize("sharp", [3.0, 0.7])
 def test_law(method, knobs, sharp):
     check_law(method, kit(3, sharp=sharp), **knobs)
@@ -51,6 +52,31 @@ def test_law_of_a_redraw_that_forgets_its_law_is_wrong():
         return tuple(play_all(None, one, (1, 2, 0), 3, FREE, dice, parts=parts)[0])
 
     assert distance(law_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-3
+
+
+class StandsStill(TokenRejection):
+    """Jacobi's own rule above temperature 0: a guess that is the target's best token is final, whatever the dice say."""
+
+    def verify(self, tree, scores, state):
+        path = []
+        for node in range(len(tree)):
+            if int(scores.logits[node].argmax()) != tree.tokens[node]:
+                break
+            path.append(node)
+        law = state.sampling.probs(scores.logits[len(path)])
+        return Verdict(tuple(path), state.dice.pick("verify", law), "bonus", (), law)
+
+
+def test_jacobis_own_rule_is_greedy_only():
+    """Which is why the product tests each guess instead: that follows the law (test_law), this does not."""
+    one = kit(3, sharp=0.7)
+
+    def once(dice):
+        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, dice, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0])
+
+    assert distance(law_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-2
+    plain = greedy(one.net, [1, 2, 0], 24)
+    assert play_all(None, one, (1, 2, 0), 24, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0] == plain
 
 
 def test_blocks_end_where_they_should():
