@@ -21,9 +21,9 @@ METHOD = Method(
     family="Lookup",
     summary="Counts which token followed which few tokens so far, and drafts the most frequent one each time.",
     knobs=(
-        Knob("gamma", 7, 1, 32, "tokens drafted a round (K)"),
+        Knob("gamma", 24, 1, 32, "most tokens drafted a round (K; the paper's 7); the gate lets through as many as pay"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted (N)"),
-        Knob("least", 2, 2, 8, "shortest n-gram that may draft; 2 is the paper's, 3 wastes fewer rows on fresh text"),
+        Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes rows on fresh text, where pairs are common"),
         Knob(**CAUTION),
     ),
     look="The ladder of n-grams: how long a piece of known text stood behind each drafted token, and where it backed off.",

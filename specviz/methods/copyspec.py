@@ -19,10 +19,10 @@ METHOD = Method(
     title="CopySpec",
     paper="Dumitru et al. 2025, arXiv 2502.08923",
     family="Lookup",
-    summary="Waits until the last three tokens are a repetition, then copies ten tokens from where they stood first.",
+    summary="Waits until the last tokens are a repetition, then copies a block from where they stood first.",
     knobs=(
-        Knob("gram", 3, 1, 10, "tokens that must repeat before anything is copied"),
-        Knob("block", 10, 1, 64, "tokens copied a round"),
+        Knob("gram", 2, 1, 10, "tokens that must repeat before anything is copied (the paper's 3); the gate learns which short ones to trust"),
+        Knob("block", 32, 1, 64, "most tokens copied a round (the paper's 10); the gate lets through as many as pay"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several places to copy from; the first is the paper's"),
         Knob(**CAUTION),
     ),

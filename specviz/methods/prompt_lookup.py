@@ -21,7 +21,7 @@ METHOD = Method(
     family="Lookup",
     summary="When the last words already stood somewhere in the text, guesses that they go on as they did there.",
     knobs=(
-        Knob("gamma", 10, 1, 32, "most tokens to copy"),
+        Knob("gamma", 32, 1, 32, "most tokens to copy (usually 10); the gate lets through as many as pay, so long copies may go on"),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
         Knob(**CAUTION),

@@ -29,7 +29,7 @@ METHOD = Method(
     summary="Always knows the longest repetition that the text is in the middle of, and copies further the longer it is.",
     knobs=(
         Knob("gamma", 40, 1, 64, "most tokens to copy"),
-        Knob("least", 5, 1, 16, "shortest match that is copied from; shorter ones are left to the other drafter"),
+        Knob("least", 2, 1, 16, "shortest match that is copied from (the paper's 5); the gate learns which short ones to trust"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
         Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
         Knob("nodes", 16, 1, 80, "places in the other drafter's tree"),
@@ -37,6 +37,6 @@ METHOD = Method(
     ),
     look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",
     wins="Long copies: edits, quotations, logs, code. A match of ten tokens drafts forty, and most of them stand.",
-    loses="Short repetitions are below its threshold; with nothing to step in, such rounds are plain decoding.",
+    loses="Fresh text has short matches only, which the gate soon keeps back: such rounds are plain decoding.",
     build=build,
 )

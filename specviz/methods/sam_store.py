@@ -24,8 +24,8 @@ METHOD = Method(
     family="Lookup",
     summary="Copies from this text, from earlier answers or from a library of others, whichever repeats the last words for longest.",
     knobs=(
-        Knob("gamma", 16, 1, 64, "most tokens drafted a round"),
-        Knob("least", 3, 1, 16, "shortest match in the text that is copied from (the paper's 5)"),
+        Knob("gamma", 40, 1, 64, "most tokens drafted a round"),
+        Knob("least", 2, 1, 16, "shortest match in the text that is copied from (the paper's 5); the gate learns which to trust"),
         Knob("bias", 2, 0, 16, "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
         Knob(**CAUTION),
