@@ -107,8 +107,8 @@ class Gate(Drafter):
             return DraftTree()
         began, told = state.clock.now(), len(state.notes)
         tree = self.inner.propose(state, replace(budget, gamma=min(budget.gamma, SHORT)))
-        if budget.gamma > SHORT and len(tree) and tree.depths[-1] >= SHORT and self.worth(tree, self.agree(tree, state.tokens)) == len(tree):
-            del state.notes[told:]  # a short draft that promises: the whole of it
+        if budget.gamma > SHORT and self.promises(tree, state.tokens):
+            del state.notes[told:]
             tree = self.inner.propose(state, budget)
         took = state.clock.now() - began
         kept = self.let_through(tree, state) if len(tree) else tree
@@ -117,12 +117,16 @@ class Gate(Drafter):
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
         return kept
 
+    def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
+        """Whether a short draft is worth checking to its end, so that a longer one may be worth more."""
+        return len(tree) > 0 and max(tree.depths) >= SHORT and self.worth(tree, self.agree(tree, tokens)) == len(tree)
+
     def let_through(self, tree: DraftTree, state: State) -> DraftTree:
         """The part of the tree that is expected to pay."""
         agree = self.agree(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.worth(tree, agree)
-        if not self.price.measured and len(self.price.plain) >= 3:  # a price that was never measured is worth a small round that may not pay
+        if not self.price.measured and len(self.price.plain) >= 3:  # to know the price is worth a small round that may not pay
             count = max(count, min(TRIED, len(tree)))
         state.note("gate", matched=agree, found=len(tree), kept=count, first=round(self.rate(agree).value, 3),
                    next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))

@@ -24,7 +24,7 @@ METHOD = Method(
     summary="Counts every phrase of this text and of earlier answers, and drafts what most often followed, further after long matches.",
     knobs=(
         Knob("nodes", 32, 1, 64, "most tokens drafted a round; the gate lets through as many as pay"),
-        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match (the paper's 1, which has no gate to hold short matches back)"),
+        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match (the paper's 1, without a gate)"),
         Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
         Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),

@@ -156,6 +156,31 @@ def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
     assert len(gate.waiting[0][0]) == 8  # all of it is compared with what is written
 
 
+class Long(Told):
+    """A drafter that copies as far as it may, and tells what it did."""
+
+    def propose(self, state, budget):
+        self.asked += 1
+        state.note("match", asked=budget.gamma)
+        count = len(state.tokens)
+        return DraftTree.chain([(count + i) % 7 if self.right else 9 for i in range(budget.gamma)])
+
+
+def test_a_long_draft_is_asked_for_where_a_short_one_promises():
+    for right, agree, asked in ((True, 20, (8, 30)), (True, 1, (8,)), (False, 1, (8,))):
+        drafter = Long(right)
+        drafter.matched = agree
+        gate, state = Gate(drafter), State([0])
+        gate.start(state, None, None)
+        tree = gate.propose(state, Budget(30))
+        notes = [data["asked"] for kind, data in state.notes if kind == "match"]
+        assert drafter.asked == len(asked) and notes == [asked[-1]]  # the short one is not told when it was asked again
+        assert len(tree) > 8 if len(asked) == 2 else len(tree) <= 8
+    drafter.asked = 0
+    gate.propose(State([0]), Budget(8))
+    assert drafter.asked == 1
+
+
 def test_memory_forgets_the_oldest_and_never_grows():
     memory = Memory(room=100)
     for i in range(300):
