@@ -5,6 +5,9 @@ acceptance (Medusa, Cai et al. 2401.10774): a token passes when its probability 
 """
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -69,7 +72,8 @@ class Lenient(TokenRejection):
 class Typical(TokenRejection):
     """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
 
-    Drift: the log-probability each accepted token gives up against the best one, in nats.
+    Of a tree the longest path that passes is kept, and of several the likeliest to the target. Drift: the log-probability each
+    kept token gives up against the best one, in nats.
     """
 
     title = "typical acceptance (lossy)"
@@ -80,27 +84,32 @@ class Typical(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
-        node, path, trials, drift = -1, [], [], []
-        while True:
-            p = state.sampling.probs(scores.logits[node + 1])
-            least = min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
-            children, hit = tree.children(node), None
-            for child in children:
-                x, q = tree.tokens[child], tree.law(child)
-                ok, u = state.dice.flip("verify", float(p[x] > least))
-                draft_prob, verdict = None if q is None else float(q[x]), "accepted" if ok else "rejected"
-                trials.append(Trial(child, "typical", float(p[x]), draft_prob, float(ok), u, verdict, p, None if ok else p))
-                if ok:
-                    drift.append(float((p.max() / p[x]).log()))
-                    hit = child
-                    break
-            if hit is None:
-                if drift:
-                    state.note("drift", nats=drift, threshold=least)
-                kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
-            path.append(hit)
-            node = hit
+        laws, trials, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
+        for node, worth in ends:
+            laws[node] = p = state.sampling.probs(scores.logits[node + 1])
+            for child in tree.children(node):
+                trials[child] = self._try(tree, child, p, state)
+                if trials[child].verdict == "accepted":
+                    ends.append((child, worth + math.log(trials[child].target_prob)))
+        last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
+        path, law = tuple(tree.path(last)), laws[last]
+        drift = [float((laws[tree.parents[node]].max() / laws[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
+        if drift:
+            state.note("drift", nats=drift, threshold=self.least(laws[tree.parents[last]]))
+        told = tuple(replace(trial, verdict="skipped") if trial.verdict == "accepted" and node not in path else trial
+                     for node, trial in trials.items())  # what would have passed but for a longer path
+        kind = "correction" if tree.children(last) else "bonus" if len(tree) else "plain"
+        return Verdict(path, state.dice.pick("verify", law), kind, told, law)
+
+    def least(self, p: Tensor) -> float:
+        """The probability that a token must be above where the target's law is p [vocab]."""
+        return min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
+
+    def _try(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
+        x, q = tree.tokens[child], tree.law(child)
+        ok, u = state.dice.flip("verify", float(p[x] > self.least(p)))
+        return Trial(child, "typical", float(p[x]), None if q is None else float(q[x]), float(ok), u,
+                     "accepted" if ok else "rejected", p, None if ok else p)
 
 
 def divergence(p: Tensor, e: Tensor) -> float:

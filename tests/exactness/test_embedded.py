@@ -34,8 +34,9 @@ def test_every_method_writes_what_plain_decoding_writes(loaded):
 
 
 def test_all_methods_together_follow_the_targets_law(loaded):
-    """The runs of all exact methods follow one law, so eight of each are counted together; chi-square over the first tokens."""
-    many, sampling = runnable(loaded, "exact"), Sampling(1.0)
+    """At temperature 1 with top-p. The runs of all exact methods follow one law, so eight of each are counted together; chi-square
+    over the first tokens, where a single one outside the law's support fails."""
+    many, sampling = runnable(loaded, "exact"), Sampling(1.0, top_p=0.95)
     each = max(8, 250 // len(many))
     with torch.inference_mode():
         ids = certify.encode(loaded, certify.PROMPTS[0])
@@ -48,5 +49,5 @@ def test_all_methods_together_follow_the_targets_law(loaded):
 
 
 def test_speculative_decoding_follows_the_law_and_accepts_as_often_as_it_must(loaded):
-    answer = certify.distribution(loaded, "speculative", samples=200)
+    answer = certify.distribution(loaded, "speculative", samples=200, sampling=Sampling(1.0, top_p=0.95))
     assert answer["status"] == "pass" and "closed form" in answer["detail"], answer["detail"]

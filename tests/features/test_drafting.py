@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, Parts, Sampling, State, open_run, play
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.features import FeatureModel
 from specviz.drafters.kangaroo import ExitAdapter
 from specviz.methods import catalogue
@@ -144,6 +144,27 @@ def test_the_papers_tree_and_the_small_one():
         open_run(parts, kit.target, state)
         tree = play(parts, kit.target, state).tree
         assert [tree.depths.count(depth) for depth in range(1, 6) if depth in tree.depths] == levels
+
+
+def test_a_node_is_grown_from_its_own_guess():
+    """The logits below each node of a tree, against the head reading the node's path one token after another as text."""
+    kit = toy(12, sharp=1.0)
+    kit.target.tap(frozenset({"final"}))
+    prefill = kit.target.sync(PROMPT)
+    grown, head, embed = FeatureModel(kit.head("eagle")), kit.head("eagle"), kit.target.embed
+    grown.start(kit.target, PROMPT, prefill)
+    assert grown.sync(PROMPT)
+    tree = DraftTree((3, 7, 3, 5, 9), (-1, -1, 0, 0, 2), (-1,) * 5)
+    rows = [grown.score(DraftTree()).logits]
+    for size, start in ((2, 0), (4, 2), (5, 4)):  # level by level, as trees are grown
+        rows.append(grown.score(DraftTree(tree.tokens[:size], tree.parents[:size], (-1,) * size), start).logits)
+    for node, got in zip(range(-1, 5), torch.cat(rows)):
+        cache = head.open()
+        cache.restart(0)
+        guess = cache.read(embed(PROMPT[1:]), prefill.taps["final"])[-1:]
+        for step in tree.path(node):
+            guess = cache.read(embed([tree.tokens[step]]), guess)
+        torch.testing.assert_close(got, kit.target.head(guess)[0])
 
 
 def test_eagle_draws_and_eagle2_chooses():

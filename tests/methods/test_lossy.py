@@ -1,4 +1,6 @@
 """Lossy rules: what they accept, how far they stray, and that they say so."""
+import math
+
 import pytest
 import torch
 
@@ -59,6 +61,33 @@ def test_typical_acceptance_is_a_threshold_that_falls_with_entropy():
         verdict = Typical().verify(DraftTree.chain([x]), Scores(law.log().repeat(2, 1)), State([0], ONE, Dice(0)))
         assert (verdict.path == (0,)) == ok
     assert Typical(floor=0.05).verify(DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, Dice(0))).path == (0,)
+
+
+@pytest.mark.parametrize("law", [[0.5, 0.3, 0.15, 0.05], [0.9, 0.06, 0.03, 0.01], [0.25, 0.25, 0.25, 0.25]])
+@pytest.mark.parametrize("floor, share", [(0.09, 0.3), (1.0, 0.3), (1.0, 0.9)])
+def test_typical_acceptance_is_its_formula(law, floor, share):
+    """p(x) > min(floor, share exp(-H)), H in nats; with the floor out of the way it is the entropy that decides."""
+    least = min(floor, share * math.exp(sum(p * math.log(p) for p in law)))
+    for x in range(4):
+        scores = Scores(torch.tensor(law, dtype=torch.float64).log().repeat(2, 1))
+        verdict = Typical(floor, share).verify(DraftTree.chain([x]), scores, State([0], ONE, Dice(0)))
+        assert (verdict.path == (0,)) == (law[x] > least)
+
+
+def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest():
+    """As Medusa's evaluation does; the first child that passes may lead nowhere."""
+    law = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+
+    def judged(tokens, parents):
+        tree = DraftTree(tokens, parents, (-1,) * len(tokens))
+        verdict = Typical().verify(tree, Scores(law.log().repeat(1 + len(tree), 1)), State([0], ONE, Dice(0)))
+        return verdict.path, [(t.node, t.verdict) for t in verdict.trials], verdict.kind
+
+    assert judged((0, 1, 3, 2), (-1, -1, 0, 1))[0] == (1, 3), "token 0 passes, but nothing below it does"
+    path, trials, kind = judged((1, 0, 2, 2, 3), (-1, -1, 0, 1, 1))
+    assert path == (1, 3) and kind == "bonus", "of two paths of two the likelier one"
+    assert trials == [(0, "skipped"), (1, "accepted"), (2, "skipped"), (3, "accepted"), (4, "rejected")]
+    assert judged((3,), (-1,)) == ((), [(0, "rejected")], "correction")
 
 
 def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():

@@ -169,6 +169,29 @@ def test_stochastic_beams_are_draws_without_replacement_of_whole_sequences():
     assert distance(got, want) < 0.05
 
 
+def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
+    """Two sequences go on, each with its own probability; the values the lottery compares are those of whole sequences."""
+    rows = torch.stack([table(4, 1)([]), table(4, 2)([])]).log()
+    for seed in range(5):
+        build, beam = TreeBuilder(), [(0, -0.4, 0.7), (1, -3.0, 0.1)]
+        for node in (0, 1):
+            build.add(node, -1)
+        uniforms = Dice(seed)
+        out = StochasticBeam._drawn(build, beam, rows, 6, State([0], ONE, Dice(seed)))
+        want, left, value = [], rows.exp(), [0.7, 0.1]
+        for node, _, _ in out:
+            parent = build.parents[node]
+            want.append(max(value))
+            assert value[parent] == max(value), "the greatest value goes first"
+            left[parent, build.tokens[node]] = 0
+            uniforms.pick("draft", rows[0].exp())
+            u, mass = 1 - float(uniforms.raw("draft", (1,))) if left[parent].sum() > 0 else 1.0, float(left[parent].sum())
+            value[parent] = next_gumbel(beam[parent][1] + math.log(mass), value[parent], u) if mass > 0 else -math.inf
+        assert [g for _, _, g in out] == pytest.approx(want)
+        assert [logprob for _, logprob, _ in out] == pytest.approx(
+            [beam[build.parents[n]][1] + float(rows[build.parents[n], build.tokens[n]]) for n, _, _ in out])
+
+
 def test_stochastic_beams_have_the_width_they_are_given():
     tree = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=3, width=4))(State([0], ONE, Dice(3)))
     assert [tree.depths.count(d) for d in (1, 2, 3)] == [4, 4, 4]
