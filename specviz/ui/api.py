@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from typing import Any, AsyncIterator
 
 import gradio as gr
@@ -48,15 +49,12 @@ class Api:
         except Refused as why:
             raise gr.Error(str(why)) from None
         live = Live(self._backend, self._turnstile, ask)
-        frames = live.stream()
-        try:
+        async with aclosing(live.stream()) as frames:
             async for frame in frames:
                 status = frame.get("status", {})
                 if status.get("state") == "error" and not live.frames.records:
                     raise gr.Error(status["text"])
                 yield pack(frame)
-        finally:
-            await frames.aclose()
 
     async def compare(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 64, temperature: float = 0.0,  # noqa: B006
                       seed: int = 0, repeats: int = 3, target: str = "") -> dict:

@@ -40,6 +40,13 @@ def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:
                    apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, fold=9, hint=HONEST, off="{}")
 
 
+def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
+    """One of a few. The value is the choice; ``off`` a JSON object choice -> why it cannot be taken: Gradio's own widgets can be
+    switched off only as a whole."""
+    return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
+                   elem_id=elem_id, key=elem_id, choices=list(choices), title=label, help=info, about=elem_id, off=off)
+
+
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
     """One line of text that the server may change: a status, or what is wrong with a request."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',

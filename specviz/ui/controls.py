@@ -5,16 +5,17 @@ from typing import Any
 
 import gradio as gr
 
+from . import board
 from .limits import PROMPT_CHARACTERS
 
 
-def widget(knob: Any, value: Any, elem_id: str) -> gr.components.Component:
-    """The widget of one knob: a dropdown for choices, a checkbox for a switch, else a slider."""
+def widget(knob: Any, value: Any, elem_id: str, off: str = "{}") -> gr.components.Component:
+    """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it."""
     label = knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
-    common = {"label": label, "info": knob.help or None, "value": value, "elem_id": elem_id, "key": elem_id, "interactive": True}
     if knob.choices:
-        return gr.Dropdown(choices=list(knob.choices), **common)
+        return board.choice(label, knob.help, knob.choices, value, elem_id, off)
+    common = {"label": label, "info": knob.help or None, "value": value, "elem_id": elem_id, "key": elem_id, "interactive": True}
     if isinstance(knob.default, bool):
         return gr.Checkbox(**common)
     step = 1 if isinstance(knob.default, int) else _step(knob.high - knob.low)
@@ -52,11 +53,20 @@ def held(knob: Any, given: Any) -> Any:
     return value if fits else knob.default
 
 
-def not_together(knob: Any, held: dict[str, Any]) -> str | None:
-    """Why this knob's choice does not go with what the others hold; None when it does."""
-    for choice, other, values in knob.only_with:
-        if held[knob.name] == choice and held[other] not in values:
-            return f"{knob.name} {choice} goes with {other} {' or '.join(map(str, values))} only, not with {held[other]}"
+def unlawful(knobs: Any, held: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Choices that do not go with what the other knobs hold: knob -> choice -> a sentence that names both, and what would do."""
+    rules = [(knob.name, *rule) for knob in knobs for rule in knob.only_with]
+    return {knob.name: {choice: why for choice in knob.choices if (why := _why_not(knob.name, rules, held | {knob.name: choice}))}
+            for knob in knobs if knob.choices}
+
+
+def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], held: dict[str, Any]) -> str | None:
+    for name, choice, other, values in rules:
+        if asked in (name, other) and held[name] == choice and held[other] not in values:
+            *most, last = map(str, values)
+            lawful = f"{', '.join(most)} or {last}" if most else last
+            return (f"{name.capitalize()} {choice} goes with {other} {lawful}, not with {held[other]}: "
+                    f"change {other if asked == name else name} first.")
     return None
 
 
@@ -72,7 +82,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def prompt() -> gr.Textbox:
-    return gr.Textbox(label="Prompt", placeholder="Ask for a story, some code, a sum\u2026", lines=1, max_lines=6,
+    return gr.Textbox(label="Prompt", placeholder="A story, some code, a sum\u2026", lines=1, max_lines=6,
                       max_length=PROMPT_CHARACTERS, elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
 
 

@@ -6,23 +6,15 @@ or {"state": "error", "text"}.
 """
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import json
-import logging
-import queue
-import threading
-import time
-from functools import partial
+from contextlib import aclosing
 from typing import Any, AsyncIterator
 
+from .job import Job
 from .limits import RUN_SECONDS, Refused, Turnstile
-from .stream import BEAT, GRACE, Backend, pack
-
-log = logging.getLogger(__name__)
+from .stream import Backend, pack
 
 LONGEST = 20_000  # characters of a question
-_END = object()
 
 
 class Desk:
@@ -31,107 +23,36 @@ class Desk:
 
     async def ask(self, name: str, payload: dict = {}) -> AsyncIterator[str]:  # noqa: B006
         """The answer to one question, in lines; the last one says "done" or "error"."""
+        answer = None
         try:
-            name, payload = self._read(name, payload)
-            ticket = None if name in self._backend.light else self._turnstile.enter()
+            self._check(name, payload)
+            light = name in self._backend.light  # answered at once: a text is the answer, not a word on progress
+            job = Job(None if light else self._turnstile, lambda stop: self._backend.answer(name, payload or {}, stop, RUN_SECONDS))
+            async with aclosing(job.tell()) as parts:
+                async for part in parts:
+                    if isinstance(part, str):
+                        yield pack({"state": "queued", "text": part})
+                        continue
+                    answer = next((told for told in reversed(part) if light or not isinstance(told, str)), answer)
+                    if not light:
+                        yield _line(state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]})
+            yield _line(state="done", answer=answer)
         except Refused as why:
-            yield _error(str(why))
-            return
-        work = _Work(self._backend, name, payload)
-        try:
-            async for line in self._wait(ticket):
-                yield line
-            work.start(partial(self._turnstile.leave, ticket))
-            ticket = None  # the worker gives it back
-            async for line in work.lines():
-                yield line
-        finally:
-            work.stop.set()
-            if ticket is not None:
-                self._turnstile.leave(ticket)
+            yield _line(state="error", text=str(why))
 
-    def _read(self, name: Any, payload: Any) -> tuple[str, dict[str, Any]]:
+    def _check(self, name: Any, payload: Any) -> None:
         if not isinstance(name, str) or name not in self._backend.questions:
             raise Refused(f"There is no such question; there are {', '.join(sorted(self._backend.questions))}.")
-        if payload is None:
-            payload = {}
         try:
-            fits = isinstance(payload, dict) and len(json.dumps(payload, allow_nan=False)) <= LONGEST
+            fits = isinstance(payload, (dict, type(None))) and len(json.dumps(payload, allow_nan=False)) <= LONGEST
         except (ValueError, RecursionError):
             fits = False
         if not fits:
             raise Refused(f"A question's details must be an object of at most {LONGEST:,} characters.")
-        return name, payload
-
-    async def _wait(self, ticket: object | None) -> AsyncIterator[str]:
-        told = None
-        while ticket is not None and (ahead := self._turnstile.ahead(ticket)):
-            if ahead != told:
-                told = ahead
-                yield pack({"state": "queued", "text": f"{ahead} {'run' if ahead == 1 else 'runs'} before this one."})
-            await asyncio.sleep(BEAT)
 
 
-class _Work:
-    """One question in a worker thread."""
-
-    def __init__(self, backend: Backend, name: str, payload: dict[str, Any]):
-        self._backend, self._name, self._payload = backend, name, payload
-        self._whole = name in backend.light  # answered at once: a text is the answer, not a word on progress
-        self._told: queue.SimpleQueue = queue.SimpleQueue()
-        self.stop = threading.Event()
-        self._leave = lambda: None
-
-    def start(self, leave: Any) -> None:
-        self._leave = leave
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), name="specviz-ask", daemon=True).start()
-
-    def _work(self) -> None:
-        try:
-            for part in self._backend.answer(self._name, self._payload, self.stop, RUN_SECONDS):
-                self._told.put(part)
-        except Refused as why:
-            self._told.put(why)
-        except MemoryError:
-            self._told.put(Refused("There is not enough memory to measure this."))
-        except Exception as error:  # the page says a sentence, the server's log says what happened
-            log.exception("a question failed")
-            self._told.put(Refused(f"The engine failed ({type(error).__name__})."))
-        finally:
-            self._leave()
-            self._told.put(_END)
-
-    async def lines(self) -> AsyncIterator[str]:
-        """Parts as they come, at the page's beat and no faster; the last one is the answer."""
-        last, until = None, time.monotonic() + RUN_SECONDS + GRACE
-        while time.monotonic() < until:
-            fresh, over = None, False
-            while not self._told.empty() and not over:
-                told = self._told.get_nowait()
-                if isinstance(told, Refused):
-                    yield _error(str(told))
-                    return
-                over = told is _END
-                if not over:
-                    fresh = told
-                    last = told if self._whole or not isinstance(told, str) else last
-                    until = time.monotonic() + RUN_SECONDS + GRACE  # reading a large checkpoint is not silence
-            if over:
-                yield _done(last)
-                return
-            if fresh is not None and not self._whole:
-                yield pack({"state": "working", **({"text": fresh} if isinstance(fresh, str) else {"part": fresh})})
-            await asyncio.sleep(BEAT)
-        yield _error("The engine did not answer in time; the question was given up.")
-
-
-def _done(answer: Any) -> str:
+def _line(**told: Any) -> str:
     try:
-        return pack({"state": "done", "answer": answer})
+        return pack(told)
     except ValueError:
-        return _error("The answer holds a number that is not finite.")
-
-
-def _error(text: str) -> str:
-    return pack({"state": "error", "text": text})
+        raise Refused("The answer holds a number that is not finite.") from None

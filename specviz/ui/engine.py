@@ -14,6 +14,7 @@ from .cards import cards, told
 from .limits import Ask, Refused
 from .stream import Record, said
 
+LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
 TOP = 5  # best tokens of each law that are kept for the inspector
 
 
@@ -22,8 +23,8 @@ class Engine:
     unless SPECVIZ_ALLOW_ANY_MODEL=1 lets them name hub models too (never on a Space). The models that were asked for last are
     kept, ``SPECVIZ_MODELS_KEPT`` of them, the default one always."""
 
-    questions = frozenset({"catalogue", *lab.ENGINE, *lab.LIGHT})
-    light = frozenset({"catalogue", *lab.LIGHT})
+    light = frozenset({"catalogue", "unavailable", *lab.LIGHT})
+    questions = light | frozenset(lab.ENGINE)
 
     def __init__(self, target: str | None = None, draft: str | None = None):
         self.cards = cards()
@@ -79,26 +80,41 @@ class Engine:
     def why_not(self, target: str | None = None) -> dict[str, str]:
         from specviz import catalogue
 
-        loaded = self._loaded[target]
-        reasons = {key: loaded.why_not(method) for key, method in catalogue().items()}
+        with _sentences():
+            why_not = self._loaded[target].why_not if self.ready(target) else self._survey(target)
+        reasons = {key: why_not(method) for key, method in catalogue().items()}
         return {key: why for key, why in reasons.items() if why}
 
-    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
-        with _sentences():
-            if not lent():
-                yield from play(self._loaded[ask.target], ask, seconds, cancel)
-                return
-            rounds = leased(self._loaded)(ask, seconds)
-            for batch in rounds:
-                yield batch
-                if cancel.is_set():
-                    rounds.close()
-                    return
+    def _survey(self, target: str | None) -> Callable[[Any], str | None]:
+        """The same of models that are not loaded, from their configurations."""
+        from ..zoo import survey
 
+        return survey(*self._asked) if target is None else survey(target)
+
+    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
+        need = int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes) * ask.repeats))
+        return self._use(play, ask.target, ask, seconds, cancel, need)
+
+    def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
+             need: int) -> Iterator[Any]:
+        """``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an accelerator lent for ``need`` seconds."""
+        if not lent():
+            with _sentences():
+                yield from work(self._loaded[target], asked, seconds, cancel)
+            return
+        for part in (parts := leased(self._loaded, work, need)(target, asked, seconds)):
+            if isinstance(part, Refused):
+                raise part
+            yield part
+            if cancel.is_set():
+                parts.close()
+                return
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         if name == "catalogue":
             yield [told(card) for card in self.cards.values()]
+        elif name == "unavailable":
+            yield self.why_not(None)
         elif name in self.light:
             yield from _plainly(lab.answer(name, payload))
         else:
@@ -106,10 +122,8 @@ class Engine:
             if not self.ready(target):
                 yield "Loading the models."
                 self.load(target)
-            until = time.monotonic() + seconds
-            with _sentences():
-                yield from lab.answer(name, payload, self._loaded[target], lambda: cancel.is_set() or time.monotonic() > until)
-
+            limit = min(seconds, LEASE) if lent() else seconds
+            yield from self._use(question, target, (name, payload), limit, cancel, int(limit + SPARE))
 
     def _known(self, target: Any) -> str | None:
         """A model by the name that a recording gives it: the default one too has a name."""
@@ -144,6 +158,12 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
         yield records
 
 
+def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
+    """One question of the Lab; it ends soon after the seconds are over."""
+    until = time.monotonic() + seconds
+    yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
+
+
 def any_model() -> bool:
     """Whether a visitor may name any model of the hub: where the owner says so, and never on a Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
@@ -160,16 +180,28 @@ def lent() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
-def leased(loaded: dict[str | None, Any]) -> Callable[[Ask, float], Iterator[list[Record]]]:
-    """The whole run as one call on a lent accelerator. It is played in a forked process, which finds the models that were
-    loaded before it and is given nothing but plain data; it is ended by closing the generator."""
+def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], need: int) -> Callable[..., Iterator[Any]]:
+    """Work as one call on a lent accelerator. It is done in a forked process, which finds the models that were loaded before it
+    and is given nothing but plain data; it is ended by closing the generator. A refusal comes back as the last thing told,
+    because only the name of an error would."""
     import spaces
+    from gradio import Error
 
-    @spaces.GPU(duration=lambda ask, seconds: int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes))))
-    def on_lease(ask: Ask, seconds: float) -> Iterator[list[Record]]:
-        yield from play(loaded[ask.target], ask, seconds)
+    @spaces.GPU(duration=lambda *given: need)
+    def on_lease(target: str | None, asked: Any, seconds: float) -> Iterator[Any]:
+        try:
+            with _sentences():
+                yield from work(loaded[target], asked, seconds)
+        except Refused as why:
+            yield why
 
-    return on_lease
+    def ask(*given: Any) -> Iterator[Any]:
+        try:
+            yield from on_lease(*given)
+        except Error as why:  # no accelerator to be had: the quota is used up, or the call was ended
+            yield Refused(f"{str(why.message).rstrip('.')}. The recorded runs stay playable.")
+
+    return ask
 
 
 def _plainly(answer: Iterator[Any]) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, AsyncIterator, Callable, Sequence
 
@@ -14,15 +15,15 @@ import gradio as gr
 
 from . import stream
 from .chat import Chat
-from .controls import merge, not_together
+from .controls import merge, unlawful
 from .limits import Ask, Refused, Turnstile, read
 from .stream import Backend, Live, pack
 
 log = logging.getLogger(__name__)
 
-FIRST = "Ask for a story, some code, a sum\u2026"
+FIRST = "A story, some code, a sum\u2026"
 VISITORS = 64  # whose past answers are remembered at one time
-NEXT = "Follow up, or leave empty to run again"
+NEXT = "Follow up, or just run again"
 
 
 class Handlers:
@@ -74,7 +75,7 @@ class Handlers:
             ui["follow"]: gr.Button(visible=False),
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
-        async with _closing(live.stream()) as frames:
+        async with aclosing(live.stream()) as frames:
             async for _ in frames:
                 yield {ui["board"]: live.frames.window()}
         chat.frame = live.frames.first
@@ -211,23 +212,28 @@ class Handlers:
         return {self.ui["models"]: _line("ready", self.backend.load(target)),
                 self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not(target)))}
 
-    def keeper(self, key: str) -> Callable[..., tuple[dict, str]]:
-        """A listener that keeps what a method's knobs hold, and says so where two of them do not go together."""
+    def keeper(self, key: str) -> Callable[..., tuple]:
+        """A listener that keeps what a method's knobs hold, says so where two of them do not go together, and what each of its
+        choices may be now."""
         card = self.backend.cards[key]
         names = [(key, knob.name) for knob in card.knobs]
 
-        def keep(given: dict | None, *values: Any) -> tuple[dict, str]:
-            kept = merge(given, self.backend.cards, names, values)
-            return kept, _line(*self.clash(key, values))
+        def keep(given: dict | None, *values: Any) -> tuple:
+            kept, off = merge(given, self.backend.cards, names, values), self.off(key, values)
+            return kept, _line(*self.clash(key, values)), *(gr.HTML(off=pack(why)) for why in off.values())
 
         return keep
 
+    def off(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
+        """What a method's choices may not be, while its knobs hold these values: knob -> choice -> why."""
+        knobs = self.backend.cards[key].knobs
+        return unlawful(knobs, {knob.name: value for knob, value in zip(knobs, values)})
+
     def clash(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
         """A state and a sentence where two of a method's knobs do not go together; else both empty."""
-        knobs = self.backend.cards[key].knobs
-        held = {knob.name: value for knob, value in zip(knobs, values)}
-        refusal = next((why for knob in knobs if (why := not_together(knob, held))), None)
-        return ("error", f"{refusal[:1].upper()}{refusal[1:]}.") if refusal else ("", "")
+        off, names = self.off(key, values), [knob.name for knob in self.backend.cards[key].knobs]
+        refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
+        return ("error" if refusal else "", refusal)
 
 
 def _line(state: str = "", text: str = "") -> str:
@@ -240,16 +246,3 @@ def _keys(picked: Any) -> Any:
         return json.loads(picked) if isinstance(picked, str) else picked
     except ValueError:
         return picked
-
-
-class _closing:
-    """``async with`` that closes an async generator at once, so that leaving the page ends the run at once."""
-
-    def __init__(self, frames: AsyncIterator):
-        self._frames = frames
-
-    async def __aenter__(self) -> AsyncIterator:
-        return self._frames
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self._frames.aclose()

@@ -124,11 +124,13 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
                     held = [controls.held(k, (given or {}).get(key)) for k in card.knobs]
-                    widgets = [controls.widget(k, value, f"knob-{key}-{k.name}") for k, value in zip(card.knobs, held)]
+                    off = hands.off(key, held)
+                    widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})))
+                               for k, value in zip(card.knobs, held)}
                     note = board.line(f"knobs-{key}", *hands.clash(key, held))
                 # .input and not .change: a change is also told when a knob appears, maybe to a rendering that has been replaced
-                gr.on([w.input for w in widgets], hands.keeper(key), [ui["knobs"], *widgets], [ui["knobs"], note],
-                      queue=False, show_progress="hidden", api_visibility="private")
+                gr.on([w.input for w in widgets.values()], hands.keeper(key), [ui["knobs"], *widgets.values()],
+                      [ui["knobs"], note, *(widgets[name] for name in off)], queue=False, show_progress="hidden", api_visibility="private")
 
 
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
@@ -148,7 +150,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     known = [ui["models"], ui["methods"]]
     demo.load(hands.greet, None, known, **at_once)
     ui["target"].change(hands.choose, ui["target"], known, **at_once)
-    touches = [ui["prompt"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
+    touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
     gr.on(touches, hands.touch, ui["target"], known, trigger_mode="once", concurrency_limit=None, **quiet)
 
 

@@ -1,28 +1,21 @@
 """From an engine's records to what a page or a program receives: one run, as a stream of frames at a steady beat.
 
-The engine runs in a thread of its own and never waits for a reader. Twenty times a second everything it has told since the
+The engine runs in a thread of its own (job.py) and never waits for a reader. Twenty times a second everything it has told since the
 last beat becomes one frame (docs/TRACE.md, "Live frames"). Whoever stops reading ends the run.
 """
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import json
-import logging
-import queue
 import threading
-import time
 import uuid
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator, Protocol
 
+from .job import BEAT, Job
 from .limits import RUN_SECONDS, Ask, Refused, Turnstile
 
-log = logging.getLogger(__name__)
-
-BEAT = 0.05  # seconds between frames
-GRACE = 15.0  # seconds beyond the run's own deadline before a silent engine is given up
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
@@ -47,7 +40,7 @@ class Backend(Protocol):
         """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
 
     def why_not(self, target: str | None = None) -> dict[str, str]:
-        """Methods that cannot run on this model, which is loaded: key -> one sentence that says what would make it work."""
+        """Methods that cannot run on this model, loaded or not: key -> one sentence that says what would make it work."""
 
     def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
         """The records of all lanes, in the order they happened, a batch at a time, and maybe a status between. Ends within
@@ -121,20 +114,15 @@ def _alone(number: int, rest: Frame) -> str:
     return pack({"s": number, "new": True, "run": uuid.uuid4().hex[:12], **rest})
 
 
-_END = object()
-
-
 class Live:
-    """One run in flight: a place in the line, a worker thread, and the switch that stops it."""
+    """One run in flight, as frames."""
 
     def __init__(self, backend: Backend, turnstile: Turnstile, ask: Ask, first: int = 0):
-        self.stop = threading.Event()
         self.frames = Frames(first)
-        self._backend, self._turnstile, self._ask = backend, turnstile, ask
-        self._told: queue.SimpleQueue = queue.SimpleQueue()
-        self._ticket: object | None = None
-        self._started = False
+        self._backend, self._ask = backend, ask
+        self._job = Job(turnstile, self._work)
         self._seen: int | None = None
+        self.stop = self._job.stop
 
     def seen(self, number: int) -> None:
         """A reader says which frame it has shown last: one that falls behind is told less often, and more at a time."""
@@ -148,89 +136,30 @@ class Live:
     async def stream(self) -> AsyncIterator[Frame]:
         """Frames until the run is over; the last one says how it ended. Leaving early stops the engine."""
         try:
-            self._ticket = self._turnstile.enter()
-            async for frame in self._wait():
-                yield frame
-            if self.stop.is_set():
-                yield self.frames.close(said("stopped", "Stopped before it began."))
-                return
-            self._start()
-            async for frame in self._follow():
-                yield frame
+            async with aclosing(self._job.tell(self.beat)) as parts:
+                async for part in parts:
+                    records, status = _sorted(part)
+                    if records or status:
+                        yield self.frames.add(records, said("live", "") if records else status)
+            yield self.frames.close(_outcome(self.frames.records, self.stop.is_set()))
         except Refused as why:
             yield self.frames.close(said("error", str(why)))
-        finally:
-            self.stop.set()
-            if not self._started and self._ticket is not None:
-                self._turnstile.leave(self._ticket)
 
-    async def _wait(self) -> AsyncIterator[Frame]:
-        told = None
-        while (ahead := self._turnstile.ahead(self._ticket)) and not self.stop.is_set():
-            if ahead != told:
-                told = ahead
-                yield self.frames.add([], said("queued", f"{ahead} {'run' if ahead == 1 else 'runs'} before this one."))
-            await asyncio.sleep(BEAT)
+    def _work(self, stop: threading.Event) -> Iterator[list[Record] | dict[str, str]]:
+        if not self._backend.ready(self._ask.target):
+            yield said("loading", "Loading the models.")
+            self._backend.load(self._ask.target)
+        yield said("loading", "Reading the prompt.")
+        if not stop.is_set():
+            yield from self._backend.run(self._ask, stop, RUN_SECONDS)
 
-    def _start(self) -> None:
-        self._started = True
-        context = contextvars.copy_context()  # a leased accelerator is told apart by the request it is leased for
-        threading.Thread(target=context.run, args=(self._work,), name="specviz-run", daemon=True).start()
 
-    def _work(self) -> None:
-        """In the worker thread: every way a run can end passes through here, and gives the place in the line back."""
-        try:
-            if not self._backend.ready(self._ask.target):
-                self._told.put(said("loading", "Loading the models."))
-                self._backend.load(self._ask.target)
-            self._told.put(said("loading", "Reading the prompt."))
-            if not self.stop.is_set():
-                for batch in self._backend.run(self._ask, self.stop, RUN_SECONDS):
-                    self._told.put(batch)
-        except Refused as why:
-            self._told.put(why)
-        except MemoryError:
-            self._told.put(Refused("There is not enough memory for this run: ask for fewer tokens or fewer lanes."))
-        except Exception as error:  # the page says a sentence, the server's log says what happened
-            log.exception("a run failed")
-            self._told.put(Refused(f"The engine failed ({type(error).__name__}); the next run starts afresh."))
-        finally:
-            self._turnstile.leave(self._ticket)
-            self._told.put(_END)
-
-    async def _follow(self) -> AsyncIterator[Frame]:
-        patience = time.monotonic() + RUN_SECONDS + GRACE
-        while True:
-            await asyncio.sleep(self.beat())
-            records, status, over = self._drain()
-            if status:
-                patience = time.monotonic() + RUN_SECONDS + GRACE  # reading a large checkpoint is not silence
-            if over:
-                if records:
-                    yield self.frames.add(records)
-                yield self.frames.close(over)
-                return
-            if records or status:
-                yield self.frames.add(records, said("live", "") if records else status)
-            if time.monotonic() > patience:
-                yield self.frames.close(said("error", "The engine did not answer in time; the run was given up."))
-                return
-
-    def _drain(self) -> tuple[list[Record], dict[str, str] | None, dict[str, str] | None]:
-        """Everything told since the last beat: records, a status on the way, and the status it ended with."""
-        records: list[Record] = []
-        status = None
-        while not self._told.empty():
-            told = self._told.get_nowait()
-            if told is _END:
-                return records, status, _outcome(self.frames.records + records, self.stop.is_set())
-            if isinstance(told, list):
-                records += told
-            elif isinstance(told, Refused):
-                return records, status, said("error", str(told))
-            else:
-                status = told
-        return records, status, None
+def _sorted(part: str | list[Any]) -> tuple[list[Record], dict[str, str] | None]:
+    """The records among what was told, and the last status."""
+    if isinstance(part, str):
+        return [], said("queued", part)
+    statuses = [told for told in part if not isinstance(told, list)]
+    return [record for told in part if isinstance(told, list) for record in told], statuses[-1] if statuses else None
 
 
 def said(state: str, text: str) -> dict[str, str]:

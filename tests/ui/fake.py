@@ -29,7 +29,10 @@ CARDS = [
          knobs=(GAMMA, KnobCard("shape", "even", help="how depth is spent", choices=("even", "front")),
                 KnobCard("warm", True, help="keep the draft's cache"))),
     Scripted("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.",
-         knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"))),
+         knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"),
+                KnobCard("drawn", "best", help="which children", choices=("best", "apart", "pairs")),
+                KnobCard("judge", "token", help="how they are judged", choices=("token", "hub"),
+                         only_with=(("token", "drawn", ("best", "apart")), ("hub", "drawn", ("best", "pairs")))))),
     Scripted("lookup", "Prompt lookup", "", "retrieval", "Copies what followed the same words earlier."),
     Scripted("heads", "Extra heads", "2401.10774", "heads", "Heads on the target guess ahead.", needs=frozenset({"heads"})),
 ]
@@ -38,7 +41,7 @@ TOP = 4
 
 
 class FakeBackend:
-    questions, light = frozenset({"catalogue", "echo", "slow"}), frozenset({"catalogue"})
+    questions, light = frozenset({"catalogue", "unavailable", "echo", "slow"}), frozenset({"catalogue", "unavailable"})
 
     def __init__(self):
         self.cards = {card.key: card for card in CARDS}
@@ -95,6 +98,9 @@ class FakeBackend:
     def answer(self, name, payload, cancel, seconds):
         if name == "catalogue":
             yield [told(card) for card in self.cards.values()]
+            return
+        if name == "unavailable":
+            yield self.why_not()
             return
         self.active += 1
         self.most_active = max(self.active, self.most_active)

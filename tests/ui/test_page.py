@@ -4,10 +4,15 @@ from __future__ import annotations
 import json
 import re
 import threading
+from urllib.parse import quote
 
+import pytest
+
+from specviz.ui.cards import cards
 from specviz.ui.chat import lanes
 from specviz.ui.limits import Ask
 
+from .conftest import Server
 from .fake import FakeBackend
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "${alert(3)}", "{{7*7}}", "<b>bold</b>", "`${1+1}`"]
@@ -283,12 +288,65 @@ def test_knobs_come_from_the_catalogue(page, backend):
     page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
 
 
-def test_an_unavailable_method_says_why(page, backend):
+def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
+    """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and a screen reader."""
+    page.check("#methods [data-key=tree] input")
+    page.click("#open-settings")
+
+    def grey():
+        return page.evaluate("[...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join()")
+
+    def choose(knob, choice, then):
+        page.click(f"#knob-tree-{knob} [data-choice={choice}]")
+        page.wait_for_function(f"(() => [...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join() === '{then}')()")
+
+    page.wait_for_selector("#knob-tree-drawn .pg-choicerow")
+    assert grey() == "pairs"
+    why = "Judge token goes with drawn best or apart, not with pairs: change judge first."
+    page.locator("#knob-tree-drawn [data-choice=pairs]").click(force=True)  # as a finger would, on what cannot be pressed
+    assert page.inner_text("#knob-tree-drawn .pg-choicenote") == why == page.get_attribute("#knob-tree-drawn [data-choice=pairs]", "title")
+    assert page.get_attribute("#knob-tree-drawn [data-choice=best]", "aria-checked") == "true" and grey() == "pairs"
+    choose("judge", "hub", "apart")
+    choose("drawn", "pairs", "apart,token")
+    page.focus("#knob-tree-judge [data-choice=hub]")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.dataset.choice") == "token"
+    page.wait_for_function("document.querySelector('#knob-tree-judge .pg-choicenote').textContent.includes('not with pairs: change drawn first')")
+    run(page)
+    assert {name: dict(backend.runs[0].lanes)["tree"][name] for name in ("drawn", "judge")} == {"drawn": "pairs", "judge": "hub"}
+
+
+def test_an_unlawful_pair_from_a_link_is_said_and_can_be_mended(visit, server):
+    page = visit(url=server.url + "#m=tree&k=" + quote(json.dumps({"tree": {"drawn": "pairs"}})))
+    page.wait_for_selector("#knob-tree-judge [data-choice=token][aria-checked=true][aria-disabled=true]", state="attached")
+    page.wait_for_function("document.querySelector('#knobs-tree').textContent.includes('Judge token goes with drawn best or apart')")
+    page.click("#open-settings")
+    page.click("#knob-tree-judge [data-choice=hub]")
+    page.wait_for_function("document.querySelector('#knobs-tree').textContent.trim() === ''")
+
+
+def test_an_unavailable_method_says_why(visit, backend):
+    page = visit(has_touch=True)
     run(page)
     page.wait_for_selector("#methods [data-key=heads][data-off=unavailable]")
-    assert page.is_disabled("#methods [data-key=heads] input")
-    page.hover("#methods [data-key=heads]")
+    chip = page.locator("#methods [data-key=heads] input")
+    for reach in (chip.hover, chip.focus, lambda: chip.tap(force=True)):
+        page.hover("#says")
+        page.evaluate("document.activeElement.blur()")
+        reach()
+        page.wait_for_function("document.querySelector('.pg-hint').textContent.includes('need heads trained')")
+    page.keyboard.press("Space")
+    assert not chip.is_checked() and chip.get_attribute("aria-disabled") == "true" and "need heads" in chip.get_attribute("title")
+    assert "heads" not in page.get_attribute(".pg-pick", "data-on")
+
+
+def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
+    backend.loaded.clear()
+    page.evaluate("SpecVizPage.pending = { methods: ['heads', 'tree'] }; SpecVizPage.send('input')")
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree'")  # choosing loads, and loading tells
     page.wait_for_function("document.querySelector('.pg-hint').textContent.includes('need heads trained')")
+    run(page)
+    assert [key for key, _ in backend.runs[-1].lanes] == ["tree", "autoregressive"]
 
 
 def test_examples_fill_the_prompt_and_say_what_to_watch(page):
@@ -321,6 +379,47 @@ def test_no_sideways_scroll(visit):
     for width in (390, 320, 768, 1024, 1400):
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_function(fits)
+
+
+@pytest.fixture(scope="module")
+def shelf():
+    """A page that offers every method there is."""
+    backend = FakeBackend()
+    backend.cards = cards()
+    server = Server(backend)
+    yield server
+    server.close()
+
+
+def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
+    """No control stands beyond an edge or in a row that has to be pushed sideways, and the first motion is on the first screen."""
+    page = visit(url=shelf.url, width=390, height=844)
+    for width, more in ((390, False), (320, False), (320, True), (390, True)):
+        page.set_viewport_size({"width": width, "height": 844})
+        if more != page.evaluate("document.querySelector('.pg-pick').classList.contains('all')"):
+            page.click(".pg-more")
+        cut = page.evaluate("""() => [...document.querySelectorAll('#top *, #ask *, #under *, #methods *')].filter((x) => {
+            const r = x.getBoundingClientRect(), seen = x.checkVisibility() && r.width > 0;
+            const text = !x.children.length && x.matches('p, span, button, h1, small') && x.scrollWidth > x.clientWidth + 1 && x.clientWidth;
+            return seen && (r.left < -1 || r.right > innerWidth + 1 || text);
+        }).map((x) => x.outerHTML.slice(0, 90))""")
+        assert (width, more, cut) == (width, more, [])
+        assert more or page.evaluate("document.querySelector('#board .transport').getBoundingClientRect().top < innerHeight * 0.75")
+    low = page.evaluate("[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).length")
+    assert low == 0 and page.is_visible("#run") and page.is_hidden("#stop")
+    assert page.locator(".pg-chip:visible").count() == len(shelf.backend.cards)
+
+
+def test_on_a_phone_stop_takes_the_place_of_run(visit, backend):
+    page = visit(width=390, height=800)
+    backend.hold(3)
+    begin(page)
+    page.wait_for_selector("#stop:not([disabled])")
+    assert page.is_hidden("#run")
+    page.click("#stop")
+    backend.hold(None)
+    finish(page, "stopped")
+    assert page.is_hidden("#stop")
 
 
 def test_dark_mode(visit, server):

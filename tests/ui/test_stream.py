@@ -272,6 +272,26 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
     cancel.set()
     assert list(run) == [] and closed == [0] and 10 <= seconds[0] <= 60
 
+    monkeypatch.setattr(engine.lab, "answer", lambda name, payload, loaded, stop: iter([f"{name} on {loaded}, {payload}", stop()]))
+    asked = list(mine.answer("cost_curve", {"a": 1}, threading.Event(), 60.0))
+    assert asked == ["cost_curve on weights, {'a': 1}", False] and len(seconds) == 2 and seconds[1] < 60  # the Lab borrows it too
+
+    def refuse(*given):
+        raise engine.lab.LabError("Not on this model.")
+        yield
+
+    for broken, says in ((refuse, "Not on this model"), (lambda *given: _quota(), "quota exceeded. The recorded runs stay playable")):
+        monkeypatch.setattr(engine, "play", broken)
+        with pytest.raises(engine.Refused, match=says):
+            list(mine.run(ASK, threading.Event(), 60.0))
+
+
+def _quota():
+    import gradio
+
+    raise gradio.Error("quota exceeded")
+    yield
+
 
 def test_a_reader_that_falls_behind_is_told_less_often():
     live = Live(FakeBackend(), Turnstile(), ASK)
