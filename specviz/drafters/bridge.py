@@ -62,6 +62,17 @@ class Bridge:
         """Their token -> the first of our tokens that spell it, -1 = none; [their_vocab]."""
         return torch.tensor([tokens[0] if tokens else -1 for tokens in self.spelled])
 
+    @cached_property
+    def joins(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """Our tokens that are two of theirs: their first token -> the second ones, and what the two are in ours."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for token, other in enumerate(self.to_theirs):
+            said = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
+            pair = self.theirs.encode(said) if len(said) > 1 else []
+            if len(pair) == 2 and self.theirs(pair[0]) + self.theirs(pair[1]) == said:
+                found.setdefault(pair[0], []).append((pair[1], token))
+        return {first: tuple(torch.tensor(pairs).T) for first, pairs in found.items()}
+
     def encode(self, tokens: Sequence[int]) -> list[int]:
         """Our tokens as theirs: control tokens by name (left out where they have none), the text between them as one piece."""
         out, run = [], bytearray()

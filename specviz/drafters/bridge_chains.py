@@ -59,36 +59,89 @@ class Intersection(DraftChain):
 
 
 class StringRejection(StringMatch):
-    """SLRS with one draft token of outlook: a token of theirs is drawn; the first token of ours that spells it is proposed under
-    the law of all their tokens that begin so, which is a sum over the draft's row; the rest of its spelling is a chosen chain.
+    """SLRS with an outlook of two tokens of theirs: what they draw is told in ours, under the law of the first token of ours.
 
-    Given the token drawn, its spelling is certain, so both labels are honest. The paper's sum also runs over several tokens of
-    theirs that spell one of ours; it grows exponentially and is left out: such a token of ours is never proposed whole.
+    A token of theirs that is drawn proposes the first token of ours that spells it; the rest of its spelling is a chosen chain.
+    Where the token drawn is one of the draft's ``ahead`` likeliest, the next one is drawn, too, and if the two are one token of ours
+    that one is proposed. The law of the proposal is the sum over all of this: what goes to two tokens is taken from the first of
+    them. Which tokens may be joined is decided before anything is drawn, so the law is honest; the paper's sum over any number of
+    tokens grows exponentially. A second token that joins nothing is drawn anew.
     """
+
+    def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
+        super().__init__(model, bridge)
+        self.ahead = ahead if "tree" in model.provides else 0
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        build, theirs, scorer = TreeBuilder(), TreeBuilder(), Scorer(self.model)
-        if not context or len(context) + budget.gamma > self.model.context:
+        build, theirs, said, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        if not context or len(context) + 2 * budget.gamma > self.model.context:
             return build.tree()
         self.model.sync(context)
-        while len(build) < budget.gamma:
-            row = scorer.rows(theirs, (len(theirs) - 1,))[0].masked_fill(self.bridge.first < 0, -torch.inf)
-            law = state.sampling.probs(row)
-            drawn = int(row.argmax()) if state.sampling.greedy else state.dice.pick("draft", law)
-            theirs.add(drawn, len(theirs) - 1)
-            first, *rest = self.bridge.spelled[drawn]
-            build.add(first, len(build) - 1, build.begin(spread(law, self.bridge), IID))
-            for token in rest[:budget.gamma - len(build)]:
+        row = scorer.rows(theirs, (tip,))[0]
+        while True:
+            found = Outlook(self, theirs, scorer, row, tip, state)
+            drawn, tokens = found.draw(state)
+            build.add(tokens[0], len(build) - 1, build.begin(found.law, IID))
+            for token in tokens[1:1 + budget.gamma - len(build)]:
                 build.add(token, len(build) - 1)
-            if drawn in self.bridge.theirs.special:
+            said += drawn
+            if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
-        note(state, self.bridge, theirs.tokens, build.tokens)
+            tip, row = found.follow(drawn)
+        note(state, self.bridge, said, build.tokens)
         return build.tree()
 
 
+class Outlook:
+    """What may be drawn at one place. law [vocab]: of the first token of ours."""
+
+    def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
+        self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
+        self.first = self._law(row, state)
+        self.law, self.joined = spread(self.first, self.bridge), {}
+        likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
+        likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
+        self.nodes = {token: theirs.add(token, tip) for token in likely}
+        self.rows = dict(zip(likely, scorer.rows(theirs, list(self.nodes.values())))) if likely else {}
+        for token, after in self.rows.items():
+            others, ours = self.bridge.joins[token]
+            chances = self._law(after, state)[others]
+            self.joined[token] = chances
+            self.law.index_add_(0, ours, self.first[token] * chances)
+            self.law[self.bridge.first[token]] -= self.first[token] * chances.sum()
+        self.law.clamp_(min=0)
+
+    def _law(self, row: Tensor, state: State) -> Tensor:
+        """Their law over the tokens that can be told in ours."""
+        return state.sampling.probs(row.masked_fill(self.bridge.first < 0, -torch.inf))
+
+    def draw(self, state: State) -> tuple[list[int], tuple[int, ...]]:
+        """One token of theirs or two, and what they are in ours."""
+        token = pick(self.first, state)
+        if token in self.joined:
+            others, ours = self.bridge.joins[token]
+            chances = self.joined[token]
+            at = pick(torch.cat([(1 - chances.sum()).clamp(min=0)[None], chances]), state) - 1
+            if at >= 0:
+                return [token, int(others[at])], (int(ours[at]),)
+        return [token], self.bridge.spelled[token]
+
+    def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
+        """The node of the last token drawn and the row behind it, for the next place."""
+        tip = self.tip
+        for token in drawn:
+            known = tip == self.tip and token in self.nodes
+            tip = self.nodes[token] if known else self.theirs.add(token, tip)
+        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.rows(self.theirs, (tip,))[0]
+
+
+def pick(law: Tensor, state: State) -> int:
+    return int(law.argmax()) if state.sampling.greedy else state.dice.pick("draft", law)
+
+
 def spread(law: Tensor, bridge: Bridge) -> Tensor:
-    """The law of the first token of ours, from the law of theirs [their_vocab]."""
+    """The law of the first token of ours that spells what is drawn from the law of theirs [their_vocab]."""
     return law.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), law)
 
 

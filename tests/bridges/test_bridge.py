@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from specviz import load
 from specviz.core import Budget, Sampling, State, open_run, play
 from specviz.drafters.bridge import Bridge, Follower, Translated, whole_characters
-from specviz.drafters.bridge_chains import Intersection, StringMatch, StringRejection, spread
+from specviz.drafters import bridge_chains
+from specviz.drafters.bridge_chains import Intersection, Outlook, StringMatch, StringRejection, spread
 from specviz.methods import catalogue
 from specviz.others import Words
 from specviz.session import Session, SessionError
@@ -142,9 +144,24 @@ def test_the_output_law_is_the_targets(kind, vocab, seed):
 
 
 def test_first_acceptance_is_the_overlap_of_the_laws():
-    """TLI: of the draft's law over shared tokens; SLRS: of its law of first tokens, which counts all of the draft's."""
+    """TLI: of the draft's law over shared tokens; SLRS: of its law of first tokens, which counts all of the draft's, and both of
+    two that are one of ours."""
     for seed in range(4):
         check_first_acceptance(seed)
+
+
+def said_first(bridge, their, ahead):
+    """SLRS's law of the first token by going through all pairs that the draft could draw."""
+    begin = tuple(bridge.encode([0]))
+    q, law = their.draft(begin), torch.zeros(bridge.vocab, dtype=torch.float64)
+    likely = q.topk(ahead).indices.tolist() if ahead else []
+    for one in range(bridge.their_vocab):
+        then = their.draft((*begin, one))
+        for two in range(bridge.their_vocab):
+            both = bridge.theirs(one) + bridge.theirs(two)
+            whole = [t for t in range(bridge.vocab) if bridge.ours(t) == both and bridge.to_theirs[t] < 0]
+            law[whole[0] if whole and one in likely else bridge.spelled[one][0]] += q[one] * then[two]
+    return law
 
 
 def check_first_acceptance(seed):
@@ -152,7 +169,9 @@ def check_first_acceptance(seed):
     p, q = world.target(()), their.draft(tuple(bridge.encode([0])))
     ours, theirs = bridge.shared
     shared = torch.zeros_like(p).index_put_((ours,), q[theirs])
-    for kind, law in ((Intersection, shared / shared.sum()), (StringRejection, spread(q, bridge))):
+    one, two = (partial(StringRejection, ahead=ahead) for ahead in (0, 4))
+    assert torch.allclose(said_first(bridge, their, 0), spread(q, bridge)) and float(said_first(bridge, their, 4)[3]) > 0.001
+    for kind, law in ((Intersection, shared / shared.sum()), (one, spread(q, bridge)), (two, said_first(bridge, their, 4))):
         _, _, first = round_law(proposed(kind, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
         assert float(law.sum()) == pytest.approx(1) and first == pytest.approx(float(torch.minimum(p, law).sum()), abs=1e-12)
 
@@ -169,6 +188,52 @@ def test_wrong_masses_are_caught():
 
     law, _, _ = round_law(propose, TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
     assert distance(law, target_law(lambda rows: world.target(tuple(rows)), 3, 1)) > 1e-3
+
+
+class KeepsTheFirst(Outlook):
+    """What goes to two tokens is not taken from the first of them, and the law made whole again: OmniDraft as it is published."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        for token, chances in self.joined.items():
+            self.law[self.bridge.first[token]] += self.first[token] * chances.sum()
+        self.law /= self.law.sum()
+
+
+def test_a_joined_tokens_chance_that_the_first_one_keeps_is_caught(monkeypatch):
+    bridge, world, their = toys.bridge(3), World(3, 0), World(toys.theirs(3).size, 50)
+    for wrong in (False, True):
+        if wrong:
+            monkeypatch.setattr(bridge_chains, "Outlook", KeepsTheFirst)
+        law, _, _ = round_law(proposed(StringRejection, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
+        off = distance(law, target_law(lambda rows: world.target(tuple(rows)), 3, 1))
+        assert (off > 1e-3) if wrong else (off < 1e-12)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "sampled"])
+def test_two_of_theirs_are_one_of_ours(sampling):
+    """The draft says a, b, a, b; "ab" is a token of the target alone, and is proposed whole where the draft looks ahead."""
+    bridge = toys.bridge(4)
+    a, b = (bridge.theirs.pieces.index(piece) for piece in (b"a", b"b"))
+
+    def sure(tokens):
+        return torch.zeros(bridge.their_vocab, dtype=torch.float64).index_fill_(0, torch.tensor([a if tokens[-1] == b else b]), 1.0)
+
+    for ahead, want in ((0, [b"a", b"b", b"a"]), (2, [b"ab"] * 3)):
+        state = State([1], sampling)
+        tree = StringRejection(other(sure, bridge), bridge, ahead).propose(state, Budget(gamma=3))
+        assert [bridge.ours(t) for t in tree.tokens] == want and {tree.label(i) for i in range(3)} == {"iid"}
+        assert all(float(tree.law(i)[t]) == pytest.approx(1) and float(tree.law(i).sum()) == pytest.approx(1) for i, t in enumerate(tree.tokens))
+    assert [span[1:] for span in state.notes[-1][1]["theirs"]] == [[i, i + 1] for i in range(6)]
+    assert state.notes[-1][1]["ours"] == [[0, 2], [2, 4], [4, 6]]
+
+
+def test_joins_are_what_two_tokens_say():
+    bridge = Bridge(learnt(330, True), learnt(290, False), 430, 340)
+    found = [(first, int(second), int(token)) for first, (seconds, tokens) in bridge.joins.items() for second, token in zip(seconds, tokens)]
+    assert len(found) > 5 and len({token for *_, token in found}) == len(found)
+    for first, second, token in found:
+        assert bridge.to_theirs[token] < 0 and bridge.theirs(first) + bridge.theirs(second) == bridge.ours(token)
 
 
 def test_a_token_of_two_is_judged_and_then_matched():
