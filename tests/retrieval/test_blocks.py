@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.core import Budget, DraftTree, Outcome, Parts, Scores, State, Verdict
+from specviz.core import Budget, DraftTree, Outcome, Parts, Sampling, Scores, State, Verdict
 from specviz.drafters.blocks import JacobiTree, SampledJacobi, Units
 from specviz.drafters import Jacobi
 from specviz.methods import fastcot, gauss_seidel_jacobi, jacobi, lexical_units, speculative_jacobi, tr_jacobi
@@ -17,6 +17,7 @@ from specviz.verifiers import TokenRejection
 from .toys import FREE, check_greedy, check_law, distance, greedy, joint, kit, law_of, play_all
 
 GS, SJD, TR, LUD, FAST = (m.METHOD for m in (gauss_seidel_jacobi, speculative_jacobi, tr_jacobi, lexical_units, fastcot))
+GREEDY = Sampling()
 PROMPTS = ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0])
 
 
@@ -101,6 +102,24 @@ def test_sjd_carries_what_was_drawn():
     for tree in later:
         labels = [tree.label(i) for i in range(len(tree))]
         assert labels == sorted(labels, reverse=True)  # drawn ones come first, fresh fillers behind them
+
+
+@pytest.mark.parametrize("method, knobs, sampling", [(jacobi.METHOD, {"block": 4}, GREEDY), (GS, {"block": 6}, GREEDY), (SJD, {"window": 4}, FREE)],
+                         ids=["jacobi", "gauss_seidel_jacobi", "speculative_jacobi"])
+def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sampling):
+    """Asked of the network without a cache: a place's guess is the target's best token there, or a draw from its law there."""
+    one, tokens, rows, met = kit(12, 1), [3, 7, 1], [], 0
+    for outcome in play_all(method, one, tokens, 30, sampling, **knobs)[1]:
+        tree, count = outcome.tree, min(len(rows), len(outcome.tree))
+        for i in range(count):
+            if sampling is FREE:
+                assert torch.allclose(tree.law(i), sampling.probs(rows[i]), atol=1e-12)
+            else:
+                assert tree.tokens[i] == int(rows[i].argmax())
+        met += count
+        rows = one.net.logits([*tokens, *tree.tokens])[len(tokens) + len(outcome.verdict.path):]
+        tokens = [*tokens, *outcome.committed]
+    assert met >= 5
 
 
 def test_tree_places_come_from_the_refused_path():

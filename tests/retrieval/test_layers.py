@@ -6,7 +6,7 @@ import random
 import pytest
 
 from specviz.core import Budget, State, open_run
-from specviz.drafters.layers import spread
+from specviz.drafters.layers import SkippedLayers, spread
 from specviz.drafters.search import LayerSearch
 from specviz.methods import layerskip, swift, unified_layer_skipping
 
@@ -118,6 +118,16 @@ def test_swift_searches_while_it_writes(folder):
     assert 0 < rare[-1]["trials"] < told[-1]["trials"] / 3
     again = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)[2]
     assert [data for kind, data in again.notes if kind == "layers"] == told
+
+
+def test_swift_drafts_with_the_best_set_it_knows(folder):
+    one = layered(folder, 12, 6, 1)
+    parts = SWIFT.build(one, **SWIFT.read_knobs({"context": 16, "every": 1}))
+    drafter = parts.drafter
+    play_all(SWIFT, one, [3, 7, 1], 60, parts=parts)
+    begun = SkippedLayers(drafter.ratio, drafter.sure, drafter.wide)
+    begun.start(State([3, 7, 1]), one.target, None)
+    assert drafter.view.skip == drafter.search.best != begun.search.best
 
 
 def test_layers_drafted_early_are_not_run_again(folder):

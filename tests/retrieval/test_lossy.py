@@ -1,12 +1,15 @@
 """Lossy by design: where the knob makes them exact they are plain decoding, and elsewhere they follow the law that they say."""
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from specviz.core import Budget, Dice, DraftTree, Noted, Scores, State, Totals, Verified
 from specviz.drafters.layers import fading, spread
 from specviz.drafters.model import DraftChain
+from specviz.drafters.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.drafters.short_context import HEAD, ShortContext, pieces
 from specviz.methods import layer_skipping_decoder, parallel_branches, rapid, skipdecode, superposed
 from specviz.targets.scripted import ScriptedNet, ScriptedTarget
@@ -150,6 +153,18 @@ def test_several_drafts_share_their_passes():
     assert all(len(t["drafts"]) == 3 and sum(d["chance"] for d in t["drafts"]) == pytest.approx(1, abs=1e-3) for t in told)
     assert told[0]["drafts"][0]["tokens"] == tokens[:6] and len({tuple(d["tokens"]) for d in told[0]["drafts"]}) == 3
     assert all(sum(w) == pytest.approx(1, abs=1e-3) for t in told for w in t["weights"])
+
+
+def test_counts_of_the_text_tell_the_drafts_apart():
+    """(1 - a) log p + a log p_ngram, by hand: behind 1, 2 the text has always gone on with 3; what it never saw costs UNKNOWN."""
+    drafter, state = Superposed(drafts=4, best=4, heat=0.5, blend=0.4), State([1, 2, 3, 1, 2])
+    drafter.start(state, None, None)
+    logits = torch.tensor([0.3, 0.1, 0.0, 0.2], dtype=torch.float64)
+    logs = (logits / 0.5).log_softmax(-1)
+    known = math.log((WEIGHTS[2] + WEIGHTS[3]) / sum(WEIGHTS.values()))  # of two and of three tokens; longer ones are new
+    want = {(t,): 0.6 * float(logs[t]) + (0.4 * known if t == 3 else -UNKNOWN) for t in range(4)}
+    found = {draft: score for score, draft in drafter._extend([(0.0, ())], logits, state)}
+    assert found == pytest.approx(want) and max(found, key=found.get) == (3,)
 
 
 def test_what_is_fed_is_the_weighted_sum_of_embeddings():

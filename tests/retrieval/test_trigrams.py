@@ -1,6 +1,7 @@
 """ADED: the matrix, the search, greedy equality and the exact law."""
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -45,6 +46,34 @@ def test_search_visits():
     chosen = best_visited(root, 5, 12, frozenset())
     assert all(p.parent is root or p.parent in chosen for p in chosen)
     assert chosen[0].token == 3 and root.children[0].visits > root.children[1].visits
+
+
+def value(matrix, place, explore=32.0):
+    """The published score of a child, from its parent's visits and its own."""
+    up = place.parent
+    total = sum(matrix[up.pair].values())
+    bonus = (explore + math.log((up.visits + 9) / 8)) * math.sqrt(up.visits) * (matrix[up.pair][place.token] / total) / (1 + place.visits)
+    return place.reward / place.visits + bonus
+
+
+def test_the_search_selects_by_the_published_score():
+    """After any number of steps the next child is the one with the best mean reward plus bonus; an untried one goes first."""
+    drafter = started([1, 2, 3, 1, 2, 3, 1, 2, 4, 5, 1, 2, 6, 1, 2, 3], explore=2.0)
+    for steps in range(1, 60):
+        drafter.iterations = steps
+        root = drafter.search((1, 2), 3, random.Random(1))
+        untried = [c for c in root.children if not c.visits]
+        best = untried[0] if untried else max(root.children, key=lambda c: value(drafter.matrix, c, 2.0))
+        assert drafter.select(root) is best
+
+
+def test_a_visit_is_worth_what_its_path_scores_and_promises():
+    """One step: the first child gains 1, its own score, and the scores of a random way on from there."""
+    drafter = started([1, 2, 3, 4, 5, 6], iterations=1)
+    root = drafter.search((1, 2), 4, random.Random(1))
+    assert root.children[0].reward == root.reward == 1 + 4 * 1.0  # 3, and 4, 5, 6 behind it, each certain
+    drafter.matrix[2, 3] = {4: 0.5}
+    assert drafter.search((1, 2), 2, random.Random(1)).reward == 1 + 1.0 + 0.5
 
 
 def test_budget_and_end_tokens():
