@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 
+from torch import Tensor
+
 from ..core import IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
 from ..trees import Scorer, best
 
@@ -57,22 +59,30 @@ class StochasticBeam(Drafter):
 
     @staticmethod
     def _drawn(build: TreeBuilder, beam, rows, width: int, state: State):
-        laws = state.sampling.probs(rows)
+        laws = list(state.sampling.probs(rows))
         draws = [build.begin(law, WITHOUT_REPLACEMENT) for law in laws]
-        left = [law.clone() for law in laws]
+        left: dict[int, Tensor] = {}  # of a sequence that has a child: its law without what was drawn, made whole again
+        masses = [0.0] * len(laws)  # logarithm of what was not drawn yet of each law
         heap = [(-value, i) for i, (_, _, value) in enumerate(beam)]
         heapq.heapify(heap)
         out = []
         while heap and len(out) < width:
             value, i = -heap[0][0], heap[0][1]
             node, logprob, _ = beam[i]
-            token = state.dice.pick("draft", left[i] / left[i].sum())
+            token = state.dice.pick("draft", left.get(i, laws[i]))
             out.append((build.add(token, node, draws[i]), logprob + math.log(float(laws[i][token])), value))
-            left[i][token] = 0
-            mass = float(left[i].sum())
-            if mass > 0:
+            if len(out) == width:
+                break
+            if i not in left:
+                left[i] = laws[i].clone()
+            rest = left[i]
+            rest[token] = 0
+            share = float(rest.sum())
+            if share > 0:
+                rest /= share
+                masses[i] += math.log(share)
                 u = 1.0 - float(state.dice.raw("draft", (1,)))  # in (0, 1]
-                heapq.heapreplace(heap, (-next_gumbel(logprob + math.log(mass), value, u), i))
+                heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
             else:
                 heapq.heappop(heap)
         return out
@@ -80,7 +90,8 @@ class StochasticBeam(Drafter):
     @staticmethod
     def _likely(build: TreeBuilder, beam, rows, width: int, state: State):
         """Plain beam search: the most likely sequences, chosen."""
-        values, tokens = best(rows.log_softmax(-1), width)
+        values, tokens = best(rows, width)
+        values = values - rows.logsumexp(-1, keepdim=True)
         found = sorted(((beam[i][1] + value, i, token) for i, (row, ids) in enumerate(zip(values.tolist(), tokens.tolist()))
                         for value, token in zip(row, ids)), key=lambda item: -item[0])[:width]
         return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
