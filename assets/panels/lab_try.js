@@ -7,7 +7,28 @@
   const K = P.kit, M = P.maths;
   const PROMPT = "Tell a story about a small dragon.";
 
-  const methods = (env, fits) => (env.ctx.catalogue || []).filter((c) => fits(c)).map((c) => [c.key, c.title]);
+  /* Which method to ask about, by family. One that cannot be asked is grey, and below it stands why: what the server says of
+     the models that are there, or what this view itself knows (`why`). */
+  function methodField(env, cards, { why = () => "", on = () => {} } = {}) {
+    const field = K.select({ label: "Method", options: [], on }), list = el("dl", { class: "pn-why" }), said = el("summary");
+    const more = el("details", { class: "pn-more" }, said, list), root = el("div", null, field.root, more);
+    let off = {}, told = false;
+    const reason = (c) => (typeof off[c.key] === "string" && off[c.key]) || why(c);
+    function fill() {
+      const held = field.value || "speculative", grey = cards.filter(reason), open = cards.filter((c) => !reason(c));
+      const option = (c) => el("option", { value: c.key, disabled: Boolean(reason(c)), title: reason(c) ? K.say(reason(c), 300) : null }, K.say(c.title, 90) + (reason(c) ? " \u2013 not here" : ""));
+      const families = [...new Set(cards.map((c) => c.family))];
+      field.input.replaceChildren(...families.map((f) => el("optgroup", { label: K.say(f, 60) }, cards.filter((c) => c.family === f).map(option))));
+      const kept = open.find((c) => c.key === held) || open[0];
+      if (kept) field.input.value = kept.key;
+      setText(said, `${count(grey.length, "method")} cannot be asked here, and why`);
+      list.replaceChildren(...grey.flatMap((c) => [el("dt", null, K.say(c.title, 90)), el("dd", null, K.say(reason(c), 300))]));
+      more.hidden = !grey.length;
+      if (told && kept && kept.key !== held) on(kept.key);
+    }
+    fill();
+    return { root, get value() { return field.value; }, update: () => env.off().then((got) => { if (got !== off) { off = got; told = true; fill(); } }) };
+  }
   const dash = (x) => (x === null || x === undefined ? "\u2013" : x);
 
   /* Verdict as a person reads it: a sentence in a frame whose colour and whose form say the same. */
@@ -23,8 +44,8 @@
   }
 
   function distribution(env) {
-    const tell = K.status(), out = el("div"), open = methods(env, (c) => c.key !== SpecViz.metrics.BASELINE);
-    const method = K.select({ label: "Method", options: open, value: open.some((o) => o[0] === "speculative") ? "speculative" : undefined });
+    const tell = K.status(), out = el("div"), why = (c) => (c.exactness === "greedy only" ? `${c.title} works at temperature 0 only, where nothing is drawn.` : "");
+    const method = methodField(env, (env.ctx.catalogue || []).filter((c) => c.key !== SpecViz.metrics.BASELINE), { why });
     const prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 });
     const heat = K.slider({ label: "Temperature", min: 0.2, max: 2, step: 0.1, value: 1, show: (v) => v.toFixed(1), on() {} });
     const many = K.slider({ label: "Samples", min: 50, max: 400, step: 50, value: 200, on() {} });
@@ -53,7 +74,7 @@
       K.head("Does sampling stay the same?", K.lead("Draw the same continuation many times with a method and count what came. If the method is exact, the counts follow the law of plain decoding.")),
       el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, prompt.root, heat.root, many.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
     out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing drawn yet"), "Press \u201cDraw samples\u201d. A bar is what came; the line across it is what plain decoding's law expects."));
-    return { root, update() {}, destroy() {} };
+    return { root, update: method.update, destroy() {} };
   }
 
   function breakit(env) {
@@ -99,7 +120,7 @@
 
   function sweep(env) {
     const cards = (env.ctx.catalogue || []).filter((c) => (c.knobs || []).some(numeric)), tell = K.status(), out = el("div");
-    const method = K.select({ label: "Method", options: cards.map((c) => [c.key, c.title]), value: cards.some((c) => c.key === "speculative") ? "speculative" : undefined, on: knobs });
+    const method = methodField(env, cards, { on: () => knobs() });
     const knobPlace = el("div"), valuePlace = el("div"), prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 }), length = K.slider({ label: "Tokens", min: 32, max: 128, step: 16, value: 64, on() {} });
     const press = K.button("Sweep", run, "primary");
     let knob = null, values = null, chart = null, shown = null;
@@ -149,7 +170,7 @@
       el("div", { class: "pn-two" }, el("div", { class: "pn-box pn-controls" }, method.root, knobPlace, valuePlace, prompt.root, length.root, el("div", { class: "pn-row" }, press), tell.root), el("div", { class: "pn-box" }, out)));
     out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing swept yet"), "Choose a method and one of its knobs, then press \u201cSweep\u201d."));
     if (cards.length) knobs();
-    return { root, update() {}, destroy: () => chart?.stop() };
+    return { root, update: method.update, destroy: () => chart?.stop() };
   }
 
   const numeric = (k) => typeof k.default === "number" && !(k.choices && k.choices.length) && K.finite(k.low) && K.finite(k.high);

@@ -38,7 +38,7 @@
     const root = el("div", { class: "pn-view pn-methods" },
       K.head(`${cards.length} ways to do it`, K.lead("All share one frame: something drafts, the target checks. They differ in who guesses, how much, and how the guesses are judged.")),
       el("div", { class: "pn-filters" }, search.root, family.root, exact.root), found, el("div", { class: "pn-split" }, list, detail));
-    let open = null, lanes = [];
+    let open = null, lanes = [], off = {};
 
     function fill() {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -48,7 +48,7 @@
       let group = null;
       for (const c of hits) {
         if (c.family !== group) { group = c.family; kids.push(el("h3", null, K.say(group, 60))); }
-        kids.push(el("button", { type: "button", class: "pn-mrow", "data-key": c.key, "aria-current": String(c === open), on: { click: () => pick(c, true) } }, el("b", null, K.say(c.title, 80)), el("span", null, K.say(c.summary, 400))));
+        kids.push(el("button", { type: "button", class: "pn-mrow", "data-key": c.key, "data-off": typeof off[c.key] === "string" ? "" : null, "aria-current": String(c === open), on: { click: () => pick(c, true) } }, el("b", null, K.say(c.title, 80)), el("span", null, K.say(c.summary, 400))));
       }
       list.replaceChildren(...kids);
       if (!open || !hits.includes(open)) pick(hits.find((c) => c.key === "speculative") || hits[0] || null, false);
@@ -61,18 +61,19 @@
       if (byHand) { detail.focus({ preventScroll: true }); if (root.closest(".mid")) root.scrollIntoView({ block: "start" }); }
     }
     function show(c) {
-      const lane = lanes.find((l) => l.key === c.key), part = (title, text) => (text ? [el("h4", null, title), el("p", null, K.say(text, 600))] : []);
+      const lane = lanes.find((l) => l.key === c.key), why = typeof off[c.key] === "string" ? off[c.key] : "", part = (title, text) => (text ? [el("h4", null, title), el("p", null, K.say(text, 600))] : []);
       return [
         K.button("All methods", () => { root.classList.remove("opened"); }, "quietly pn-back"),
         el("p", { class: "pn-small" }, K.say(c.family, 60)), el("h2", null, K.say(c.title, 80)), el("p", { class: "pn-lead" }, K.say(c.summary, 600)),
-        el("div", { class: "pn-row pn-act" }, K.badge(c.exactness), K.button("Try it", () => env.ctx.run?.({ methods: [c.key] }), "primary")),
+        el("div", { class: "pn-row pn-act" }, K.badge(c.exactness), why ? null : K.button("Try it", () => env.ctx.run?.({ methods: [c.key] }), "primary")),
+        why ? el("p", { class: "pn-nothere" }, el("b", null, "Not on this model. "), K.say(why, 400)) : null,
         el("dl", { class: "pn-facts" }, [["Needs", needs(c)], ["Knobs", (c.knobs || []).map((k) => k.name).join(", ") || "None"]].map(([k, v]) => el("div", null, el("dt", null, k), el("dd", null, K.say(v, 200))))),
         ...part("What to look at", c.look),
         el("div", { class: "pn-winlose" }, el("div", null, part("Wins", c.wins)), el("div", null, part("Loses", c.loses))),
         ...(lane ? seen(lane) : []),
         ...((c.knobs || []).length ? [el("h4", null, "Knobs"), K.table([{ name: "knob" }, { name: "default" }, { name: "range" }, { name: "what it does" }], c.knobs.map((k) => [el("code", null, K.say(k.name, 40)), value(k.default), span(k), K.say(k.help, 300)]), "Settings of " + K.say(c.title, 80))] : []),
         ...(c.paper ? [el("h4", null, "Source"), el("p", null, paper(c.paper))] : []),
-      ];
+      ].filter(Boolean);
     }
     /* The mock's "see it happen": rounds of the trace on the board that show what the card says. */
     function seen(lane) {
@@ -87,7 +88,11 @@
     fill();
     return {
       root,
-      update() { const now = env.lanes(); if (now !== lanes) { lanes = now; if (open) detail.replaceChildren(...show(open)); } },
+      update() {
+        const now = env.lanes(), again = () => { if (open) detail.replaceChildren(...show(open)); };
+        if (now !== lanes) { lanes = now; again(); }
+        env.off().then((got) => { if (got !== off) { off = got; fill(); again(); } });
+      },
       destroy() {},
       pick: (key) => { const c = cards.find((x) => x.key === key); if (c) pick(c, true); },
     };

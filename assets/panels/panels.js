@@ -4,7 +4,7 @@
    ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set), opened(name)}: all may be absent, then what needs them says so in a sentence. told hears
    {state, text?, part?} on the way. link(set) gives an address of the page with this choice and the place on the board. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
    [{key, title, paper, family, summary, exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
-   ask's names: cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
+   ask's names: unavailable, cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
    a rejected promise whose message is one sentence, or {error: sentence}.
    A panel draws only while it is in sight; the board's changes reach it at most four times a second. */
 (() => {
@@ -83,7 +83,10 @@
     const records = () => { try { return ctx.board?.trace?.() || []; } catch { return []; } };
     const where = () => { try { return ctx.board?.where?.() || {}; } catch { return {}; } };
     const lanes = () => P.read.lanes(records());
+    let off = null;
     const env = {
+      /* What cannot run on the models that are there, {method: why}: asked once; nothing where nobody can tell. */
+      off: () => (off = off || Promise.resolve(typeof ctx.ask === "function" ? ctx.ask("unavailable", {}) : {}).then((got) => (got && typeof got === "object" ? got : {}), () => { off = null; return {}; })),
       ctx, panel, records, lanes, where,
       lane: () => P.read.focus(lanes(), where()),
       go(tab) { ctx.go?.(tab); },

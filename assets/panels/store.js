@@ -35,13 +35,14 @@
     if (!id || list.some((x) => x.id === id)) return false;
     const text = lines(records);
     if (text.length > LARGEST) return false;
+    met.add(id);
     const prompt = heads[0].prompt && typeof heads[0].prompt.text === "string" ? heads[0].prompt.text : "", titles = heads.map((h) => (h.method && typeof h.method.title === "string" ? h.method.title : "")).filter(Boolean);
     write([{ id, at: now.toISOString(), prompt: prompt.slice(0, 300), methods: titles.slice(0, 8).map((t) => t.slice(0, 80)), text }, ...list]);
     document.dispatchEvent(new CustomEvent("specviz:history"));
     return true;
   }
-  const forget = (id) => { write(read().filter((x) => x.id !== id)); document.dispatchEvent(new CustomEvent("specviz:history")); };
-  function clear() { try { localStorage.removeItem(KEY); } catch { /* nothing was kept */ } document.dispatchEvent(new CustomEvent("specviz:history")); }
+  const forget = (id) => { met.add(id); write(read().filter((x) => x.id !== id)); document.dispatchEvent(new CustomEvent("specviz:history")); };
+  function clear() { for (const x of read()) met.add(x.id); try { localStorage.removeItem(KEY); } catch { /* nothing was kept */ } document.dispatchEvent(new CustomEvent("specviz:history")); }
 
   /* From now on keep what this board finishes. Looked at rarely, and only when something changed. */
   function watch(board) {

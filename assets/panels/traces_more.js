@@ -45,14 +45,24 @@
       tokens.forEach((t, i) => {
         const e = list[i], say = T.joined(t.parts);
         if (e.hit !== null) { const k = by.get(kindOf(say)); k.asked++; k.kept += e.hit; }
-        const hard = e.a === null ? null : 1 - e.a, span = el("span", { class: "h " + (hard === null ? "none" : e.hit ? "kept" : "lost"), "data-i": i, title: hard === null ? "The draft was not asked here" : e.hit ? `Kept; chance ${f3(e.a)}` : "The guess here was refused", css: hard ? { "--h": Math.round(100 * hard) + "%" } : null }, parts(t.parts));
+        const hard = e.a === null ? null : 1 - e.a, span = el("span", { class: "h " + (hard === null ? "none" : e.hit ? "kept" : "lost"), "data-i": i, role: "button", tabindex: i ? "-1" : "0", title: hard === null ? "The draft was not asked here" : e.hit ? `Kept; chance ${f3(e.a)}` : "The guess here was refused", css: hard ? { "--h": Math.round(100 * hard) + "%" } : null }, parts(t.parts));
         text.append(span);
+      });
+      text.addEventListener("keydown", (ev) => { /* one stop for the Tab key; the arrows walk the text */
+        const s = ev.target.closest("[data-i]"), to = s && { ArrowRight: s.nextElementSibling, ArrowLeft: s.previousElementSibling, Home: text.firstElementChild, End: text.lastElementChild }[ev.key];
+        if (s && ev.key === "Enter") s.click();
+        if (!to) return;
+        ev.preventDefault();
+        ev.stopPropagation();
+        s.tabIndex = -1;
+        to.tabIndex = 0;
+        to.focus();
       });
       text.addEventListener("click", (ev) => { const s = ev.target.closest("[data-i]"); if (s) { const e = list[Number(s.dataset.i)]; env.show({ lane: l.id, round: e.round, phase: 4, node: e.node, tab: "why" }); } });
       const rows = KINDS.map(([k, name]) => ({ name, ...by.get(k) })).filter((x) => x.asked), asked = K.sum(rows.map((x) => x.asked)), kept = K.sum(rows.map((x) => x.kept));
       root.replaceChildren(K.head("Where it was easy", K.lead("The text, shaded where a guess was likely to fail. Runs of clean text are where the speed comes from.")), env.laneLine(l),
         el("div", { class: "pn-box" }, el("div", { class: "pn-keys pn-heatkey" }, el("span", null, el("span", { class: "h kept" }, "kept")), el("span", null, el("span", { class: "h kept", css: { "--h": "55%" } }, "kept"), "by luck: it might have failed"), el("span", null, el("span", { class: "h lost", css: { "--h": "100%" } }, "word"), "the guess was refused here"), el("span", null, el("span", { class: "h none" }, "word"), "nobody asked the draft")), text,
-          list.length > SHOWN ? K.small(`The first ${SHOWN.toLocaleString("en")} of ${list.length.toLocaleString("en")} tokens.`) : null, K.small("Choose a token to see its round on the board.")),
+          list.length > SHOWN ? K.small(`The first ${SHOWN.toLocaleString("en")} of ${list.length.toLocaleString("en")} tokens.`) : null, K.small("Choose a token to see its round on the board; arrow keys walk the text.")),
         el("div", { class: "pn-box pn-words" }, el("h3", null, "By kind of token"), P.plot.bars(rows.map((x) => ({ name: x.name, value: x.kept / x.asked, show: `${pct(x.kept / x.asked)} of ${x.asked}`, mark: asked ? kept / asked : 0 })), { max: 1, label: "Share of guesses kept, by kind of token" }), K.small(`Guesses kept where the draft was asked. The mark is the whole text's ${pct(asked ? kept / asked : 0)}.`)));
     }
     return {

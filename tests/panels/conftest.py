@@ -35,6 +35,7 @@ ANSWERS = {
                    "one": 0.024, "machine": "a machine", "turns": 9},
     "distribution": {"samples": 200, "tokens": [" the", " a", " one", "everything else"], "plain_law": [0.5, 0.25, 0.15, 0.1],
                      "method_counts": [104, 47, 29, 20], "chi_square": 0.8, "freedom": 3, "p_value": 0.85, "verdict": "pass"},
+    "unavailable": {"medusa": "Medusa needs trained heads, which this target has not."},
     "mistakes": [{"key": k, "title": t, "why": "because", "watch": "both"} for k, t in (("argmax", "The best token as a draw"), ("cache", "No rollback"))],
     "break_it": {"mistake": "argmax", "title": "The best token as a draw", "why": "It comes too often.", "caught": True,
                  "greedy": {"status": "identical", "equal": True, "tokens": 96, "detail": "96 tokens equal plain decoding's."},

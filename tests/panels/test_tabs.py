@@ -9,7 +9,7 @@ import re
 import pytest
 
 from ..viewer import sample
-from .conftest import ANSWERS, EVIL
+from .conftest import ANSWERS, EVIL, catalogue
 
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
@@ -141,6 +141,21 @@ def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> Non
     visit(use, "lab", records=GREEDY)
 
 
+def test_methods_that_cannot_be_asked_are_grey_and_say_why(visit) -> None:
+    def use(page):
+        for view, reasons in (("distribution", {"medusa": "needs trained heads", "staged": "temperature 0 only"}), ("sweep", {"medusa": "needs trained heads"})):
+            show(page, view)
+            page.wait_for_selector("option[value=medusa][disabled]", state="attached")
+            off = page.evaluate("[...document.querySelectorAll('.pn-body select')[0].querySelectorAll('option:disabled')].map((o) => [o.value, o.title, o.textContent])")
+            greedy = {c["key"] for c in catalogue() if c["exactness"] == "greedy only"} if view == "distribution" else set()
+            assert {key for key, *_ in off} == greedy | {"medusa"} and all(title and "not here" in text for _, title, text in off)
+            said = page.text_content(".pn-more:has(.pn-why)")
+            assert f"{len(off)} method" in said and all(words in said for key, words in reasons.items() if key in {key for key, *_ in off})
+            assert page.input_value(".pn-body select >> nth=0") == "speculative"
+
+    visit(use, "lab", records=GREEDY)
+
+
 def test_questions_to_the_engine_show_their_verdicts(visit) -> None:
     def use(page):
         show(page, "distribution")
@@ -154,7 +169,7 @@ def test_questions_to_the_engine_show_their_verdicts(visit) -> None:
         assert good == ["true", "false"]
         assert page.evaluate("getComputedStyle(document.querySelector('.pn-verdict[data-good=false]')).borderStyle") == "dashed"
         show(page, "sweep")
-        page.select_option("select >> nth=0", "speculative")
+        page.select_option(".pn-body select >> nth=0", "speculative")
         page.click(".pn-btn.primary:has-text('Sweep')")
         page.wait_for_selector(".pn-table")
         assert page.text_content(".pn-figs .strong .v") == "3" and len(page.query_selector_all(".pn-table tbody tr")) == 4
@@ -391,6 +406,11 @@ def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
         for r in (r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1):
             want += ["kept"] * len(r["path"]) + ["lost" if r["tail"]["why"] == "correction" else "none"]
         assert shown == want
+        page.focus(".pn-heat .h >> nth=0")
+        for key, place in (("ArrowRight", 1), ("End", len(want) - 1), ("Home", 0)):
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.dataset.i") == str(place)
+        assert page.evaluate("document.querySelectorAll('.pn-heat [tabindex=\"0\"]').length") == 1
         lost = want.index("lost")
         page.click(f".pn-heat .h >> nth={lost}")
         painted(page)
@@ -412,3 +432,16 @@ def test_two_thousand_tokens_keep_every_panel_bounded(visit) -> None:
         assert max(counts.values()) < 4000, counts
 
     visit(use, "lab", records=records)
+
+
+def test_a_card_says_what_keeps_its_method_from_running(visit) -> None:
+    def use(page):
+        show(page, "methods")
+        page.wait_for_selector(".pn-mrow[data-key=medusa][data-off]", state="attached")
+        page.click(".pn-mrow[data-key=medusa]")
+        assert "Medusa needs trained heads" in page.text_content(".pn-nothere") and not page.query_selector(".pn-card .pn-btn:has-text('Try it')")
+        page.click(".pn-mrow[data-key=speculative]")
+        page.click(".pn-card .pn-btn:has-text('Try it')")
+        assert page.evaluate("tried") == [{"methods": ["speculative"]}]
+
+    visit(use, "learn", records=GREEDY)
