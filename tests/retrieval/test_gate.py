@@ -5,7 +5,7 @@ import itertools
 
 from specviz.core import Budget, Clock, Drafter, DraftTree, Origin, Outcome, State, Verdict
 from specviz.drafters import gate as rules
-from specviz.drafters.gate import AGREE, RIGHT, Gate, Price
+from specviz.drafters.gate import AGREE, RIGHT, Gate, Price, front
 from specviz.drafters.memory import TABLES, Memory
 from specviz.methods import token_recycling
 
@@ -153,6 +153,8 @@ def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
     gate.worth = lambda tree, agree: 3
     tree = gate.propose(state, Budget(8))
     assert tree.tokens == (1, 2, 3) and state.notes[-1][1]["kept"] == 3 and state.notes[-1][1]["found"] == 8
+    assert {tree.label(i) for i in range(3)} == {"chosen"} and tree.depths == (1, 2, 3)
+    assert front(DraftTree((7,), (-1,), (-1,), origin=(Origin("text", 4, 5),)), 1).origin[0].start == 4 and len(front(tree, 0)) == 0
     assert len(gate.waiting[0][0]) == 8  # all of it is compared with what is written
 
 

@@ -37,7 +37,7 @@
   }
   function gate(host, notes, c) {
     const d = notes[0] || {};
-    host.append(say("Found " + int(d.found, 0) + " tokens after a match of " + int(d.matched, 0) + ", let through " + int(d.kept, 0) + ": as many as pay. Chance that the first is accepted " + short(d.first) + ", each next one " + short(d.next) + "; a row in the pass costs " + short(d.row) + " of a plain step."));
+    host.append(say("Found " + int(d.found, 0) + " tokens after a match of " + int(d.matched, 0) + ", let through " + int(d.kept, 0) + ": as many as pay. Chance that the first is accepted " + short(d.first) + ", each next one " + short(d.next) + "; a row in the pass costs " + short(d.row) + " of a plain step" + (Number.isFinite(d.extra) ? ", having any " + short(d.extra) : "") + "."));
     const past = c.history().map(({ round, data }) => [round, int(data && data.found, 0)]), kept = c.history().map(({ round, data }) => [round, int(data && data.kept, 0)]);
     SV.lens.tools.line(host, { name: "Found and let through", width: c.width, series: [{ points: past, step: true, cls: "thin", end: "found" }, { points: kept, step: true, end: int(d.kept, 0) === int(d.found, 0) ? "" : "kept" }], height: 110 });
   }
