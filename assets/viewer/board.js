@@ -18,7 +18,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, palette, who } = SV.dom;
+  const { el, setText, setAttr, palette, who } = SV.dom;
   const F = SV.fold, M = SV.metrics;
   const LEGEND = [["acc", "accepted", "accepted"], ["rej", "rejected", "rejected"], ["cor", "correction", "correction"], ["bon", "bonus", "bonus"], ["ski", "never examined", "skipped"]];
 
@@ -33,7 +33,7 @@
       this.seen = null;
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
       this.ui = { focus: null, sel: null, filter: null, speed: 1, marks: false };
-      this.still = globalThis.matchMedia ? matchMedia("(prefers-reduced-motion: reduce)").matches : false;
+      this.calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)");
       this.reset();
       this.box = SV.frames.intake();
       SV.colours.wear(root);
@@ -66,6 +66,7 @@
       this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
         el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
         (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")), (this.colourPick = new SV.colours.Choice()).root);
+      this.filters = [...this.legend.querySelectorAll("[data-filter]")];
       this.lanePick = new SV.pick.Pick(this);
       this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
       this.lanesBox = el("div", { class: "lanes" });
@@ -88,6 +89,7 @@
       this.sized = new ResizeObserver(() => { this.measure(); this.later(); });
       this.sized.observe(this.root);
       this.sized.observe(this.transport.scrub);
+      this.watchSight();
       this.themed = new MutationObserver(() => this.retheme());
       for (const n of [document.documentElement, document.body]) this.themed.observe(n, { attributes: true, attributeFilter: ["class", "style"] });
       this.themed.observe(this.root, { attributes: true, attributeFilter: ["data-colours"] });
@@ -149,6 +151,16 @@
       if (was || !this.st.records) return;
       if (!this.isLive()) { this.settle(); this.begin(); } else if (act.fresh) { this.reopened = true; this.edge(1); } /* an earlier run, opened again */
     }
+    /* While a run streams, only what can be seen is painted: see paint.js. */
+    watchSight() {
+      this.seenNow = new Set();
+      this.sight = new IntersectionObserver((list) => {
+        for (const { target, isIntersecting } of list) if (isIntersecting) this.seenNow.add(target); else this.seenNow.delete(target);
+        this.later();
+      }, { rootMargin: "48px" });
+      for (const e of [this.inspector.tree, this.inspector.body, this.ribbon.root, this.chart.root, this.ledger.root, this.figures.root]) this.sight.observe(e);
+    }
+    get still() { return Boolean(this.calm?.matches); }
     isLive() { const h = this.header(); return Boolean(h && h.mode === "live"); }
     header() { for (const l of this.list()) if (l.header) return l.header; return null; }
     /* In the order shown: the methods as they came, plain decoding last. */
@@ -163,10 +175,7 @@
       let s = lanes.length ? (lanes.every((l) => l.done || l.error) ? (lanes.some((l) => l.done && ["stopped", "deadline"].includes(l.done.finish)) ? "stopped" : "done") : this.isLive() ? "live" : "done") : "idle";
       if (failed) { s = "error"; if (!this.statusText) this.statusText = SV.text.joined(SV.text.visible(String(failed.error.why || "This method failed."))).slice(0, 300); }
       this.setState(this.statusState || s);
-      this.root.dataset.seq = String(this.box.last);
-      this.root.dataset.lost = String(this.box.lost);
-      this.root.dataset.gaps = String(this.box.gaps);
-      this.root.dataset.records = String(this.st.records);
+      for (const [k, n] of [["seq", this.box.last], ["lost", this.box.lost], ["gaps", this.box.gaps], ["records", this.st.records]]) setAttr(this.root, "data-" + k, n);
       this.soon();
     }
     setState(s) {
@@ -209,6 +218,7 @@
       cancelAnimationFrame(this.frame);
       this.sized.disconnect();
       this.themed.disconnect();
+      this.sight.disconnect();
       document.removeEventListener("keydown", this.onDocKey);
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);

@@ -3,6 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const F = SV.fold, M = SV.metrics;
+  const STILL = 900; /* ms a still is shown at speed 1 */
 
   SV.cursor = {
     setLayout(name) {
@@ -139,15 +140,24 @@
       const dt = this.stamp === null ? 0 : Math.min(250, now - this.stamp), c = this.cur, s = this.ui.speed;
       this.stamp = now;
       let on = true;
-      if (this.race()) {
+      if (this.still) on = this.stepOn(dt);
+      else if (this.race()) {
         c.t += (dt / 1e3) * (s === 0 ? 1 : s / SV.player.slowdown(this.end()));
         if (c.t >= this.end()) { c.t = this.end(); on = false; }
-      } else if (this.still) {
-        c.phase = 4;
-        c.left = (c.left ?? 900) - dt;
-        if (c.left <= 0) { c.left = null; if (c.round + 1 < this.focus().committed) c.round++; else on = false; }
       } else on = SV.player.watch(c, this.focus(), dt, s);
       if (!on) { c.mode = this.state === "live" ? "follow" : "hold"; c.left = null; }
+    },
+    /* With reduced motion playing is a series of stills: whole rounds, and in a race a twentieth of it at a time. */
+    stepOn(dt) {
+      const c = this.cur, pause = STILL / Math.min(2, this.ui.speed || 1);
+      c.phase = 4;
+      c.left = (c.left ?? pause) - dt;
+      if (c.left > 0) return true;
+      c.left = null;
+      if (this.race()) { c.t = Math.min(this.end(), c.t + this.end() / 20); return c.t < this.end(); }
+      if (c.round + 1 >= this.focus().committed) return false;
+      c.round++;
+      return true;
     },
   };
 })();

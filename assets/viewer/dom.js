@@ -72,11 +72,18 @@
     return known.get(x);
   }
 
-  /* A term with its definition on hover and on focus. */
+  /* A definition, shown while its term is pointed at or has the focus. */
   function tip(key, name) {
     const d = SV.metrics.DEFINITIONS[key];
     return el("span", { class: "tip", role: "tooltip" }, el("b", null, name || d[0]), el("span", null, d[1]), el("code", null, d[2]));
   }
 
-  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip, who };
+  /* The same inside a sentence: a word that tells its meaning when it is pointed at, reached or tapped. */
+  function term(key, word) {
+    const say = tip(key), all = word + ": " + SV.metrics.DEFINITIONS[key][1];
+    say.setAttribute("aria-hidden", "true");
+    return el("button", { class: "term", type: "button", "aria-label": all }, el("span", { class: "def" }, word), say);
+  }
+
+  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip, term, who };
 })();

@@ -11,7 +11,7 @@
 
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
   const newLane = (id) => ({
-    id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], tokens: [], carry: [],
+    id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], ends: [], tokens: [], carry: [],
     committed: 0, seen: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
   });
   const newRound = (i) => ({
@@ -82,6 +82,7 @@
       r.commit = rec;
       r.path = rec.path.filter((id) => r.nodes[id]);
       r.why = rec.tail.why;
+      lane.ends[r.i] = rec.t;
       lane.committed = Math.max(lane.committed, r.i + 1);
       let before = r.i - 1;
       while (before >= 0 && !lane.rounds[before].sum) before--; /* updates may be missing until the snapshot */
@@ -196,6 +197,8 @@
     return { k: lo, phase: v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1 };
   }
   const endOf = (lane, i) => {
+    const own = lane.ends[i];
+    if (own !== undefined && own !== null) return own; /* nearly always: asked for every round of every painting */
     for (let j = i; j >= 0; j--) { const r = lane.rounds[j]; if (r && r.commit && num(r.commit.t) !== null) return r.commit.t; if (i >= lane.committed) break; }
     return null;
   };

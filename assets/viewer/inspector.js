@@ -89,10 +89,11 @@
       if (said && said.now !== node) { said.now = node; said.replaceChildren(...[SV.mask.what(this.v, typeof (node ?? this.v.sel) === "number" ? node ?? this.v.sel : null)].flat()); }
     }
 
-    /* v: {lane, round, phase, k, sel, narrow, width, race, theme} */
+    /* v: {lane, round, phase, k, sel, narrow, width, race, theme, seen}; seen: what is on the screen of a run in flight, else null */
     paint(v) {
-      /* A run in flight changes rounds faster than anybody reads: five a second are drawn. */
-      if (v.live && performance.now() - this.last < 190) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, 190); return; }
+      /* A run in flight changes rounds faster than anybody reads: five a second are drawn, under a race half as many. */
+      const rest = v.race ? 380 : 190;
+      if (v.live && performance.now() - this.last < rest) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, rest); return; }
       this.last = performance.now();
       this.v = v;
       const r = v.round;
@@ -102,11 +103,12 @@
       for (const b of this.steps.children) { setAttr(b, "aria-pressed", String(Number(b.dataset.step) === v.phase)); b.classList.toggle("past", Number(b.dataset.step) < v.phase); }
       setText(this.say, r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.");
       const key = [who(v.lane), r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
-      if (key !== this.keys.tree) { Object.assign(this.keys, { tree: key, body: null }); this.paintTree(v); }
+      if (key !== this.keys.tree && this.inSight(this.tree)) { this.keys.tree = key; this.paintTree(v); }
       this.paintTabs(v);
-      const bodyKey = this.tab + "|" + (this.tab === "log" ? v.k : this.tab === "lens" ? v.theme : "");
-      if (bodyKey !== this.keys.body) { this.keys.body = bodyKey; this.paintBody(v); }
+      const bodyKey = key + this.tab + "|" + (this.tab === "log" ? v.k : this.tab === "lens" ? v.theme : "");
+      if (bodyKey !== this.keys.body && this.inSight(this.body)) { this.keys.body = bodyKey; this.paintBody(v); }
     }
+    inSight(part) { return !this.v.seen || this.v.seen.has(part); }
     paintTree(v) {
       const r = v.round;
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));

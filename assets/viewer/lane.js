@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, rate, span, count, sheet, who } = SV.dom;
+  const { el, setText, rate, span, count, sheet, term, who } = SV.dom;
   const { Stage, tokenNodes, titleOf, knobsOf } = SV.stage;
   const CELLS = 14;
 
@@ -14,11 +14,11 @@
       this.name = el("h2");
       this.knobs = el("span", { class: "knobs" });
       this.rate = el("span", { class: "rate" }, (this.rateN = el("span")), el("small", null, "tok/s"));
-      this.per = el("span", { class: "per" });
+      this.per = el("span", { class: "per", title: "Accepted length: " + SV.metrics.DEFINITIONS.accepted_length[1] });
       this.pick = el("button", { class: "pick", title: "Show this method's rounds below" }, this.name, this.knobs);
       this.status = el("span", { class: "status" });
       this.a = el("b"); this.b = el("b");
-      this.fin = el("div", { class: "fin" }, this.status, el("span", null, this.a, " tokens"), (this.sep = el("span", { class: "sep" })), el("span", null, this.b, (this.bLabel = el("em"))));
+      this.fin = el("div", { class: "fin" }, this.status, el("span", null, this.a, " tokens"), (this.sep = el("span", { class: "sep" })), el("span", null, (this.term = term("accepted_length", "accepted length")), " ", this.b, (this.bLabel = el("em"))));
       this.track = el("canvas", { "aria-hidden": "true" });
       this.fault = el("p", { class: "fault", hidden: true });
       this.cells = el("div", { class: "cells" });
@@ -89,7 +89,8 @@
       setText(this.status, statusOf(lane, view));
       setText(this.a, String(m.tokens));
       setText(this.b, view.race ? String(m.passes) : m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2));
-      setText(this.bLabel, view.race ? (m.passes === 1 ? " target pass" : " target passes") : " per target pass");
+      setText(this.bLabel, view.race ? (m.passes === 1 ? " target pass" : " target passes") : view.base ? " per target pass" : " tokens per target pass");
+      this.term.hidden = Boolean(view.race || view.base);
       setText(this.sep, view.race ? "" : ", ");
       const s = SV.fold.sumAt(lane, view.k), why = lane.error && view.k >= lane.committed ? SV.text.joined(SV.text.visible(String(lane.error.why || "This method failed."))).slice(0, 240) : "";
       setText(this.fault, why);
@@ -105,14 +106,22 @@
       const key = [who(lane), judged, view.phase >= 3, view.width, sel && sel.round + ":" + sel.node, view.race].join();
       if (key === this.keys.rail) return;
       this.keys.rail = key;
-      const cells = [], room = (view.width || 600) - 16;
+      const cells = [], room = (view.width || 600) - 16, old = this.keys.cellsOf === lane ? this.kept : new Map();
       let used = 0;
+      this.kept = new Map();
+      this.keys.cellsOf = lane;
       for (let i = judged - 1; i >= 0 && used < room && cells.length < CELLS && judged - i < 200; i--) {
-        const c = cellOf(lane, lane.rounds[i], i === judged - 1, sel && sel.round === i ? sel.node : null);
-        if (c) { cells.unshift(c.cell); used += c.w + 20; }
+        const r = lane.rounds[i], mark = sel && sel.round === i ? sel.node : null, had = old.get(i), now = i === judged - 1;
+        const c = had && had.sealed && had.mark === mark ? had : { mark, sealed: Boolean(r.commit), ...cellOf(lane, r, mark) };
+        this.kept.set(i, c);
+        if (!c.cell) continue;
+        if (c.now !== now) { c.now = now; c.cell.classList.toggle("now", now); }
+        cells.unshift(c.cell);
+        used += c.w + 20;
       }
       if (!cells.length) cells.push(el("span", { class: "none" }, SV.metrics.isBaseline(lane) ? "Nothing is drafted, so nothing is rejected." : "Rejected tokens land here."));
-      this.cells.replaceChildren(...cells);
+      for (const gone of [...this.cells.children]) if (!cells.includes(gone)) gone.remove();
+      cells.forEach((cell, i) => { if (this.cells.children[i] !== cell) this.cells.insertBefore(cell, this.cells.children[i] || null); });
       this.cells.classList.toggle("few", used <= room);
       this.cells.classList.toggle("over", used > room);
     }
@@ -174,12 +183,13 @@
     }
   }
 
-  function cellOf(lane, r, now, sel) {
+  /* What a round lost, and how wide that is; kept between paintings, for the rounds behind the newest do not change. */
+  function cellOf(lane, r, sel) {
     const gone = r.nodes.filter((n) => !n.probe && SV.fold.verdictOf(r, n.id) !== "acc");
-    if (!gone.length) return null;
+    if (!gone.length) return { cell: null, w: 0 };
     const tree = r.kind === "tree";
     const list = (tree ? gone.filter((n) => SV.fold.verdictOf(r, n.id) === "rej") : gone).slice(0, 8);
-    const cell = el("div", { class: "cell" + (now ? " now" : ""), "data-cell": r.i }, el("em", null, String(r.i + 1)));
+    const cell = el("div", { class: "cell", "data-cell": r.i }, el("em", null, String(r.i + 1)));
     let w = 16; /* an estimate is enough to know whether the row is full, and asks for no layout */
     for (const n of list) {
       const v = SV.fold.verdictOf(r, n.id), label = SV.fold.label(lane, n.tok);

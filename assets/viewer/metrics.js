@@ -59,6 +59,7 @@
     tokens_per_second: ["Tokens per second", "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.", "tokens / (t \u2212 t_prefill)"],
     walltime_speedup: ["Speed-up", "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.", "(s per token, plain) / (s per token)"],
     block_efficiency: ["Tokens per target pass", "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.", "committed tokens / target passes"],
+    accepted_length: ["Accepted length", "How many tokens one pass of the large model gives, on average: the drafted ones it kept, and the one it adds itself. Plain decoding has 1. Papers also call it block efficiency, or \u03c4.", "committed tokens / target passes"],
     draft_yield: ["Draft kept", "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.", "accepted / drafted,  accepted / tried"],
     acceptance_rate: ["Acceptance rate", "Accepted over examined draft tokens. Tokens that were never examined do not count.", "accepted / tried"],
     per_position: ["Kept by position", "Share of the rounds in which the draft token at this position was accepted.", "accepted at i / rounds"],

@@ -13,19 +13,25 @@
     const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: M.baselineOf(b.st) };
     ctx.views = lanes.map((lane) => { const at = F.at(lane, b.cursorOf(lane)); return { lane, ...at, m: M.of(lane, at.k, ctx.base) }; });
     ctx.at = ctx.views.find((v) => v.lane === focus) || null;
-    notice(b, ctx);
+    /* What is not on the screen is painted when it comes there, or when the run ends. */
+    const out = (part) => b.state === "live" && follow && !part.root.hidden && !b.seenNow.has(part.root);
     b.transport.paint({ race, playing, speed: b.ui.speed, canLive: b.state === "live", following: follow, lane: focus, lanes, empty, now: ctx.now, end: ctx.end, slow: SV.player.slowdown(ctx.end), theme: b.theme,
       round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round, phase: b.cur.phase });
+    /* Canvases first: their fonts ask for the page's styles, which is dear once the text has been changed. */
+    choose(b, ctx);
+    if (!out(b.ribbon)) ribbon(b, ctx);
+    if (!out(b.chart)) b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
+    if (!out(b.ledger)) ledger(b, ctx);
+    notice(b, ctx);
     b.lanePick.paint(ctx);
     stage(b, ctx);
-    inspector(b, ctx);
-    ribbon(b, ctx);
-    b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
-    figures(b, ctx);
+    inspector(b, ctx, b.state === "live" && follow ? b.seenNow : null);
+    b.figures.root.hidden = ctx.empty;
+    if (!out(b.figures)) figures(b, ctx);
     b.links.refresh();
     followText(b, ctx); /* last: scrolling asks for a layout */
     arcs(b, ctx);
-    b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v ? b.inspector.v.sel : null };
+    b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v && b.inspector.v.round === ctx.round ? b.inspector.v.sel : null };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
@@ -48,11 +54,11 @@
     b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost, reopened: b.reopened });
     const sum = {};
     for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
-    const ask = b.header() && b.header().prompt ? SV.text.label(SV.text.visible(String(b.header().prompt.text || "")), 400) : "";
-    setText(b.asked, ask);
+    const h = b.header();
+    if (h !== b.askedOf) { b.askedOf = h; setText(b.asked, h && h.prompt ? SV.text.label(SV.text.visible(String(h.prompt.text || "")), 400) : ""); }
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
     setAttr(b.root, "data-filter", b.ui.filter || "");
-    [...b.legend.querySelectorAll("[data-filter]")].forEach((btn, i) => {
+    b.filters.forEach((btn, i) => {
       setText(btn.lastChild, views.length ? String(sum[SV.board.LEGEND[i][2]] || 0) : "");
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });
@@ -91,7 +97,8 @@
     return Math.max(0, k - 1);
   }
 
-  function inspector(b, ctx) {
+  /* The round in view, and how far it has come. */
+  function choose(b, ctx) {
     const { focus, at, race } = ctx;
     let round = null, phase = 4;
     if (focus && focus.rounds.length) {
@@ -103,8 +110,11 @@
     }
     ctx.round = round;
     ctx.phase = phase;
+  }
+
+  function inspector(b, { focus, at, race, round, phase, follow }, seen) {
     const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
-    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: race ? b.width : half(b), theme: b.theme, live: b.state === "live" && ctx.follow && !b.ui.sel });
+    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: race ? b.width : half(b), theme: b.theme, live: b.state === "live" && follow && !b.ui.sel, seen });
   }
 
   /* While a run grows, the time axis grows in steps, so that it does not crawl. */
@@ -123,7 +133,8 @@
   function figures(b, ctx) {
     if (ctx.race) b.figures.many(ctx.views.slice(0, 4));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k);
-    b.figures.root.hidden = ctx.empty;
+  }
+  function ledger(b, ctx) {
     b.ledger.paint({ views: ctx.views.slice(0, 4), base: ctx.base, theme: b.theme, width: inside(b, b.width), focus: ctx.focus, shown: ctx.race && !ctx.empty, moving: ctx.playing || b.state === "live", narrow: b.narrow });
   }
 

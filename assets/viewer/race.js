@@ -68,8 +68,8 @@
       setText(this.say, end ? end.sentence : v.views.every(({ lane }) => over(lane)) ? "One clock for all lanes. Who was fastest, and by how much, is said at the end." : "Who was fastest, and by how much, is said when all lanes have ended.");
       this.say.classList.toggle("wait", !end);
       this.say.hidden = false;
-      this.ledger(v);
       this.bricks(v);
+      this.ledger(v);
       this.partings(v);
     }
 

@@ -136,13 +136,14 @@
     }
     fold(lane, want) {
       if (want <= this.lo) return;
-      const add = [];
-      for (let i = this.lo; i < want; i++) {
-        add.push(SV.text.joined(lane.tokens[i].parts));
-        const set = this.nodes[i];
-        if (set) for (const n of set) n.remove();
-        this.nodes[i] = null;
+      const add = [], first = this.nodes[this.lo], last = this.nodes[Math.min(want, this.hi) - 1];
+      if (first && last) { /* all that leaves in one go */
+        const gone = document.createRange();
+        gone.setStartBefore(first[0]);
+        gone.setEndAfter(last[last.length - 1]);
+        gone.deleteContents();
       }
+      for (let i = this.lo; i < want; i++) { add.push(SV.text.joined(lane.tokens[i].parts)); this.nodes[i] = null; }
       this.old.append(add.join(""));
       if (this.old.childNodes.length > 16) this.old.normalize();
       this.lo = want;

@@ -98,16 +98,16 @@
         const y = y0 + gap * (li + 1) - 2, end = SV.ribbon.endOfLane(lane);
         c.fillStyle = p.line2;
         c.fillRect(0, y, X(end), 1);
-        let last = -9;
+        let last = -9, past = true;
+        c.fillStyle = p.ink;
         for (let i = 0; i < lane.committed; i++) {
           const t = SV.fold.endOf(lane, i), x = X(t);
           if (x - last < 1.2) continue;
           last = x;
-          c.fillStyle = t <= v.now ? p.ink : p.ink3;
-          c.globalAlpha = t <= v.now ? 1 : 0.5;
+          if (past && t > v.now) { past = false; c.fillStyle = p.ink3; c.globalAlpha = 0.5; }
           c.fillRect(x, y - 6, 1, 6);
-          c.globalAlpha = 1;
         }
+        c.globalAlpha = 1;
       });
       c.fillStyle = p.ink;
       c.fillRect(Math.min(w - 2, Math.max(0, X(v.now) - 1)), 0, 2, h);

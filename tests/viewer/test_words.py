@@ -1,0 +1,73 @@
+"""A newcomer's questions answered where they look; and the same board for who wants no motion."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from . import sample
+from .test_board import LOAD, at_end
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 900), (390, 844), (320, 640)], ids=lambda s: str(s[0]))
+def test_the_accepted_length_is_named_and_explained(drive, settled, size) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        page.evaluate("board.setLayout('watch')")
+        at_end(page, settled)
+        m = page.evaluate("(() => { const b = board.board, l = b.focus(); return SpecViz.metrics.of(l, l.committed, null); })()")
+        said = page.locator(".lane:not(.base) .fin").inner_text()
+        assert f"accepted length {m['block_efficiency']:.2f} tokens per target pass" in " ".join(said.split())
+        assert not page.is_visible(".term .tip")
+        page.click(".lane:not(.base) .term")
+        page.wait_for_function("getComputedStyle(document.querySelector('.term .tip')).visibility === 'visible'")
+        tip = page.locator(".lane:not(.base) .term .tip")
+        assert "block efficiency" in tip.inner_text()
+        box = tip.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= size[0]
+        head, fin = page.locator(".lane:not(.base) .id").bounding_box(), page.locator(".lane:not(.base) .fin").bounding_box()
+        assert head["x"] + head["width"] <= fin["x"] or head["y"] + head["height"] <= fin["y"] + 1  # beside or above, never over
+
+    drive(use, size=size)
+
+
+# Plays by a clock of the test's own, and notes every picture that would be shown.
+STILLS = """() => { const b = board.board, seen = []; b.edge(0); b.play(); b.stamp = 0;
+  for (let t = 0; t <= 60000 && b.cur.mode === 'play'; t += 16) { b.advance(t); const at = [b.race() ? b.cur.t : b.cur.round, b.cur.phase].join(); if (seen.at(-1) !== at) seen.push(at); }
+  return seen; }"""
+# Passes in the ledger against those of the round or time that the transport shows.
+LEDGER = """() => { const b = board.board; b.paint(); return [[...document.querySelectorAll('.ledger tbody tr')].map((r) => +r.cells[1].textContent),
+  b.list().map((l) => SpecViz.metrics.of(l, SpecViz.fold.at(l, b.cursorOf(l)).k, null).passes)]; }"""
+
+
+def test_with_reduced_motion_playing_is_a_series_of_stills(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain", "tree"))))
+        settled(page)
+        assert page.get_attribute(".sv", "data-mode") == "hold"  # nothing moves by itself
+        page.evaluate("board.setLayout('watch')")
+        rounds = page.evaluate("board.board.focus().committed")
+        stills = page.evaluate(STILLS)
+        assert [s.split(",")[1] for s in stills[1:]] == ["4"] * (len(stills) - 1) and len(stills) <= rounds + 1
+        assert stills[-1].split(",")[0] == str(rounds - 1)
+        page.evaluate("board.setLayout('race')")
+        assert 15 < len(page.evaluate(STILLS)) < 25
+        for t in (0.3, 0.55, 1.0):
+            page.evaluate("(x) => board.board.seekTime(x * board.board.end())", t)
+            shown, true = page.evaluate(LEDGER)
+            assert shown == true and sum(true) > 3
+        assert page.evaluate("document.getAnimations().length") == 0
+
+    drive(use, reduced_motion="reduce")
+
+
+def test_the_wish_may_change_while_the_page_is_open(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        page.evaluate("board.setLayout('race')")
+        assert len(page.evaluate(STILLS)) > 200
+        page.emulate_media(reduced_motion="reduce")
+        assert len(page.evaluate(STILLS)) < 25
+
+    drive(use)
