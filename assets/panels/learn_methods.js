@@ -6,7 +6,7 @@
   const { el, setText, count, times } = SpecViz.dom;
   const K = P.kit;
 
-  const NEEDS = { draft: "A small draft model", tree: "A target that reads trees", early: "A target that can stop early", skip: "A target that can skip layers", head: "The target's output head", embed: "The target's embedding", kv: "The target's keys and values" };
+  const NEEDS = { draft: "A small draft model", small: "A still smaller draft for the draft", tree: "A target that reads trees", early: "A target that can stop early", skip: "A target that can skip layers", head: "The target's output head", embed: "The target's embedding", kv: "The target's keys and values" };
   function needs(card) {
     const list = [...(card.needs || [])].map((n) => {
       const [what, name] = String(n).split(":");
