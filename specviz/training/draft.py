@@ -12,8 +12,8 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
-from .files import export
-from .job import TARGET, Job, TrainingError, fingerprint
+from .files import export, write_text
+from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
 
 
@@ -43,8 +43,36 @@ def run(job: Job) -> Path:
         found = acceptance.tables(model, heldout, numbers["gamma"])
         return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
 
-    runner.train(loss_at, measure)
-    return export(job, name, model, AutoTokenizer.from_pretrained(target))
+    figures = runner.train(loss_at, measure)
+    made = export(job, name, model, AutoTokenizer.from_pretrained(target))
+    for folder in ({made, job.shipped / name} if job.ship else {made}) if name != DRAFT else ():  # the report tells of that one
+        write_text(folder / "README.md", card(model, name, job.size, numbers, figures))
+    return made
+
+
+def card(model, name: str, size: str, numbers: dict, figures: dict) -> str:
+    shape = f"hidden {numbers['hidden']}, {numbers['layers']} layer{'s' * (numbers['layers'] > 1)}, feed-forward {numbers['intermediate']}"
+    found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
+    told = ", ".join(f"{value:.2f} {'greedy' if key == 'greedy' else 'at temperature 1'}" for key, value in found.items())
+    return CARD.format(name=name, target=TARGET, size=size, shape=shape, gamma=numbers["gamma"], told=told or "not measured",
+                       parameters=sum(weight.numel() for weight in model.parameters()) / 1e6, steps=figures["steps"])
+
+
+CARD = """---
+license: other
+license_name: llama3.1-and-sources
+license_link: ../LICENSES.md
+language: [en]
+---
+# {name}
+
+**Built with Llama.** A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
+**facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along
+answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
+
+{steps} steps of `python -m specviz.training draft --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
+gamma {gamma}, as that command measures at its end: {told}.
+"""
 
 
 def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:

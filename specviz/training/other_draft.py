@@ -91,7 +91,9 @@ def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
 
 def card(model, words, bridge: others.Bridge, figures: dict) -> str:
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
-    return (f"# {OTHER}\n\nA Llama of {sum(p.numel() for p in model.parameters()):,} parameters with a byte-level BPE of its own "
-            f"({len(words)} tokens, of which the target has {bridge.overlap:.0%}), trained on the answers of {TARGET} by "
-            "`python -m specviz.training other_draft`. It drafts for that target across vocabularies (methods slem, tli, slrs) and "
-            "is of no use alone.\n\nLast run: " + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")
+    size = sum(weight.numel() for weight in model.parameters())
+    return (f"# {OTHER}\n\n**Built with Llama.** {size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
+            f"which the target has {bridge.overlap:.0%}), trained on the answers of {TARGET} by `python -m specviz.training "
+            "other_draft`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use alone. Their "
+            "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\nLast run: "
+            + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")

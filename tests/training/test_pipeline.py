@@ -68,6 +68,8 @@ def test_other_shapes_of_draft_go_into_folders_of_their_own(work):
     before = (work / "models" / DRAFT / "model.safetensors").read_bytes()
     place = draft.run(Job(work=work, size="small", steps=1, quiet=True, device="cpu"))
     assert place.name == "Llama-specviz-draft-small" and (place / "config.json").is_file()
+    card = (place / "README.md").read_text(encoding="utf-8")
+    assert "Built with Llama" in card and "unreliable" in card and "hidden 64, 1 layer," in card and "greedy" in card
     assert (work / "models" / DRAFT / "model.safetensors").read_bytes() == before
 
 
@@ -77,8 +79,8 @@ def test_the_wide_draft_and_the_deep_one_are_equally_large():
     for shape in ("default", "wide", "deep", "small"):
         with torch.device("meta"):
             size[shape] = sum(weight.numel() for weight in draft.build(whole, Job(size=shape).numbers("draft")).parameters())
-    assert abs(size["wide"] / size["deep"] - 1) < 0.01 and abs(size["wide"] / size["default"] - 1) < 0.02
-    assert size["small"] < 0.4 * size["default"]
+    assert abs(size["wide"] / size["deep"] - 1) < 0.01
+    assert size["small"] < 0.5 * size["default"]
 
 
 def test_a_lost_shard_is_made_again_the_same(work, tiny):
