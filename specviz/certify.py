@@ -23,7 +23,7 @@ from .methods import catalogue
 from .text import encode_chat
 
 PROMPTS = (
-    "Write a short story about a cat and the sea.",
+    "Tell me a short story.",
     "Repeat this sentence three times: the quick brown fox jumps over the lazy dog.",
     "What is 12 plus 30? Explain it step by step.",
 )
