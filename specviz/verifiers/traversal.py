@@ -7,8 +7,6 @@ r. When a child is refused, the parent's target law becomes norm((r p - q)+), it
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -73,24 +71,26 @@ class _Walk:
 
     def test(self, node: int) -> int | None:
         ok, u = self.state.dice.flip("verify", self.weight[node])
-        verdict, law = "accepted" if ok else "rejected", self.law[self.tree.parents[node]]
-        self.trials.append(Trial(node, "traversal", *self.seen[node], self.weight[node], u, verdict, law))
-        return node if ok else None
+        self.tested = node, "traversal", *self.seen[node], self.weight[node], u
+        if not ok:
+            return None  # ``refuse`` comes next and tells of it, with what is left
+        self.trials.append(Trial(*self.tested, "accepted", self.law[self.tree.parents[node]]))
+        return node
 
     def refuse(self, node: int, child: int) -> None:
         """Below ``child`` everything was refused: what is left of its parent's law and weight."""
-        q, r = self.drawn[child], self.weight[node]
-        rest = self.law[node] * r
+        q, r, law = self.drawn[child], self.weight[node], self.law[node]
+        rest = law * r
         if q is None:
             rest[self.tree.tokens[child]] = 0  # the law that has only this token takes all of it, since r * p <= 1
         else:
-            rest = (rest - q).clamp_(min=0)
+            rest.sub_(q).clamp_(min=0)
         mass = float(rest.sum(dtype=torch.float64))
         missing = mass + 1 - r
         self.weight[node] = mass / missing if missing > _ROUNDING else 1.0
         if mass > _ROUNDING:  # else rounding left nothing: only when p = q, and then nothing is refused
-            self.law[node] = rest / rest.sum()
-        self.trials[-1] = replace(self.trials[-1], residual=self.law[node])  # the child's test was the last
+            self.law[node] = rest.div_(mass)
+        self.trials.append(Trial(*self.tested, "rejected", law, self.law[node]))
 
 
 _ROUNDING = 1e-15
