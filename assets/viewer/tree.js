@@ -35,6 +35,11 @@
     const cls = SV.fold.verdictOf(v.round, n.id, v.phase);
     return box(x, y, w, h, { cls, id: n.id, say: WORD[cls], label: SV.fold.label(v.lane, n.tok, v.long || LONG), q, sel: v.sel === n.id });
   };
+  /* Whether the round's last token needs a box of its own: an accepted one that ended the run has its node already. */
+  function tailed(v) {
+    const r = v.round, last = r.path.length ? r.path[r.path.length - 1] : -1;
+    return r.commit && !(r.why === "accepted" && r.nodes.some((n) => n.parent === last && n.tok === r.commit.tail.tok));
+  }
   function tailBox(v, x, y, h) {
     const t = v.round.commit.tail, label = SV.fold.label(v.lane, t.tok, v.long || LONG), w = wide(label) + 18, cls = tailClass(v.round.why);
     return { w, cls, g: box(x, y, w, h, { cls, id: "tail", say: TAILS[v.round.why] || v.round.why, label, q: null, sel: v.sel === "tail" }) };
@@ -64,7 +69,7 @@
   }
 
   function drawChain(v, W) {
-    const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24), after = v.phase >= 3, done = v.phase >= 4 && v.round.commit;
+    const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24), after = v.phase >= 3, done = v.phase >= 4 && tailed(v);
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft of round " + (v.round.i + 1) });
     const tail = done ? tailBox(v, 0, 0, 32) : null, rootW = 68;
     v.long = nodes.length > 5 ? 9 : LONG;
@@ -130,7 +135,7 @@
     const under = new Map();
     for (const n of nodes) { if (!under.has(n.parent)) under.set(n.parent, []); under.get(n.parent).push(n); }
     const kids = (id) => under.get(id) || [];
-    const end = v.round.commit ? (v.round.path.length ? v.round.path[v.round.path.length - 1] : -1) : null;
+    const end = tailed(v) ? (v.round.path.length ? v.round.path[v.round.path.length - 1] : -1) : null;
     const row = new Map();
     let next = 0, tailRow = null;
     const walk = (n) => {
@@ -155,7 +160,7 @@
 
   function drawTree(v, W, H) {
     const nodes = v.every ? v.round.nodes.filter((n) => !n.probe).slice(0, EVERY) : chosen(v, Math.floor((H - 40 - FOOT) / 19));
-    const also = leftOut(v, nodes), L = place(v, nodes, H - (also ? FOOT : 0)), done = v.phase >= 4 && v.round.commit;
+    const also = leftOut(v, nodes), L = place(v, nodes, H - (also ? FOOT : 0)), done = v.phase >= 4 && tailed(v);
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
     const D = Math.max(...nodes.map((n) => n.depth)), widths = [], rootW = 58, last = L.end >= 0 ? v.round.nodes[L.end] : null, at = last ? last.depth : 0, deep = done && at === D;
     for (v.long of [14, 11, 8, 6, 4]) { /* shorter labels before a sideways scroll */
@@ -208,7 +213,7 @@
       if (tree && cls === "ski" && n.id !== v.sel) { hidden++; continue; }
       if (list.childElementCount < 40) list.append(item(n.id, SV.fold.label(v.lane, n.tok, 16), cls, n.depth, n.q, WORD[cls])); else hidden++;
     }
-    if (v.phase >= 4 && r.commit) list.append(item("tail", SV.fold.label(v.lane, r.commit.tail.tok, 16), tailClass(r.why), r.path.length + 1, null, TAILS[r.why] || r.why));
+    if (v.phase >= 4 && tailed(v)) list.append(item("tail", SV.fold.label(v.lane, r.commit.tail.tok, 16), tailClass(r.why), r.path.length + 1, null, TAILS[r.why] || r.why));
     if (hidden) list.append(el("p", null, "And " + hidden + " more drafted, never examined."));
     return list;
   }

@@ -59,3 +59,23 @@ def test_labels_never_collide(drive, settled, kind) -> None:
         assert not bad, name + "\n" + "\n".join(bad[:20])
 
     drive(lambda page: [look(page, name) for name in RUNS if name.startswith(kind)])
+
+
+@pytest.mark.parametrize("kind", ["chain", "tree"])
+def test_an_accepted_token_that_ends_the_run_is_drawn_once(drive, settled, kind) -> None:
+    """Such a token is no longer on the round's path but is one of its nodes: a box for it behind the others would be a second one."""
+    records = json.loads(json.dumps(sample.race(("plain", kind))))
+    commit = next(r for r in records if r["type"] == "commit" and r["lane"] == 1 and len(r["path"]) > 1)
+    draft = next(r for r in records if r["type"] == "draft" and r["lane"] == 1 and r["round"] == commit["round"])
+    last = commit["path"].pop()
+    node = next(n for n in draft["nodes"] if n["id"] == last)
+    commit["n_new"], commit["tail"] = len(commit["path"]) + 1, {**commit["tail"], "why": "accepted", "tok": node["tok"]}
+    next(r for r in records if r["type"] == "text" and r["lane"] == 1 and r["round"] == commit["round"])["pieces"].pop()
+
+    def look(page):
+        page.evaluate(LOAD, json.dumps(records))
+        page.evaluate("(round) => board.goto({ lane: 1, round })", commit["round"])
+        settled(page)
+        assert page.locator("svg.tree .box").count() == page.evaluate("board.board.st.lanes.get(1).rounds[%d].nodes.length" % commit["round"])
+
+    drive(look)
