@@ -144,8 +144,9 @@ def named(job: Job) -> str:
             kept |= {name: entry | {"path": str(job.model(Path(entry["path"]).name).resolve())}} if "path" in entry else {}
         except TrainingError:
             continue  # not trained yet
-    for entry in kept.values():
-        if entry.get("draft") not in kept:
+    own = {name for name, entry in kept.items() if Path(entry["path"]).parent == (job.work / "models").resolve()}
+    for name, entry in kept.items():  # one made here does not draft with one that was made for another target
+        if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
     stores = {name: next((str(p) for p in (job.work / "stores" / name,) if p.is_dir()), str(HERE / path))
               for name, path in told.get("stores", {}).items()}

@@ -449,7 +449,7 @@ def test_an_example_offers_what_to_ask_next(page, backend):
     page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Luna')")
     run(page, page.input_value("#prompt textarea"))
     page.click("#follow")
-    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Mia')")
+    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('exactly')")
 
 
 def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
