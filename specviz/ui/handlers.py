@@ -76,8 +76,8 @@ class Handlers:
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
         async with aclosing(live.stream()) as frames:
-            async for _ in frames:
-                yield {ui["board"]: live.frames.window()}
+            async for _ in frames:  # Stop is told of each time: its first telling can be lost on a page that is just opening
+                yield {ui["board"]: live.frames.window(), ui["stop"]: gr.Button(interactive=not live.stop.is_set())}
         chat.frame = live.frames.first
         yield self._settle(live, ask, chat, earlier)
 
