@@ -168,7 +168,7 @@ def test_new_chat_starts_over(page, backend):
 def test_edit_takes_the_last_message_back(page, backend):
     run(page, "with a mistaek")
     page.click("#edit")
-    page.wait_for_function("document.querySelector('#prompt textarea').value === 'with a mistaek'")
+    page.wait_for_function("document.querySelector('#prompt textarea')?.value === 'with a mistaek'")
     run(page, "without a mistake")
     assert backend.runs[-1].turns == ()
 
@@ -351,7 +351,7 @@ def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
 
 def test_examples_fill_the_prompt_and_say_what_to_watch(page):
     page.click("#example-1")
-    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Luna')")
+    page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('Luna')")
     assert page.inner_text("#notice").strip()
 
 
@@ -446,10 +446,10 @@ def test_templates_are_constant(server):
 
 def test_an_example_offers_what_to_ask_next(page, backend):
     page.click("#example-1")
-    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('Luna')")
+    page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('Luna')")
     run(page, page.input_value("#prompt textarea"))
     page.click("#follow")
-    page.wait_for_function("document.querySelector('#prompt textarea').value.includes('exactly')")
+    page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('exactly')")
 
 
 def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):

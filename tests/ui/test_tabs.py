@@ -147,9 +147,9 @@ def test_a_shared_link_opens_the_same_choice_and_round(visit, server, backend):
     link = page.evaluate("navigator.clipboard.readText()")
     assert link == page.url and link.startswith(server.url)
     other = visit(url=link)
-    other.wait_for_function("document.querySelector('#prompt textarea').value !== ''")
+    other.wait_for_function("!!document.querySelector('#prompt textarea')?.value")
     assert other.input_value("#prompt textarea") == "tell of the \u05d3\u05d1 & the fox" and tab(other) == "race"
-    other.wait_for_function("document.querySelector('#seed input').value === '7'")
+    other.wait_for_function("document.querySelector('#seed input')?.value === '7'")
     run(other, other.input_value("#prompt textarea"))
     assert backend.runs[0] == backend.runs[1]
 
@@ -163,13 +163,13 @@ def test_a_link_opens_a_place_in_the_recording(visit, server):
 def test_a_link_leaves_alone_what_it_does_not_name(visit, server):
     """What somebody types while the page loads is not overwritten with what stood there before."""
     page = visit(url=server.url + "#page=race&s=7")
-    page.wait_for_function("document.querySelector('#seed input').value === '7'")
+    page.wait_for_function("document.querySelector('#seed input')?.value === '7'")
     page.fill("#prompt textarea", "typed")
     told = page.evaluate("""() => { SpecVizPage.pending = { seed: 3, methods: ["tree", "nope"] };
         return SpecVizPage.take("old", "[]", {}, 0, 1, 96, 7, 1, "", ""); }""")
     assert [told[1], told[6]] == ['["tree"]', 3] and [x for i, x in enumerate(told) if i not in (1, 6)] == [{"__type__": "update"}] * 8
     page.evaluate("SpecVizPage.pending = { seed: 9 }; SpecVizPage.send('input')")
-    page.wait_for_function("document.querySelector('#seed input').value === '9'")
+    page.wait_for_function("document.querySelector('#seed input')?.value === '9'")
     assert page.input_value("#prompt textarea") == "typed" and page.input_value("#length input") == "96"
 
 
