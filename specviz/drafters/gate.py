@@ -16,7 +16,7 @@ from statistics import median
 from ..core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 
 AGREE = (0, 1, 2, 3, 4, 5, 7, 10, 14, 20)  # tokens that agree, in classes
-RIGHT = (0.15, 0.22, 0.5, 0.6, 0.68, 0.72, 0.8, 0.9, 0.95, 0.98)  # how often the next one does, too; from held-out answers
+RIGHT = (0.15, 0.22, 0.5, 0.6, 0.68, 0.72, 0.8, 0.9, 0.95, 0.98)  # how often the next one does, too: guesses, until it is learnt
 ELSEWHERE = 2  # tokens that a match in another text counts less
 TRUST, FADE = 3.0, 0.98  # tokens these guesses count for; how fast old rounds fade
 FIRST, ROW = 0.2, 0.05  # what a draft adds to a pass, and each row of it, before it is measured; in passes

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
+NEAR = 2**24  # bytes of weights up to which a model stays near the processor, so that its small matrices cost their calls
 WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
 
 HALF = 2**-25  # how far a weight may lie from its 16-bit float: the rounding of the very smallest, less than float32 adds in a sum
@@ -109,53 +110,74 @@ class TwoLayouts:
 
 
 class Layout:
-    """How a model's matrices are stored: ``layout(weight, bias)`` makes a layer; ``kernel`` names it for people."""
+    """How a model's matrices are stored: ``layout(weight, bias)`` makes a layer; ``kernel`` names the kinds for people.
 
-    def __init__(self, few: type = PlainLinear, many: type | None = None):
-        self._few, self._many = few, many or few
-        self.kernel = " and ".join(dict.fromkeys((self._few.kernel, self._many.kernel)))
+    kinds: (few rows, many rows) by shape of the matrix [out, in]; a shape that is not there is stored plainly.
+    """
+
+    def __init__(self, kinds: dict[tuple[int, ...], tuple[type, type]] | None = None):
+        self._kinds = kinds or {}
+        used = [kind.kernel for pair in self._kinds.values() for kind in pair]
+        self.kernel = " and ".join(dict.fromkeys(used or [PlainLinear.kernel]))
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None):
-        few, many = (kind if kind.holds(weight) else PlainLinear for kind in (self._few, self._many))
+        pair = self._kinds.get(tuple(weight.shape), (PlainLinear, PlainLinear))
+        few, many = (kind if kind.holds(weight) else PlainLinear for kind in pair)
         return few(weight, bias) if many is few else TwoLayouts(few(weight, bias), many(weight, bias))
 
 
 def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
-    """The layout that runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
+    """What runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
 
-    total: bytes of the whole model; a large one is not kept in two layouts, so one must do for both. budget: seconds of
-    measuring.
+    In a small model every shape has its own: its large matrices wait for memory and its small ones for the call. In a larger one
+    all wait for memory, which tells only when they are measured together: a mix chosen matrix by matrix ran slower. total: bytes
+    of the whole model; a very large one is not kept in two layouts, so one must do for both. budget: seconds of measuring.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a thread's own time can be told from its neighbours'; that of two that wait for each other cannot
     try:
-        seconds = _measure(weights, budget)
+        measured = _measure(weights, budget)
     finally:
         torch.set_num_threads(threads)
+    whole = {kind: {rows: sum(seconds[kind][rows] for seconds in measured.values()) for rows in ROWS}
+             for kind in next(iter(measured.values()))}
+    return Layout({shape: _pair(seconds if total <= NEAR else whole, total) for shape, seconds in measured.items()})
+
+
+def _pair(seconds: dict[type, dict[int, float]], total: int) -> tuple[type, type]:
+    """The kinds for few rows and for many, of what was measured."""
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
     slower = {kind: sum(times[rows] / seconds[best][rows] for rows, best in zip(ROWS, (few, many))) / 2 for kind, times in seconds.items()}
     one = min(slower, key=slower.get)
-    return Layout(few, many) if slower[one] > WORTH and total <= TWICE else Layout(one)
+    return (few, many) if slower[one] > WORTH and total <= TWICE else (one, one)
 
 
 @torch.inference_mode()
-def _measure(weights: list[Tensor], budget: float) -> dict[type, dict[int, float]]:
-    """Seconds per layout and number of rows: interleaved, and the least of several, as a busy machine only ever adds time."""
+def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict[type, dict[int, float]]]:
+    """Seconds by shape, layout and number of rows.
+
+    Interleaved, and the least of several, as a busy machine only ever adds time. The weights run one after another, as they do
+    in a forward.
+    """
     kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear, HalfLinear) if _agrees(kind, weights)]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
-    seconds = {kind: dict.fromkeys(ROWS, float("inf")) for kind in kinds}
+    least = {(kind, rows): [float("inf")] * len(weights) for kind in kinds for rows in ROWS}
     inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
     end, rounds = time.perf_counter() + budget, 0
     while rounds < 5 or time.perf_counter() < end:  # neighbours slow a core for tenths of a second at a time
         rounds += 1
-        for kind, rows in itertools.product(kinds, ROWS):
-            began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
-            for layer, x in zip(stacks[kind], inputs[rows]):
+        for (kind, rows), found in least.items():
+            for i, (layer, x) in enumerate(zip(stacks[kind], inputs[rows])):
+                began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
                 layer(x)
-            seconds[kind][rows] = min(seconds[kind][rows], time.thread_time() - began)
-    return seconds
+                found[i] = min(found[i], time.thread_time() - began)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for i, weight in enumerate(weights):
+        alike.setdefault(tuple(weight.shape), []).append(i)
+    return {shape: {kind: {rows: sum(least[kind, rows][i] for i in places) for rows in ROWS} for kind in kinds}
+            for shape, places in alike.items()}
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .files import write_json, write_shards, write_text
+from .files import FRONT, write_json, write_shards, write_text
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
@@ -97,7 +97,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")
-    for place in [job.work / "models" / name] + ([job.shipped / name] if job.ship else []):
+    for place in job.places(name):
         write_shards(place, weights)
         write_json(place / "config.json", model.config)
         card = place / "README.md"
@@ -110,15 +110,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     return job.work / "models" / name
 
 
-CARD = """---
-license: other
-license_name: llama3.1-and-sources
-license_link: ../LICENSES.md
-language: [en]
----
-# {name}
-
-**Built with Llama.** {parameters:.2f} million parameters that draft for [{target}](../{target}) and are of no use without it.
+CARD = FRONT + """{parameters:.2f} million parameters that draft for [{target}](../{target}) and are of no use without it.
 
 {about}
 

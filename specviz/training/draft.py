@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
-from .files import export, write_text
+from .files import FRONT, export, write_text
 from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
 
@@ -45,7 +45,7 @@ def run(job: Job) -> Path:
 
     figures = runner.train(loss_at, measure)
     made = export(job, name, model, AutoTokenizer.from_pretrained(target))
-    for folder in ({made, job.shipped / name} if job.ship else {made}) if name != DRAFT else ():  # the report tells of that one
+    for folder in job.places(name) if name != DRAFT else ():  # the report tells of that one
         write_text(folder / "README.md", card(model, name, job.size, numbers, figures))
     return made
 
@@ -58,15 +58,7 @@ def card(model, name: str, size: str, numbers: dict, figures: dict) -> str:
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6, steps=figures["steps"])
 
 
-CARD = """---
-license: other
-license_name: llama3.1-and-sources
-license_link: ../LICENSES.md
-language: [en]
----
-# {name}
-
-**Built with Llama.** A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
+CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
 **facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along
 answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
 

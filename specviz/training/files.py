@@ -16,6 +16,17 @@ from safetensors.torch import save
 
 from .job import Job, TrainingError
 
+# How every card begins.
+FRONT = """---
+license: other
+license_name: llama3.1-and-sources
+license_link: ../LICENSES.md
+language: [en]
+---
+# {name}
+
+**Built with Llama.** """
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +84,7 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
 
 def export(job: Job, name: str, model, tokenizer) -> Path:
     """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`."""
-    places = [job.work / "models" / name] + ([job.shipped / name] if job.ship else [])
+    places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}.") as temporary:

@@ -68,6 +68,10 @@ class Job:
                 return place
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
 
+    def places(self, name: str) -> list[Path]:
+        """Where a finished model goes."""
+        return [self.work / "models" / name] + ([self.shipped / name] if self.ship else [])
+
     def log(self, recipe: str, **figures) -> None:
         """One line a run; the model cards quote it."""
         line = {"recipe": recipe, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": self.size, **figures}

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, LlamaConfig
 
 from .. import others
 from . import data, draft, generate, losses, tokenizer
-from .files import export, write_text
+from .files import FRONT, export, write_text
 from .job import TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
 
@@ -43,7 +43,7 @@ def run(job: Job) -> Path:
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
     made = export(job, OTHER, model, words)
-    for folder in {made, job.shipped / OTHER} if job.ship else {made}:
+    for folder in job.places(OTHER):
         write_text(folder / "README.md", card(model, words, bridge, figures))
     return made
 
@@ -92,7 +92,7 @@ def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
 def card(model, words, bridge: others.Bridge, figures: dict) -> str:
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
-    return (f"# {OTHER}\n\n**Built with Llama.** {size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
+    return (f"{FRONT.format(name=OTHER)}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
             f"which the target has {bridge.overlap:.0%}), trained on the answers of {TARGET} by `python -m specviz.training "
             "other_draft`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use alone. Their "
             "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\nLast run: "

@@ -8,6 +8,8 @@ import gradio as gr
 from . import board
 from .limits import PROMPT_CHARACTERS
 
+FIRST = "A story, some code, a sum\u2026"  # what an empty prompt says at first
+
 
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}") -> gr.components.Component:
     """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it."""
@@ -82,7 +84,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def prompt() -> gr.Textbox:
-    return gr.Textbox(label="Prompt", placeholder="A story, some code, a sum\u2026", lines=1, max_lines=6,
+    return gr.Textbox(label="Prompt", placeholder=FIRST, lines=1, max_lines=6,
                       max_length=PROMPT_CHARACTERS, elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
 
 

@@ -15,13 +15,12 @@ import gradio as gr
 
 from . import stream
 from .chat import Chat
-from .controls import merge, unlawful
+from .controls import FIRST, merge, unlawful
 from .limits import Ask, Refused, Turnstile, read
 from .stream import Backend, Live, pack
 
 log = logging.getLogger(__name__)
 
-FIRST = "A story, some code, a sum\u2026"
 VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"
 
@@ -76,7 +75,7 @@ class Handlers:
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
         async with aclosing(live.stream()) as frames:
-            async for _ in frames:  # Stop is told of each time: its first telling can be lost on a page that is just opening
+            async for _ in frames:  # Stop is told of each time: on a busy machine a single telling did not always arrive
                 yield {ui["board"]: live.frames.window(), ui["stop"]: gr.Button(interactive=not live.stop.is_set())}
         chat.frame = live.frames.first
         yield self._settle(live, ask, chat, earlier)

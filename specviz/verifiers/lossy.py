@@ -87,8 +87,10 @@ class Typical(TokenRejection):
         laws, trials, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
         for node, worth in ends:
             laws[node] = p = state.sampling.probs(scores.logits[node + 1])
-            for child in tree.children(node):
-                trials[child] = self._try(tree, child, p, state)
+            children = tree.children(node)
+            least = self.least(p) if children else 0.0
+            for child in children:
+                trials[child] = self._try(tree, child, p, least, state)
                 if trials[child].verdict == "accepted":
                     ends.append((child, worth + math.log(trials[child].target_prob)))
         last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
@@ -105,9 +107,10 @@ class Typical(TokenRejection):
         """The probability that a token must be above where the target's law is p [vocab]."""
         return min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
 
-    def _try(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
+    @staticmethod
+    def _try(tree: DraftTree, child: int, p: Tensor, least: float, state: State) -> Trial:
         x, q = tree.tokens[child], tree.law(child)
-        ok, u = state.dice.flip("verify", float(p[x] > self.least(p)))
+        ok, u = state.dice.flip("verify", float(p[x] > least))
         return Trial(child, "typical", float(p[x]), None if q is None else float(q[x]), float(ok), u,
                      "accepted" if ok else "rejected", p, None if ok else p)
 

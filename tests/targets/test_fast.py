@@ -59,7 +59,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind):
 
 @pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear])
 def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, network, monkeypatch):
-    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout(kind))
+    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout({tuple(w.shape): (kind, kind) for w in weights}))
     model = FastModel(checkpoint(folder, "llama"))
     assert model.kernel == kind.kernel
     target, tokens = model.open(), text(1, 30)
@@ -69,7 +69,7 @@ def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, networ
 
 
 def test_two_layouts_take_turns_by_the_number_of_rows(folder, network, monkeypatch):
-    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout(TransposedLinear, PackedLinear))
+    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout({tuple(w.shape): (TransposedLinear, PackedLinear) for w in weights}))
     model = FastModel(checkpoint(folder, "llama3"))
     assert model.kernel == "transposed and onednn"
     net = transformers.AutoModelForCausalLM.from_pretrained(checkpoint(folder, "llama3"), dtype=torch.float32).eval()

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models import hub
-from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, fastest
+from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest
 from specviz.models.llama import why_not
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -154,7 +154,7 @@ def test_a_layer_is_f_linear_in_every_layout(kind, biased):
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(24, 16, generator=generator).bfloat16().float()
     bias = torch.randn(24, generator=generator) if biased else None
-    layer = Layout(kind)(weight, bias)
+    layer = Layout({(24, 16): (kind, kind)})(weight, bias)
     for rows in (1, 3, 8):
         x, more = torch.randn(rows, 16, generator=generator), torch.randn(rows, 24, generator=generator)
         want = torch.nn.functional.linear(x, weight, bias)
@@ -165,7 +165,7 @@ def test_weights_that_sixteen_bits_do_not_hold_are_never_rounded(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     full, half = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator).bfloat16().float()
     assert HalfLinear.holds(half) and not HalfLinear.holds(full) and not HalfLinear.holds(half * 2**40)
-    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}})
+    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(24, 16): {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}}})
     layout, x = fastest([half], total=10), torch.randn(3, 16, generator=generator)
     assert layout.kernel == "fp16"
     assert torch.equal(layout(full)(x), torch.nn.functional.linear(x, full))
@@ -192,8 +192,27 @@ def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
 
 
 def test_a_large_model_is_kept_in_one_layout(monkeypatch):
-    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {
-        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 6.0, 8: 3.0}})
+    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(4, 4): {
+        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 6.0, 8: 3.0}}})
     assert fastest([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
     assert fastest([torch.ones(4, 4)], total=2**40).kernel == "transposed"  # half again as slow on average, against twice
     assert fastest([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
+
+
+def test_a_small_model_has_a_layout_for_every_shape_and_a_larger_one_the_best_for_all(monkeypatch):
+    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {
+        (4, 4): {PlainLinear: {1: 1.0, 8: 1.0}, TransposedLinear: {1: 2.0, 8: 2.0}},
+        (9, 4): {PlainLinear: {1: 9.0, 8: 9.0}, TransposedLinear: {1: 5.0, 8: 5.0}}})
+    weights = [torch.ones(4, 4), torch.ones(9, 4)]
+    small, large = fastest(weights, total=100), fastest(weights, total=2**27)
+    assert small.kernel == "plain and transposed" and large.kernel == "transposed"
+    assert [type(small(w)) for w in weights] == [PlainLinear, TransposedLinear]
+    assert [type(large(w)) for w in weights] == [TransposedLinear, TransposedLinear]
+    assert type(small(torch.ones(7, 4))) is PlainLinear  # a shape that was not measured
+
+
+def test_every_shape_of_a_stack_is_measured_in_every_layout_that_works(monkeypatch):
+    found = _measure([torch.ones(8, 4), torch.ones(8, 4), torch.ones(16, 4)], 0.0)
+    assert set(found) == {(8, 4), (16, 4)}
+    for seconds in found.values():
+        assert PlainLinear in seconds and all(set(by_rows) == {1, 8} and min(by_rows.values()) > 0 for by_rows in seconds.values())
