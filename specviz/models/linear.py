@@ -7,7 +7,6 @@ Some of these ops are private to torch: they are named here and nowhere else, an
 """
 from __future__ import annotations
 
-import itertools
 import time
 from typing import Callable
 
