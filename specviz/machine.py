@@ -66,4 +66,5 @@ def processor() -> str:
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
     except OSError:
         pass
-    return f"{name}, {physical_cores()} cores"
+    cores = physical_cores()
+    return f"{name}, {cores} core{'s' * (cores > 1)}"
