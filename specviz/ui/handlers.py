@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, AsyncIterator, Callable, Sequence
 
 import gradio as gr
@@ -25,25 +25,41 @@ VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"
 
 
+@dataclass
+class Underway:
+    """A visitor's run from the press of Run until its answer is kept. watched: its frames are being told; over: all were."""
+
+    live: Live
+    ask: Ask
+    earlier: list  # the turns before it
+    watched: bool = False
+    over: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether its frames are being told now. One that nobody watches, or settled, is not in anybody's way."""
+        return self.watched and not self.over
+
+
 class Handlers:
     """The page's events, for one backend. ``ui`` maps names to components once the page is laid out."""
 
     def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
         self.backend, self.warm, self.follow = backend, warm, follow or {}
         self.turnstile = Turnstile()
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, Underway] = {}
         self.shelves: dict[str, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
         self.ui: dict[str, Any] = {}
 
-    # Run and Stop
+    # Run and Stop. Three listeners, one after another: what a listener may change is built anew with everything it tells, which
+    # is worth nothing twenty times a second, so the one that tells the frames has the board and Stop and nothing else.
 
-    async def run(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, system, target, lane,
-                  chat: Chat, request: gr.Request):
+    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, system, target, lane,
+                    chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
-        if session in self.live:
-            yield {ui["notice"]: _line("error", "A run is under way: stop it first.")}
-            return
+        if session in self.live and self.live[session].told:
+            return {ui["notice"]: _line("error", "A run is under way: stop it first.")}
         self._choose(chat, lane)
         again = not str(prompt or "").strip() and chat.turns
         earlier = chat.turns[:-1] if again else chat.turns
@@ -54,43 +70,50 @@ class Handlers:
                 temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, system=system, target=target,
                 turns=Chat(earlier).messages())
         except Refused as why:
-            yield {ui["notice"]: _line("error", str(why))}
-            return
+            return {ui["notice"]: _line("error", str(why))}
         ask = replace(ask, shelf=self._shelf(session))
-        live = self.live[session] = Live(self.backend, self.turnstile, ask, chat.frame)
-        try:
-            async for update in self._play(live, ask, chat, earlier):
-                yield update
-        finally:
-            self.live.pop(session, None)
-
-    async def _play(self, live: Live, ask: Ask, chat: Chat, earlier: list) -> AsyncIterator[dict]:
-        ui = self.ui
-        if not self.backend.ready(ask.target):
-            yield {ui["models"]: _line("loading", "Loading the models")}
-        yield {
+        self.live[session] = Underway(Live(self.backend, self.turnstile, ask, chat.frame), ask, list(earlier))
+        loading = {} if self.backend.ready(ask.target) else {ui["models"]: _line("loading", "Loading the models")}
+        return loading | {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
             ui["follow"]: gr.Button(visible=False),
             ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
-        async with aclosing(live.stream()) as frames:
-            async for _ in frames:  # Stop is told of each time: on a busy machine a single telling did not always arrive
-                yield {ui["board"]: live.frames.window(), ui["stop"]: gr.Button(interactive=not live.stop.is_set())}
-        chat.frame = live.frames.first
-        yield self._settle(live, ask, chat, earlier)
 
-    def _settle(self, live: Live, ask: Ask, chat: Chat, earlier: list) -> dict:
+    async def watch(self, request: gr.Request):
+        """The frames of the run that has begun."""
+        ui, session = self.ui, request.session_hash
+        run = self.live.get(session)
+        if run is None or run.watched:
+            return
+        run.watched = True
+        try:
+            async with aclosing(run.live.stream()) as frames:
+                async for _ in frames:  # Stop is told of each time: on a busy machine a single telling did not always arrive
+                    yield {ui["board"]: run.live.frames.window(), ui["stop"]: gr.Button(interactive=not run.live.stop.is_set())}
+            run.over = True
+        finally:
+            if not run.over:  # the reader left, or it failed: nobody will settle it
+                self.live.pop(session, None)
+
+    def settle(self, chat: Chat, request: gr.Request) -> dict:
         """After a run: keep what was said as a turn, offer the choice of a lane where they differ."""
-        ui = self.ui
-        fresh = Chat(list(earlier))
-        turn = fresh.add(ask.prompt, live.frames.records)
+        ui, run = self.ui, self.live.get(request.session_hash)
+        if run and not run.over:  # another one, whose own settling comes
+            return {ui["run"]: gr.skip()}
+        out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False)}
+        if run is None:
+            return out
+        del self.live[request.session_hash]
+        chat.frame = run.live.frames.first
+        fresh = Chat(list(run.earlier))
+        turn = fresh.add(run.ask.prompt, run.live.frames.records)
         if turn:
             chat.turns = fresh.turns
-        out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat,
-               ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=ask.prompt, placeholder=FIRST),
-               ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(ask.target)}
-        next_up = self.follow.get(ask.prompt, "") if turn else ""
+        out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(run.ask.target),
+                ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=run.ask.prompt, placeholder=FIRST)}
+        next_up = self.follow.get(run.ask.prompt, "") if turn else ""
         out[ui["follow"]] = gr.Button(value=next_up, visible=bool(next_up))
         if turn and not turn.agree:
             titles = [said.title for said in turn.answers]
@@ -99,23 +122,23 @@ class Handlers:
 
     def stop(self, request: gr.Request) -> dict:
         """Ends this visitor's run within one round; what was decoded stays."""
-        live = self.live.get(request.session_hash)
-        if live:
-            live.stop.set()
+        run = self.live.get(request.session_hash)
+        if run:
+            run.live.stop.set()
         return {self.ui["stop"]: gr.Button(interactive=False)}
 
     def seen(self, request: gr.Request, event: gr.EventData) -> None:
         """The browser tells which frame it has painted last."""
-        live, number = self.live.get(request.session_hash), (event._data or {}).get("frame")
-        if live and isinstance(number, int):
-            live.seen(number)
+        run, number = self.live.get(request.session_hash), (event._data or {}).get("frame")
+        if run and isinstance(number, int):
+            run.live.seen(number)
 
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
         self.shelves.pop(request.session_hash, None)
-        live = self.live.pop(request.session_hash, None)
-        if live:
-            live.stop.set()
+        run = self.live.pop(request.session_hash, None)
+        if run:
+            run.live.stop.set()
 
     def _shelf(self, session: str) -> dict:
         """This visitor's shelf; with too many of them, the one not used for longest is cleared away."""

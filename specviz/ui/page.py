@@ -136,8 +136,8 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     at_once = quiet | {"queue": False}
-    asked, told = ([ui[n] for n in names] for names in (ASKED, TOLD))
-    gr.on([ui["run"].click, ui["prompt"].submit], hands.run, asked, told, trigger_mode="once", concurrency_limit=None, **quiet)
+    begun = gr.on([ui["run"].click, ui["prompt"].submit], hands.begin, *_begin(ui), trigger_mode="once", concurrency_limit=None, **quiet)
+    _watch(begun, ui, hands)
     ui["stop"].click(hands.stop, None, ui["stop"], **at_once)
     ended = [ui[n] for n in ("chat", "conversation", "lane", "bar", "follow", "prompt", "notice", "board", "stop")]
     ui["new"].click(hands.new_chat, [ui["chat"]], ended, **at_once)
@@ -156,19 +156,33 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
 
 CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target")  # as in links.js
 ASKED = (*CHOICE, "lane", "chat")
-TOLD = ("board", "run", "stop", "notice", "prompt", "lane", "follow", "conversation", "chat", "bar", "models", "methods")
+TOLD = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
+SETTLED = (*(name for name in TOLD if name not in ("notice", "conversation")), "chat", "bar", "methods")
+
+
+def _begin(ui: dict[str, Any]) -> tuple[list, list]:
+    """What the beginning of a run reads and tells."""
+    return [ui[name] for name in ASKED], [ui[name] for name in TOLD]
+
+
+def _watch(begun: Any, ui: dict[str, Any], hands: Handlers) -> None:
+    """After a run has begun: its frames, then what remains of it."""
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+    begun.then(hands.watch, None, [ui["board"], ui["stop"]], **quiet).then(
+        hands.settle, ui["chat"], [ui[name] for name in SETTLED], **quiet)
 
 
 def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     """What links and panels ask for: they fill the controls, and maybe press Run. The browser fills them by itself."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    choice, asked, told = ([ui[n] for n in names] for names in (CHOICE, ASKED, TOLD))
+    choice = [ui[name] for name in CHOICE]
     take = "(...values) => SpecVizPage.take(...values)"
     demo.load(None, choice, choice, js="(...values) => SpecVizPage.first(...values)", **quiet)
     ui["tabs"].input(None, choice, choice, js=take, **quiet)
-    ui["tabs"].select(None, choice, choice, js=take, **quiet).then(hands.run, asked, told, concurrency_limit=None, **quiet)
+    asked_for = ui["tabs"].select(None, choice, choice, js=take, **quiet)
     afresh = ui["tabs"].submit(None, choice, choice, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
-    afresh.then(hands.run, asked, told, concurrency_limit=None, **quiet)
+    for ready in (asked_for, afresh):
+        _watch(ready.then(hands.begin, *_begin(ui), concurrency_limit=None, **quiet), ui, hands)
     ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)
 
 
