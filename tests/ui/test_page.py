@@ -461,3 +461,13 @@ def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
     saved.value.save_as(tmp_path / "x.jsonl")
     assert Trace.load(tmp_path / "x.jsonl").records == [
         r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, width):
+    page = visit(width=width, height=700)
+    page.evaluate("""() => { document.querySelector('.pg-pick').classList.add('all');
+        document.querySelector('.pg-chips').style.minHeight = '3000px'; scrollTo(0, 1800); }""")
+    page.wait_for_function("scrollY >= 1500")
+    top = page.evaluate("document.querySelector('.pg-hint').getBoundingClientRect().top")
+    assert 0 <= top < 80
