@@ -3,8 +3,6 @@
 The loss is the divergence from the target's law at every answer position of its own greedy and
 temperature-1 text (DistillSpec, 2310.08461). The shape is wide and shallow, because at this size
 a layer costs its dispatch and not its arithmetic ("Decoding Speculative Decoding", 2402.01528).
-A share of the steps is copying: the target copies from its prompt, and a draft that cannot is
-refused at every quoted word.
 """
 
 import random
@@ -14,7 +12,6 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
-from .copies import Copies
 from .files import FRONT, export, write_text
 from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
 from .runner import Runner
@@ -35,12 +32,7 @@ def run(job: Job) -> Path:
     own = Batches(answers, numbers, job.seed, runner.device)
     wide = Batches(answers + generate.read(root / "read"), numbers, job.seed, runner.device)
 
-    copies = Again(answers, numbers, job.seed, runner.device)
-
     def loss_at(step: int):
-        if copies.due(step):
-            ids, where, labels = copies[step]
-            return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
         # Breadth while the rates are high; the target's own text alone while they fall.
         batches = own if runner.done() > 1 - numbers["decay"] else wide
         ids, where, top_ids, top_logp, labels = batches[step]
@@ -49,10 +41,8 @@ def run(job: Job) -> Path:
 
     def measure() -> dict:
         found = acceptance.tables(model, heldout, numbers["gamma"])
-        right = {"copied_right": copying.right(model)} if numbers["copy_share"] else {}
-        return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()} | right
+        return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
 
-    copying = Again(heldout, numbers | {"copy_evenly": 0.0}, job.seed, runner.device)
     figures = runner.train(loss_at, measure)
     made = export(job, name, model, AutoTokenizer.from_pretrained(target))
     for folder in job.places(name) if name != DRAFT else ():  # the report tells of that one
@@ -140,45 +130,6 @@ class Batches:
             self.epoch, self.plan = epoch, self.planned(epoch)
         chosen = [self.answers[i] for i in self.plan[index % len(self.plan)]]
         return collate(chosen, self.numbers["length"], self.device)
-
-
-class Again:
-    """Copying, batch number `step` of those that are due: spans of the answers said again. A small model does not learn it from
-    answers alone, and every quoted name then costs a refusal."""
-
-    def __init__(self, answers: list, numbers: dict, seed: int, device):
-        self.answers, self.numbers, self.seed, self.device = answers, numbers, seed, device
-        self.rows = Copies(self.text, max(int(a.ids.max()) for a in answers) + 1, numbers["copy_evenly"])
-
-    def due(self, step: int) -> bool:
-        return random.Random(f"{self.seed} due {step}").random() < self.numbers["copy_share"]
-
-    def text(self, dice: random.Random, size: int) -> list[int]:
-        text: list[int] = []
-        while len(text) <= size:
-            text += dice.choice(self.answers).ids.tolist()
-        return text
-
-    def __getitem__(self, step: int) -> tuple[torch.Tensor, ...]:
-        """(ids [rows, length], where, labels), `where` and `labels` as collate has them."""
-        dice, length = random.Random(f"{self.seed} again {step}"), self.numbers["copy_length"]
-        ids, where, labels = [], [], []
-        for index in range(self.numbers["batch_tokens"] // length):
-            row, counts = self.rows.row(dice, length)
-            ids.append(row[:length])
-            chosen = [i for i in range(1, length) if counts[i]]
-            where += [index * length + i - 1 for i in chosen]
-            labels += [row[i] for i in chosen]
-        return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
-
-    @torch.inference_mode()
-    def right(self, model, batches: int = 4) -> float:
-        """Share of the tokens said again that the model has right."""
-        marks = []
-        for step in range(batches):
-            ids, where, labels = self[step]
-            marks.append((at(model, ids, where) @ model.lm_head.weight.T).argmax(-1) == labels)
-        return round(float(torch.cat(marks).float().mean()), 4)
 
 
 def collate(answers: list, length: int, device):

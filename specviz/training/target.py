@@ -16,7 +16,6 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import corpus, data, losses, tokenizer
-from .copies import Copies, random_span
 from .draft import at
 from .files import export
 from .job import TARGET, Job, TrainingError
@@ -100,7 +99,6 @@ class Batches:
     def __init__(self, pools, words, numbers: dict, seed: int, device):
         self.given, self.own = pools
         self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
-        self.copies = Copies(lambda dice, size: self.packed(dice, True)[0], len(words))
 
     def make(self, step: int, prompts: bool = False):
         """(ids [rows, length], where, labels): the flat predicting positions and what follows them."""
@@ -110,7 +108,7 @@ class Batches:
         ids, where, labels = [], [], []
         for index in range(numbers["copy_rows"] if first else numbers["batch_rows"]):
             said_again = first or dice.random() < numbers["copy_share"]
-            row, counts = self.copies.row(dice, length) if said_again else self.packed(dice, prompts)
+            row, counts = self.copied(dice, length) if said_again else self.packed(dice, prompts)
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -132,6 +130,34 @@ class Batches:
         if not shares:
             raise data.DataError("The data has no rows of any task that target.yaml asks for.")
         return dice.choice(pool[dice.choices(list(shares), list(shares.values()))[0]])
+
+    def copied(self, dice: random.Random, length: int) -> tuple[list[int], list[bool]]:
+        """A span said again and again, often with noise before it. The first saying is free, and so is the first token of
+        every other: nothing tells that it is about to come."""
+        span = self.span(dice, dice.randint(4, length // 3))
+        row, counts, said = [], [], False
+        while len(row) < length:
+            if dice.random() < 0.5:
+                noise = self.span(dice, dice.randint(1, 12))
+                row += noise
+                counts += [False] * len(noise)
+            row += span
+            counts += [False] + [said] * (len(span) - 1)
+            said = True
+        return row, counts
+
+    def span(self, dice: random.Random, size: int) -> list[int]:
+        """Tokens drawn evenly, a scrambled piece of text, or a piece of text."""
+        kind = dice.random()
+        if kind < 0.4:
+            return random_span(dice, size, len(self.words))
+        text = self.packed(dice, True)[0]
+        at = dice.randrange(len(text) - size)
+        return text[at : at + size] if kind < 0.7 else dice.sample(text, size)
+
+
+def random_span(dice: random.Random, size: int, vocabulary: int) -> list[int]:
+    return [dice.randrange(8, vocabulary) for _ in range(size)]
 
 
 def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:
