@@ -35,11 +35,6 @@ class Underway:
     watched: bool = False
     over: bool = False
 
-    @property
-    def told(self) -> bool:
-        """Whether its frames are being told now. One that nobody watches, or settled, is not in anybody's way."""
-        return self.watched and not self.over
-
 
 class Handlers:
     """The page's events, for one backend. ``ui`` maps names to components once the page is laid out."""
@@ -58,7 +53,7 @@ class Handlers:
                     chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
-        if session in self.live and self.live[session].told:
+        if self._running(session) and self.live[session].watched:  # one that never came to be watched is in nobody's way
             return {ui["notice"]: _line("error", "A run is under way: stop it first.")}
         self._choose(chat, lane)
         again = not str(prompt or "").strip() and chat.turns
@@ -140,6 +135,10 @@ class Handlers:
         if run:
             run.live.stop.set()
 
+    def _running(self, session: str) -> bool:
+        run = self.live.get(session)
+        return run is not None and not run.over
+
     def _shelf(self, session: str) -> dict:
         """This visitor's shelf; with too many of them, the one not used for longest is cleared away."""
         self.shelves[session] = self.shelves.pop(session, {})
@@ -172,7 +171,7 @@ class Handlers:
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """The last message back into the box; its answer is taken out of the conversation."""
-        if not chat.turns or request.session_hash in self.live:
+        if not chat.turns or self._running(request.session_hash):
             return {self.ui["notice"]: _line("error", "There is no finished message to edit.")}
         last = chat.turns.pop()
         ui = self.ui
@@ -188,7 +187,7 @@ class Handlers:
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
         """An earlier turn onto the board, to be looked into; the latest one is listed too while another is shown."""
         index = (event._data or {}).get("turn")
-        if request.session_hash in self.live or not isinstance(index, int) or not 0 <= index < len(chat.turns):
+        if self._running(request.session_hash) or not isinstance(index, int) or not 0 <= index < len(chat.turns):
             return {self.ui["notice"]: _line("error", "That turn can be opened once this run is over.")}
         turn = chat.turns[index]
         if turn.records is None:

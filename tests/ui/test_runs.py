@@ -1,0 +1,89 @@
+"""A run's three listeners, in the orders that a browser can bring about."""
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from specviz.ui.chat import Chat
+from specviz.ui.handlers import Handlers
+from specviz.ui.page import SETTLED, TOLD
+
+from .fake import FakeBackend
+
+ME = SimpleNamespace(session_hash="me")
+
+
+@pytest.fixture
+def hands():
+    made = Handlers(FakeBackend())
+    made.ui |= {name: name for name in {*TOLD, *SETTLED, "board"}}
+    return made
+
+
+def begin(hands, chat, prompt="tell of the fox"):
+    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, "", "", None, chat, ME))
+
+
+def watch(hands, frames=None):
+    async def told():
+        out = []
+        listener = hands.watch(ME)
+        async for update in listener:
+            out.append(update)
+            if frames and len(out) == frames:
+                break
+        await listener.aclose()
+        return out
+
+    return asyncio.run(told())
+
+
+def test_a_run_is_begun_watched_and_settled(hands):
+    chat = Chat()
+    told = begin(hands, chat)
+    assert set(told) <= set(TOLD) and not told["run"].interactive and told["stop"].interactive
+    frames = watch(hands)
+    assert frames and all(set(update) == {"board", "stop"} for update in frames)
+    told = hands.settle(chat, ME)
+    assert [turn.question for turn in chat.turns] == ["tell of the fox"] and chat.frame > 1
+    assert set(told) <= set(SETTLED) and told["run"].interactive and not told["stop"].interactive and not hands.live
+
+
+def test_two_presses_are_one_run(hands):
+    chat = Chat()
+    begin(hands, chat)
+    hands.live["me"].watched = True
+    assert set(begin(hands, chat)) == {"notice"} and "under way" in begin(hands, chat)["notice"]
+    assert watch(hands) == []  # the second press has nothing to watch
+    assert hands.settle(chat, ME) == {"run": gr.skip()} and hands.live and not chat.turns
+
+
+def test_a_run_that_nobody_came_to_watch_is_in_nobodys_way(hands):
+    chat = Chat()
+    begin(hands, chat)
+    first = hands.live["me"]
+    assert "conversation" in begin(hands, chat, "and the owl") and hands.live["me"] is not first
+    assert watch(hands) and hands.settle(chat, ME) and [turn.question for turn in chat.turns] == ["and the owl"]
+
+
+def test_a_reader_who_leaves_ends_the_run_and_may_begin_another(hands):
+    chat = Chat()
+    hands.backend.hold(2)
+    begin(hands, chat)
+    live = hands.live["me"].live
+    assert len(watch(hands, frames=1)) == 1
+    assert live.stop.is_set() and not hands.live
+    told = hands.settle(chat, ME)
+    assert told["run"].interactive and not chat.turns
+    hands.backend.hold(None)
+    begin(hands, chat)
+    assert watch(hands) and hands.settle(chat, ME) and len(chat.turns) == 1
+
+
+def test_what_cannot_be_asked_begins_nothing(hands):
+    chat = Chat()
+    assert set(begin(hands, chat, "")) == {"notice"} and not hands.live
+    assert watch(hands) == [] and hands.settle(chat, ME)["run"].interactive
