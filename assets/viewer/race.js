@@ -11,13 +11,13 @@
   function verdict(lanes) {
     const all = lanes.filter((l) => l.done && !l.error && l.committed).map((lane) => ({ lane, s: M.spreadOf(M.runsOf(lane)) })).filter((x) => x.s).sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !lanes.every(over)) return null;
-    const [a, b] = all, k = a.s.middle / b.s.middle, runs = Math.min(a.s.runs, b.s.runs), speeds = rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
+    const [a, b] = all, k = a.s.middle / b.s.middle, runs = Math.min(a.s.runs, b.s.runs), speeds = rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second" + (runs > 1 ? " in the median" : "");
     const name = title(a.lane), other = title(b.lane), more = Math.round((k - 1) * 100) + " %";
     if (runs < 2) {
       const close = k < 1 + CLOSE;
       return { ...pick(a, b), sure: false, sentence: close ? name + " and " + other + " are as good as level: " + speeds + ". One run each: no spread, so " + (more === "0 %" ? "the difference" : more) + " may be noise." : name + " was fastest, " + more + " ahead of " + other + ": " + speeds + ". One run each: no spread." };
     }
-    const bars = " (" + name + " " + rate(a.s.low) + " to " + rate(a.s.high) + ", " + other + " " + rate(b.s.low) + " to " + rate(b.s.high) + " in " + runs + " runs each)";
+    const bars = " (" + name + " " + rate(a.s.low) + " to " + rate(a.s.high) + ", " + other + " " + rate(b.s.low) + " to " + rate(b.s.high) + " in " + runs + " runs each; the lanes draw the first)";
     if (b.s.high >= a.s.low) return { ...pick(a, b), sure: false, sentence: "No winner: the difference of " + more + " between " + name + " and " + other + " is within the spread, so it is noise" + bars + "." };
     return { ...pick(a, b), sure: true, sentence: name + " won, " + more + " ahead of " + other + ": " + speeds + bars + "." };
   }
