@@ -2,7 +2,6 @@
 
 import argparse
 import ctypes
-import os
 import signal
 import sys
 from importlib import import_module
@@ -68,7 +67,6 @@ def positive(text: str) -> float:
 
 def settle(threads: int | None) -> None:
     """Keep freed memory: returning every large tensor to the kernel made a softmax nine times slower."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait leave the core to others
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**28)):  # no mmap, no trim, wide steps

@@ -24,6 +24,7 @@ from .features import Batch, Features
 from .generate import Answer
 
 NEVER = 10**6  # the rank of a token that no head was asked for
+NEARLY = 0.93
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63)  # trees that are tried
 
 # (batch, index) -> (which of batch.where are answered, states [m, hidden] of head ``index`` for its output matrix)
@@ -107,8 +108,10 @@ def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict)
 
 
 def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
-    """Nodes of the tree that promises most tokens a second, when a pass with so many nodes takes so long."""
-    return max(seconds, key=lambda nodes: promised(table, calibrated(table, nodes)) / seconds[nodes])
+    """Nodes of the largest tree that promises nearly the most tokens a second, when a pass with so many nodes takes so long. The
+    larger of near equals, because drafting and judging, which are not counted here, cost a round and not a node."""
+    speed = {nodes: promised(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
+    return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 
 def costs(path: Path, repeats: int = 7) -> dict[int, float]:
