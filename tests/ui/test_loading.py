@@ -1,0 +1,35 @@
+"""Where models are loaded: a thread that goes on living keeps its parallel helpers, and every later run waits for them asleep."""
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from specviz import zoo
+from specviz.names import ZooError
+from specviz.ui.engine import Engine
+from specviz.ui.limits import Refused
+
+
+def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):
+    where = []
+
+    def load(*given, **named):
+        where.append((threading.current_thread(), given, named))
+        return SimpleNamespace(name="toy", draft_name="", facts={"env": {"device": "cpu"}})
+
+    monkeypatch.setattr(zoo, "load", load)
+    engine = Engine("one", "two")
+    assert engine.load(None) == "toy on cpu" == engine.load("other")
+    assert [(given, named) for _, given, named in where] == [(("one", "two"), {}), (("other",), {"named_only": True})]
+    assert all(thread is not threading.current_thread() and not thread.is_alive() for thread, _, _ in where)
+
+
+def test_what_loading_refuses_is_said_in_its_own_words(monkeypatch):
+    def load(*given, **named):
+        raise ZooError("There is no such model.")
+
+    monkeypatch.setattr(zoo, "load", load)
+    with pytest.raises(Refused, match="There is no such model"):
+        Engine(None, None).load(None)
