@@ -7,10 +7,12 @@ import threading
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from specviz.ui.cards import cards
 from specviz.ui.chat import lanes
 from specviz.ui.limits import Ask
+from specviz.ui.offer import EXAMPLES
 
 from .conftest import Server
 from .fake import FakeBackend
@@ -449,7 +451,8 @@ def test_an_example_offers_what_to_ask_next(page, backend):
     page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('Luna')")
     run(page, page.input_value("#prompt textarea"))
     page.click("#follow")
-    page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('exactly')")
+    wanted = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"][1]["follow"]
+    page.wait_for_function("wanted => document.querySelector('#prompt textarea')?.value === wanted", arg=wanted)
 
 
 def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
