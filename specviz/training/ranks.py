@@ -24,7 +24,7 @@ from .features import Batch, Features
 from .generate import Answer
 
 NEVER = 10**6  # the rank of a token that no head was asked for
-NEARLY = 0.93
+NEARLY = 0.93  # of the most tokens a second that a tree promises: as good
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63)  # trees that are tried
 
 # (batch, index) -> (which of batch.where are answered, states [m, hidden] of head ``index`` for its output matrix)
