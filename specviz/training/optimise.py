@@ -1,7 +1,8 @@
 """Muon for the matrices, AdamW for the rest, one warm-up/stable/decay schedule for both.
 
 Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms
-and the head stay with AdamW. The schedule holds its peak until the last part of the budget and
+and the head stay with AdamW. For wide matrices on a processor that costs as much as the gradients,
+so a recipe may ask for it block by block (MuonBP, Khaled et al. 2510.16981): ``muon_block`` rows at a time. The schedule holds its peak until the last part of the budget and
 then falls linearly (warm-up/stable/decay: Hu et al., 2404.06395), so a budget may be in minutes
 and a longer one can be resumed from the stable part.
 """
@@ -22,8 +23,9 @@ class Optimisers:
         for name, weight in model.named_parameters():
             hidden = weight.ndim == 2 and "embed" not in name and "lm_head" not in name
             (matrices if hidden else rest).append(weight)
-        self.muon = torch.optim.Muon(
-            matrices, lr=numbers["muon_lr"], momentum=0.95, weight_decay=numbers["weight_decay"], ns_steps=4
+        block = {"block": numbers["muon_block"]} if numbers.get("muon_block") else {}
+        self.muon = (BlockMuon if block else torch.optim.Muon)(
+            matrices, lr=numbers["muon_lr"], momentum=0.95, weight_decay=numbers["weight_decay"], ns_steps=4, **block
         )
         self.adamw = torch.optim.AdamW(
             rest, lr=numbers["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True
@@ -56,6 +58,43 @@ class Optimisers:
                 if int(owner) == index:
                     state.setdefault(int(weight), {})[name] = value
             optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+
+
+class BlockMuon(torch.optim.Optimizer):
+    """Muon in float32, each matrix cut along its shorter side into blocks of at most ``block``; the size of an update is Muon's."""
+
+    def __init__(self, weights, lr: float, momentum: float, weight_decay: float, ns_steps: int, block: int):
+        super().__init__(weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(weight)
+                momentum = state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
+                update = weight.grad.lerp(momentum, group["momentum"])  # Nesterov's
+                update = orthogonal_blocks(update, group["block"], group["ns_steps"])
+                rows, columns = weight.shape
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                weight.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+
+
+def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Tensor:
+    """Each block of rows (of columns where there are fewer) with all its singular values near one, by Newton and Schulz."""
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    size = max(n for n in range(1, min(block, len(x)) + 1) if len(x) % n == 0)
+    x = x.reshape(-1, size, x.shape[1])
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    x = x.flatten(0, 1)
+    return x.T if tall else x
 
 
 def rate(done: float, step: int, numbers: dict) -> float:

@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from . import corpus, data, losses, tokenizer
 from .draft import at
 from .files import export
+from .grow import grown
 from .job import TARGET, Job, TrainingError
 from .runner import Runner
 
@@ -26,7 +27,8 @@ def run(job: Job) -> Path:
     numbers = job.numbers("target")
     torch.manual_seed(job.seed)
     words, model = start(job, numbers)
-    runner = Runner(job, "target", model, numbers, job.folder("target"))
+    place = "target" if numbers["name"] == TARGET else numbers["name"].lower()
+    runner = Runner(job, "target", model, numbers, job.folder(place))
     rows = material(job, numbers)
     batches = Batches(rows, words, numbers, job.seed, runner.device)
     heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
@@ -41,7 +43,7 @@ def run(job: Job) -> Path:
     runner.train(loss_at, measure)
     if job.ship and (job.shipped / TARGET / "config.json").is_file():
         refuse_worse(job, model, words, heldout, numbers)
-    return export(job, TARGET, model, words)
+    return export(job, numbers["name"], model, words)
 
 
 def refuse_worse(job: Job, model, words, heldout: list[data.Row], numbers: dict) -> None:
@@ -58,9 +60,11 @@ def refuse_worse(job: Job, model, words, heldout: list[data.Row], numbers: dict)
 
 def start(job: Job, numbers: dict):
     """(tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
-    if numbers["start"] == "shipped":
-        path = job.shipped / TARGET
-        return AutoTokenizer.from_pretrained(path), LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
+    if numbers["start"] in ("shipped", "grown"):
+        path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
+        words, model = AutoTokenizer.from_pretrained(path), LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
+        shape = {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
+        return words, model if numbers["start"] == "shipped" else grown(model, shape, job.seed)
     words = AutoTokenizer.from_pretrained(tokenizer.run(job))
     config = LlamaConfig(
         vocab_size=len(words),

@@ -1,0 +1,63 @@
+"""A larger network that computes what a smaller one computes, to go on learning from where the small one stands.
+
+Width (after bert2BERT, Chen et al. 2110.07143, and LEMON, Wang et al. 2310.07999; for Llama blocks our own reasoning): the
+residual stream gets new channels that begin at zero, because the embedding and everything that writes into the stream
+(``o_proj``, ``down_proj``) has zero rows there; what reads the stream may then have any columns there. The mean square over
+more channels is smaller, so each norm's weight and epsilon shrink with it. New heads and new inner neurons compute
+something, and their columns in ``o_proj`` and ``down_proj`` are zero until training fills them. Depth: a new block whose
+``o_proj`` and ``down_proj`` are zero adds nothing.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+@torch.no_grad()
+def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
+    """A model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the old one's logits, up to rounding.
+
+    Raises ValueError when the shape is smaller somewhere, or when the heads of the old one would lose the keys they look at.
+    """
+    config = old.config
+    mine = dict(hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads,
+                kv_heads=config.num_key_value_heads, intermediate=config.intermediate_size)
+    smaller = [name for name, size in mine.items() if shape[name] < size]
+    if smaller:
+        raise ValueError(f"a grown network cannot be smaller: {', '.join(smaller)}")
+    if shape["heads"] * mine["kv_heads"] != shape["kv_heads"] * mine["heads"]:
+        raise ValueError("query heads must share keys as before: heads / kv_heads has to stay the same")
+    state = torch.random.get_rng_state()
+    torch.manual_seed(seed)
+    new = LlamaForCausalLM(LlamaConfig(**config.to_dict() | dict(
+        hidden_size=shape["hidden"], num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"],
+        num_key_value_heads=shape["kv_heads"], intermediate_size=shape["intermediate"], head_dim=config.head_dim,
+        rms_norm_eps=config.rms_norm_eps * mine["hidden"] / shape["hidden"])))
+    torch.random.set_rng_state(state)
+    spread = (mine["hidden"] / shape["hidden"]) ** 0.5  # what the norms shrink by
+    given = {name: weight for name, weight in old.state_dict().items() if name != "lm_head.weight" or not config.tie_word_embeddings}
+    written = ("o_proj.weight", "down_proj.weight")
+    for name, weight in new.state_dict().items():
+        if name not in given:
+            if name.endswith(written):
+                weight.zero_()  # a block that the old network has not
+            continue
+        if weight.ndim == 1:  # a norm over the stream
+            weight.fill_(spread)
+            weight[:len(given[name])] = given[name] * spread
+            continue
+        rows, columns = given[name].shape
+        if name.endswith(written):
+            weight.zero_()
+        elif name.endswith(("embed_tokens.weight", "lm_head.weight")):
+            weight[:, columns:] = 0
+        else:
+            _like(weight, given[name])
+        weight[:rows, :columns] = given[name]
+    return new
+
+
+def _like(weight: Tensor, old: Tensor) -> None:
+    """Random numbers of the old matrix's size, which a wider sum makes no louder."""
+    nn.init.normal_(weight, std=float(old.std()) * (old.shape[1] / weight.shape[1]) ** 0.5)
