@@ -7,18 +7,27 @@ Names are imported when first used, so that ``import specviz`` costs nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Callable
 
-_WHERE = {"catalogue": "methods", "load": "zoo", "Session": "session", "race": "session", "Sampling": "core",
-          "Trace": "core.trace", "TraceError": "core.trace", "SessionError": "request", "ZooError": "names"}
+ROOT = Path(__file__).resolve().parent.parent  # the checkout: models.yaml, assets
+ASSETS = ROOT / "assets"
+
+
+def later(package: str, where: dict[str, str]) -> Callable[[str], Any]:
+    """A package's ``__getattr__``: names that are imported when first used, by the module of the package that has them."""
+    def find(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f".{where[name]}", package), name)
+    return find
+
+
+_WHERE = {"catalogue": "methods", "load": "zoo", "Session": "run", "race": "run", "Sampling": "core", "Trace": "trace.files",
+          "TraceError": "trace.schema", "SessionError": "run", "ZooError": "zoo"}
 
 __all__ = list(_WHERE)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'specviz' has no attribute {name!r}")
-    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+__getattr__ = later(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

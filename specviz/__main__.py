@@ -1,7 +1,7 @@
 """python -m specviz"""
 import sys
 
-from .cli import main
+from .cli.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

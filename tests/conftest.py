@@ -26,3 +26,23 @@ def pytest_collection_modifyitems(items):
         for marker, why in missing.items():
             if why and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """The folder of a tiny pair on disk, named by a models.yaml of its own."""
+    from .zoo.checkpoints import register
+
+    folder = tmp_path_factory.mktemp("zoo")
+    register(folder)
+    return folder
+
+
+@pytest.fixture
+def at_home(tiny, monkeypatch):
+    """The tiny pair is what ``load()`` loads."""
+    from specviz import zoo
+
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tiny / "models.yaml"))
+    yield tiny
+    zoo.forget()

@@ -1,8 +1,6 @@
-"""The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods, events, metrics. Torch and the standard
+"""The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods. Torch and the standard
 library only; everything else is built on it."""
-from .events import (Committed, Drafted, Event, Failed, Finished, Judged, Noted, Prefilled, Said, Started, Verified, best, tell)
-from .method import EXACTNESS, Kit, Knob, Method
-from .metrics import Totals, walltime_speedup
+from .method import EXACTNESS, Family, Kit, Knob, Method
 from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
                     has_nan, lawful, never)
 from .round import BrokenModel, open_run, play

@@ -81,10 +81,19 @@ class Kit(Protocol):
 
 
 @dataclass(frozen=True)
+class Family:
+    """Methods of one idea: a folder of methods/, whose __init__ says this once. about: one sentence for people."""
+
+    title: str
+    about: str
+
+
+@dataclass(frozen=True)
 class Method:
     """One decoding method.
 
-    key: file name in methods/; title, paper, family, summary: for people; exactness: one of EXACTNESS;
+    key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: the title of its
+    folder, which the catalogue fills in;
     build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
     look, wins, loses: what to watch on the page, and where it is fast and slow.
     """
@@ -92,9 +101,9 @@ class Method:
     key: str
     title: str
     paper: str
-    family: str
     summary: str
     build: Callable[..., Parts]
+    family: str = ""
     exactness: str = "exact"
     knobs: tuple[Knob, ...] = ()
     needs: frozenset[str] = frozenset()

@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Iterator
 
-from ..certify import PROMPTS, greedy
+from ..evidence.certificate import PROMPTS, greedy
 from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Trial, Verdict
-from ..drafters import DraftChain
+from ..drafters.model.chain import DraftChain
 from ..loops import speculate
 from ..policies import Fixed
-from ..request import SessionError, read_whole
+from ..run.request import SessionError, read_whole
 from ..trees import Scorer
 from ..verifiers import TokenRejection
 from .law import SAMPLES, tested

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..viz import to_html
+from ..trace.page import to_html
 
 
 def html(name: Any = None) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from ..certify import DEPTH, PROMPTS, NextLaw, encode, first_tokens
+from ..evidence.certificate import DEPTH, PROMPTS, NextLaw, encode, first_tokens
 from ..core import Method, Sampling
-from ..goodness import Cells
-from ..request import SessionError, read_whole
+from ..evidence.statistics import Cells
+from ..run.request import SessionError, read_whole
 from .read import knobs_of, method_of, prompt_of, sampling_of
 
 SAMPLES, EVERY = 400, 20

@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
+from .. import ASSETS
 from . import LabError
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "traces"
+FOLDER = ASSETS / "traces"
 LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import Method, Sampling
-from ..request import SessionError, read_sampling
-from ..session import find_method
+from ..run.request import SessionError, read_sampling
+from ..run.session import find_method
 
 LONGEST_PROMPT = 4000
 

@@ -6,11 +6,13 @@ import random
 from statistics import median
 from typing import Any, Callable, Iterator
 
-from ..core import Method, Totals
+from ..core import Method
+
+from ..trace.metrics import Totals
 from ..methods import catalogue
-from ..request import SessionError, read_whole
-from ..results import collect
-from ..session import Session
+from ..run.request import SessionError, read_whole
+from ..run.result import collect
+from ..run.session import Session
 from .read import method_of, prompt_of, sampling_of
 
 MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8

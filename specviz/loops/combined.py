@@ -12,7 +12,8 @@ from typing import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Event, Outcome, Parts, Scores, State, Target, Verdict, play, tell
+from ..core import DraftTree, Outcome, Parts, Scores, State, Target, Verdict, play
+from ..trace.events import Event, tell
 from .speculate import opening
 
 Mix = Callable[[Tensor, Scores], Tensor]  # logits [rows, vocab] of the target, Scores of the small model -> logits [rows, vocab]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Callable, Iterator
 
-from ..core import Event, Parts, State, Target, play, tell
+from ..trace.events import Event, tell
+from ..core import Parts, State, Target, play
 from .speculate import opening
 
 Skipped = Callable[[int], frozenset[int]]  # tokens written so far -> sublayers left out (2i, 2i + 1: those of layer i)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..core import Event, Parts, State, Target, Verified, play, tell
+from ..trace.events import Event, Verified, tell
+from ..core import Parts, State, Target, play
 from .speculate import opening
 
 

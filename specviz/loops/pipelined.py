@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterator
 
-from ..core import BrokenModel, DraftTree, Event, Outcome, Parts, State, Target, TreeBuilder, has_nan, tell
+from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
+from ..trace.events import Event, tell
 from ..core.round import BROKEN
 from .beside import Beside
 from .speculate import opening

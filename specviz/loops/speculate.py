@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Generator, Iterator
 
-from ..core import Event, Parts, Prefilled, Scores, State, Target, open_run, play, tell
+from ..trace.events import Event, Prefilled, tell
+from ..core import Parts, Scores, State, Target, open_run, play
 
 
 def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Iterator
 
-from ..core import Event, Parts, State, Target, play, tell
+from ..trace.events import Event, tell
+from ..core import Parts, State, Target, play
 from .speculate import opening
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..core import Committed, Drafted, Event, Judged, Noted, Outcome, Parts, State, Target, Verified, best, play
+from ..trace.events import Committed, Drafted, Event, Judged, Noted, Verified, best
+from ..core import Outcome, Parts, State, Target, play
 from .speculate import opening
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
-from ..models.hub import WINDOWED, blocks_of, load_causal, window_of
+from ..models.pretrained import WINDOWED, blocks_of, load_causal, window_of
 from .base import CachedTarget
 from .rows import Rows, shape_of
 

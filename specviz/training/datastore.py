@@ -20,9 +20,9 @@ from typing import Iterable
 
 import numpy as np
 
-from ..drafters.near import library, mark_of
-from ..drafters.store import FORMAT, Store, vocabulary_mark
-from ..drafters.suffix_array import PART, SuffixArray
+from ..indexes.nearest import library, mark_of
+from ..indexes.store import FORMAT, Store, vocabulary_mark
+from ..indexes.suffix_array import PART, SuffixArray
 from ..targets.fast import FastModel
 from . import data
 from .dense import with_states

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..drafters.near import Dense, Frame, make_graph, mark_of
-from ..drafters.store import Store
-from ..drafters.suffix_array import PART
+from ..indexes.nearest import Dense, Frame, make_graph, mark_of
+from ..indexes.store import Store
+from ..indexes.suffix_array import PART
 
 DIM, SAMPLE = 64, 20_000  # dimensions of a key (the paper's), states its frame is fitted to
 GRAPH = 200_000  # tokens from which on a store gets an approximate index, where faiss is installed

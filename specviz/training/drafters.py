@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from .. import zoo
-from ..bench import Cell, Item, Ours, measure, quartiles
+from ..evidence.benchmark import Cell, Item, Ours, measure, quartiles
 from ..core import Method, Sampling
 from ..methods import catalogue
-from ..names import HERE
-from ..session import Session
+from .. import ROOT
+from ..run.session import Session
 from . import data
 from .files import write_text
 from .job import TARGET, Job, TrainingError
@@ -137,7 +137,7 @@ def models(job: Job) -> Iterator[Path]:
 
 def named(job: Job) -> str:
     """The project's models.yaml, its embedded models read where this job reads them."""
-    told = yaml.safe_load((HERE / "models.yaml").read_text(encoding="utf-8"))
+    told = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in told["models"].items():
         try:
@@ -148,7 +148,7 @@ def named(job: Job) -> str:
     for name, entry in kept.items():  # one made here does not draft with one that was made for another target
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
-    stores = {name: next((str(p) for p in (job.work / "stores" / name,) if p.is_dir()), str(HERE / path))
+    stores = {name: next((str(p) for p in (job.work / "stores" / name,) if p.is_dir()), str(ROOT / path))
               for name, path in told.get("stores", {}).items()}
     return yaml.safe_dump(told | {"models": kept, "stores": stores}, sort_keys=False)
 

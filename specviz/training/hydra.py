@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from ..drafters.heads_tree import shape_of
-from ..models import heads_hydra
+from ..drafters.heads.shapes import shape_of
+from ..models import hydra as heads_hydra
 from . import chains, ranks
 from .features import Batch, Features
 from .job import Job

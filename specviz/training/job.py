@@ -14,8 +14,10 @@ from pathlib import Path
 import torch
 import yaml
 
+from .. import ASSETS
+
 HERE = Path(__file__).parent
-SHIPPED = HERE.parent.parent / "assets" / "models"
+SHIPPED = ASSETS / "models"
 TARGET = "Llama-specviz-16M"
 DRAFT = "Llama-specviz-draft"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from ..drafters.heads_tree import shape_of
-from ..models import heads_medusa
+from ..drafters.heads.shapes import shape_of
+from ..models import medusa as heads_medusa
 from . import chains, ranks
 from .features import Batch, Features
 from .job import Job

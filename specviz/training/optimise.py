@@ -2,9 +2,10 @@
 
 Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms
 and the head stay with AdamW. For wide matrices on a processor that costs as much as the gradients,
-so a recipe may ask for it block by block (MuonBP, Khaled et al. 2510.16981): ``muon_block`` rows at a time. The schedule holds its peak until the last part of the budget and
-then falls linearly (warm-up/stable/decay: Hu et al., 2404.06395), so a budget may be in minutes
-and a longer one can be resumed from the stable part.
+so a recipe may ask for it block by block (MuonBP, Khaled et al. 2510.16981): ``muon_block`` rows at
+a time. The schedule holds its peak until the last part of the budget and then falls linearly
+(warm-up/stable/decay: Hu et al., 2404.06395), so a budget may be in minutes and a longer one can be
+resumed from the stable part.
 """
 
 import torch

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, LlamaConfig
 
-from .. import others
+from ..zoo import other_vocabulary as others
 from . import data, draft, generate, losses, tokenizer
 from .files import FRONT, export, write_text
 from .job import TARGET, Job, TrainingError, fingerprint

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import DraftTree
-from ..drafters.heads_tree import calibrated, promised
+from ..drafters.heads.shapes import calibrated, promised
 from ..targets.fast import FastModel
 from ..trees import Shape
 from . import losses

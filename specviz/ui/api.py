@@ -85,7 +85,7 @@ class Api:
 
 
 def _figures(totals: dict[str, Any]) -> dict[str, float | None]:
-    """As core.metrics defines them, from a trace's totals."""
+    """As trace.metrics defines them, from a trace's totals."""
     def ratio(a: str, b: str) -> float | None:
         return totals[a] / totals[b] if totals.get(b) else None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..viz import gradio_parts
+from ..trace.page import gradio_parts
 from .limits import BASELINE, LANES
 from .offer import Offer
 from .stream import pack

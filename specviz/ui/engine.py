@@ -40,7 +40,7 @@ class Engine:
     def targets(self) -> list[dict[str, str]]:
         """Models that a visitor may choose: {name, model, title, about}, what the server was started with first; its name is "".
         Where the file that names them is broken it stands alone, and the first run says why."""
-        from ..names import ZooError, register
+        from ..zoo.registry import ZooError, register
 
         own = Path(self._asked[0]).name if self._asked[0] else ""
         try:
@@ -141,9 +141,9 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
          mode: str = "live") -> Iterator[list[Record] | dict[str, str]]:
     """All lanes of one run, an event's records at a time; a status while lanes are measured once more."""
     from ..core import Sampling
-    from ..core.record import Recorder
-    from ..drafters.memory import Memory
-    from ..session import Session, race
+    from ..trace.recorder import Recorder
+    from ..indexes.earlier_answers import Memory
+    from ..run.session import Session, race
 
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
@@ -220,9 +220,9 @@ def _plainly(answer: Iterator[Any]) -> Iterator[Any]:
 @contextmanager
 def _sentences():
     """What the engine refuses in its own words becomes the page's sentence."""
-    from ..names import ZooError
-    from ..request import SessionError
-    from ..results import RunFailed
+    from ..zoo.registry import ZooError
+    from ..run.request import SessionError
+    from ..run.result import RunFailed
 
     try:
         yield

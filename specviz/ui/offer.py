@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from .. import ASSETS
 from . import stream
 from .limits import BASELINE, LANES
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"
 IN_SIGHT = 8  # chips that are there before the list is unfolded
 RECORDED = ASSETS / "traces" / "first.jsonl"

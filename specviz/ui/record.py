@@ -25,7 +25,7 @@ from .offer import RECORDED, offer
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
     """Play one run and save it; returns the number of records. Raises Refused with a sentence."""
-    from ..core.trace import Trace
+    from ..trace.files import Trace
 
     ask = read(engine.cards, **asked)
     engine.load(ask.target)

@@ -6,10 +6,11 @@ from pathlib import Path
 import gradio as gr
 from gradio.themes.utils import colors, sizes
 
-from ..viz import gradio_parts
+from .. import ASSETS
+from ..trace.page import gradio_parts
 
 STATIC = Path(__file__).parent / "static"
-PANELS = Path(__file__).resolve().parents[2] / "assets" / "panels"
+PANELS = ASSETS / "panels"
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SF Mono", "Cascadia Mono", "Menlo", "Consolas", "Roboto Mono", "Liberation Mono", "monospace"]
 GREY = colors.Color(name="paper", c50="#fafaf9", c100="#f4f4f2", c200="#e5e5e2", c300="#cfd0cd", c400="#8d949e", c500="#6b7079",

@@ -10,7 +10,7 @@ from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts,
                           Verdict, Verifier, open_run, play)
 from specviz.core.round import _clip, _cut
 from specviz.loops import speculate
-from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import ScriptedNet, ScriptedTarget
 from specviz.verifiers import TokenRejection
 
 from .trees import trees

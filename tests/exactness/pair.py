@@ -1,11 +1,11 @@
 """A kit on two loaded models, for the tests on real forwards; what else a method asks for is a toy beside them."""
 from __future__ import annotations
 
-from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import ScriptedNet, ScriptedTarget
 from specviz.training.dense import with_states
 
-from ..bridges import toys as bridges
-from ..heads import tiny
+from ..drafters.vocabulary import toys as bridges
+from ..models import tiny
 from .toys import store
 
 

@@ -14,7 +14,7 @@ from specviz.targets.fast import FastModel
 from specviz.verifiers.acceptance import favourites, optimum, recursive, single, together
 from specviz.verifiers.kseq import best_rho
 
-from ..session.checkpoints import weights, write
+from ..zoo.checkpoints import weights, write
 from .rounds import World
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz import certify, load
+from specviz.evidence import certificate as certify
+from specviz import load
 from specviz.core import Sampling
-from specviz.goodness import Cells, chi_square
+from specviz.evidence.statistics import Cells, chi_square
 
 from .toys import methods
 

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, UnlawfulPair, lawful, open_run, play
-from specviz.methods.draft_tree import CHILDREN, JUDGES, METHOD, build
+from specviz.methods.draft_tree.draft_tree import CHILDREN, JUDGES, METHOD, build
 from specviz.policies import Fixed
 from specviz.trees import HUB
 from specviz.ui.cards import cards

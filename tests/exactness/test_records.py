@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.core import Committed, Judged, Sampling, State, Totals
+from specviz.trace.events import Committed, Judged
+from specviz.core import Sampling, State
+from specviz.trace.metrics import Totals
 from specviz.loops import speculate
 
-from ..core.records import retell
+from ..trace.records import retell
 from .toys import PROMPT, any_knobs, methods, provided, toy
 
 ALL = methods("exact", "greedy only")

@@ -7,7 +7,7 @@ from typing import Callable
 import pytest
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, open_run, play
-from specviz.drafters import DraftChain, DraftShape
+from specviz.drafters.model.chain import DraftChain, DraftShape
 from specviz.policies import Fixed
 from specviz.trees import product
 from specviz.verifiers import BlockVerification, TokenRejection

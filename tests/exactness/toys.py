@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, Knob, Method, Parts, Sampling, State, open_run, play
-from specviz.drafters.store import Store
-from specviz.drafters.suffix_array import PART, SuffixArray
+from specviz.indexes.store import Store
+from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
-from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import ScriptedNet, ScriptedTarget
 from specviz.training.dense import with_states
 
-from ..bridges import toys as bridges
-from ..heads import tiny
+from ..drafters.vocabulary import toys as bridges
+from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
 LENT = {"draft", "small", "other_draft", "store:text", "store:dense"} | tiny.PROVIDED

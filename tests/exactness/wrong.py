@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Drafter, Sampling, Trial, TreeBuilder, Verdict
-from specviz.drafters import DraftChain
-from specviz.drafters.fused import Several, join
-from specviz.targets.scripted import ScriptedTarget
+from specviz.drafters.model.chain import DraftChain
+from specviz.drafters.several.fused import Several, join
+from specviz.targets.tiny import ScriptedTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection
 

@@ -6,15 +6,16 @@ import json
 
 import pytest
 
-from specviz import certify, lab
+from specviz.evidence import certificate as certify
+from specviz import lab
 from specviz.lab import broken, law, library
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.mistakes import MISTAKES
-from specviz.request import SessionError
-from specviz.targets.scripted import ScriptedTarget
+from specviz.run.request import SessionError
+from specviz.targets.tiny import ScriptedTarget
 
 from ..exactness.toys import toy
-from ..session.fakes import FakeLoaded
+from ..run.fakes import FakeLoaded
 
 PROMPT = [1, 2, 0, 3, 1, 2]
 

@@ -6,9 +6,11 @@ import threading
 import pytest
 import torch
 
-from specviz.core import (Clock, Committed, Drafted, Drafter, DraftTree, Judged, Parts, Sampling, State, Totals, UnlawfulPair,
-                          Verified, open_run)
-from specviz.drafters import DraftChain
+from specviz.core import Clock, Drafter, DraftTree, Parts, Sampling, State, UnlawfulPair, open_run
+
+from specviz.trace.metrics import Totals
+from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.drafters.model.chain import DraftChain
 from specviz.loops import Pipelined
 from specviz.loops.beside import Beside
 from specviz.loops.pipelined import joined
@@ -17,7 +19,7 @@ from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.verifiers.ahead import Ahead
 
-from ..core.records import retell
+from ..trace.records import retell
 from ..exactness.enumeration import distance, joint, law_of, law_of_engine
 from ..exactness.toys import PROMPT, ScriptedTarget, greedy, toy
 from ..targets.tiny import CONFIGS, checkpoint, network

@@ -5,16 +5,17 @@ import threading
 
 import pytest
 
-from specviz import certify
-from specviz.core import Committed, Finished, Judged, Said, Sampling, Started
-from specviz.core.record import Recorder
-from specviz.core.trace import Trace, check
+from specviz.evidence import certificate as certify
+from specviz.trace.events import Committed, Finished, Judged, Said, Started
+from specviz.core import Sampling
+from specviz.trace.recorder import Recorder
+from specviz.trace.files import Trace, check
 from specviz.methods import catalogue
-from specviz.request import SessionError
-from specviz.session import Session
+from specviz.run.request import SessionError
+from specviz.run.session import Session
 
 from ..exactness.toys import any_knobs
-from ..session import fakes
+from ..run import fakes
 from .toys import MINE, cores
 
 PROMPT = "the cat sat on the mat and the"

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from specviz.core import DraftTree, Judged, Sampling, Scores, State
+from specviz.core import DraftTree, Sampling, Scores, State
+from specviz.trace.events import Judged
 from specviz.verifiers.steps import Grade
 
 from ..exactness.toys import PROMPT, greedy, toy

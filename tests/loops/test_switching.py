@@ -4,7 +4,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Budget, Committed, Dice, DraftTree, Judged, Outcome, Sampling, Scores, State, Totals, Verdict, Verified, open_run, play
+from specviz.core import Budget, Dice, DraftTree, Outcome, Sampling, Scores, State, Verdict, open_run, play
+
+from specviz.trace.metrics import Totals
+from specviz.trace.events import Committed, Judged, Verified
 from specviz.methods import catalogue
 from specviz.policies.switch import LARGE, SMALL, EntropySwitch
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from specviz.core import Clock, Committed, Noted, Sampling, State
+from specviz.core import Clock, Sampling, State
+from specviz.trace.events import Committed, Noted
 from specviz.loops import speculate
 from specviz.methods import catalogue
 

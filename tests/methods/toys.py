@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 
 from specviz.core import Clock, Dice, Sampling, Scores, State, Verdict, open_run, play
-from specviz.targets.scripted import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import ScriptedNet, ScriptedTarget
 
 
 class Script:

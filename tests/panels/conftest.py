@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specviz.ui.cards import cards
-from specviz.viz import viewer_assets
+from specviz.trace.page import viewer_assets
 
 from ..viewer import sample
 from ..viewer.conftest import GUARD, _launch

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
-from specviz.models import hub
+from specviz.models import pretrained as hub
 from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest
 from specviz.models.llama import why_not
 from specviz.models.weights import ModelError

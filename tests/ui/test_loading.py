@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from specviz import zoo
-from specviz.names import ZooError
+from specviz.zoo.registry import ZooError
 from specviz.ui.engine import Engine
 from specviz.ui.limits import Refused
 

@@ -7,7 +7,7 @@ from specviz.ui.engine import play
 from specviz.ui.handlers import VISITORS, Handlers
 from specviz.ui.limits import Ask
 
-from ..session.fakes import FakeLoaded
+from ..run.fakes import FakeLoaded
 from .fake import FakeBackend
 
 LANES = (("suffix_decoding", {"caution": 0.0}), ("autoregressive", {}))

@@ -48,7 +48,7 @@ class Driver:
     @staticmethod
     def _board(page) -> None:
         """A bare page with the viewer's assets and a board that waits for frames, as Gradio mounts it."""
-        from specviz.viz import viewer_assets
+        from specviz.trace.page import viewer_assets
 
         js, css = viewer_assets()
         page.goto("about:blank")

@@ -9,7 +9,7 @@ from pathlib import Path
 import axe_playwright_python
 import pytest
 
-from specviz.viz import viewer_assets
+from specviz.trace.page import viewer_assets
 
 from . import sample
 from .lenses import LENSES, lensed

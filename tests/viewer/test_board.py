@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from specviz.viz import to_html, viewer_assets
+from specviz.trace.page import to_html, viewer_assets
 
 from . import sample
 

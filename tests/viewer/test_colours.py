@@ -12,7 +12,7 @@ import re
 
 import pytest
 
-from specviz.viz import to_html, viewer_assets
+from specviz.trace.page import to_html, viewer_assets
 
 from . import sample
 from .test_access import _contrast as contrast

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from specviz.core.events import Committed, Drafted, Judged, Verified
-from specviz.core.metrics import Totals, walltime_speedup
-from specviz.viz.html import SCRIPTS
+from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.trace.metrics import Totals, walltime_speedup
+from specviz.trace.page import SCRIPTS
 
 from . import sample
 from .lenses import lensed

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from specviz.viz import gradio_parts, records_of, show, to_html, viewer_assets
-from specviz.viz.html import ASSETS, SCRIPTS
+from specviz.trace.page import gradio_parts, records_of, show, to_html, viewer_assets
+from specviz.trace.page import VIEWER as ASSETS, SCRIPTS
 
 from . import sample
 

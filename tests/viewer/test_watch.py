@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from specviz.viz import to_html
+from specviz.trace.page import to_html
 
 from . import sample
 from .test_board import LOAD, RACE, SHOWN_TEXT, at_end

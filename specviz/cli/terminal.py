@@ -1,0 +1,101 @@
+"""Text for a terminal: tables, and a run's tokens as they come, coloured by verdict with a second channel.
+
+What a model writes is data: on a terminal its control characters are shown, never obeyed.
+"""
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from typing import Any, TextIO
+
+from ..trace.events import Committed, Event, Said
+from ..zoo.text import TokenBytes, Transcript
+
+RESET = "\033[0m"
+STYLES = {  # verdict: (colour and, for who sees no colour, a second channel; its name)
+    "accepted": ("\033[38;5;33;4m", "underlined"),
+    "correction": ("\033[38;5;175;7m", "reversed"),
+    "bonus": ("\033[38;5;36;1m", "bold"),
+}
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether to colour: a terminal that is not dumb, and no NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def harmless(text: str) -> str:
+    """Control and direction characters as visible escapes."""
+    return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
+
+
+class Writer:
+    """Prints a run's text as it grows: only what no later token can take back, each token in the style of its verdict."""
+
+    def __init__(self, stream: TextIO, table: TokenBytes, stops: tuple[str, ...] = ()):
+        self._stream, self._colour, self._tty = stream, colours(stream), stream.isatty()
+        self._transcript = Transcript(table, stops)
+        self._verdicts: list[str] = []
+        self._spans: list[tuple[int, int, str]] = []  # not yet printed
+        self._printed = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Committed):
+            self._verdicts = ["accepted"] * len(event.path) + [event.kind]
+        elif isinstance(event, Said):
+            for piece, verdict in zip(event.pieces, self._verdicts):
+                _, _, start, end = self._transcript.add(piece[0])
+                self._spans.append((start, end, verdict))
+            self._print(self._transcript.settled)
+
+    def close(self) -> None:
+        """What was held back, when the run is over."""
+        self._print(self._transcript.length)
+        self._show(self._decoder.decode(b"", final=True), "")
+
+    def _print(self, upto: int) -> None:
+        while self._spans and self._printed < upto:
+            start, end, verdict = self._spans[0]
+            data = bytes(self._transcript.data[max(start, self._printed):min(end, upto)])
+            self._show(self._decoder.decode(data), verdict)
+            self._printed = min(end, upto)
+            if end > upto:
+                break
+            self._spans.pop(0)
+        self._stream.flush()
+
+    def _show(self, text: str, verdict: str) -> None:
+        text = harmless(text) if self._tty else text
+        if self._colour and text and verdict in STYLES:  # a style never spans a line's end
+            text = "\n".join(f"{STYLES[verdict][0]}{line}{RESET}" if line else "" for line in text.split("\n"))
+        self._stream.write(text)
+
+
+def legend() -> str:
+    """What the styles mean."""
+    return "  ".join(f"{style}{name}{RESET} ({channel})" for name, (style, channel) in STYLES.items())
+
+
+def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
+    """Aligned columns: numbers to the right, text to the left; a long last column is left as it is."""
+    cells = [[shown(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
+    right = [bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns]
+    lines = [columns, ["-" * width for width in widths], *cells]
+    return "\n".join("  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right)).rstrip() for line in lines)
+
+
+def shown(value: Any) -> str:
+    """A value for people: three digits, a dash for what is unknown, an interval for two numbers."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    if isinstance(value, (list, tuple)):
+        return " to ".join(shown(v) for v in value)
+    return str(value)

@@ -1,0 +1,103 @@
+"""Drafting on the target's features with an EAGLE head (Li et al. 2401.15077; EAGLE-2, 2406.16858).
+
+Each round begins with the features of the tokens committed last, which the verification has computed anyway. They are read into
+the head's own cache and stay; what the head makes of its own guesses below them is scratch, gone with the round. To the ways
+of growing a tree the head looks like a draft model: ``FeatureModel`` has its ``sync`` and ``score``.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+
+
+class FeatureModel:
+    """An EAGLE head over one run of a target.
+
+    tokens: the text whose pairs (token t+1, feature t) are known, up to the root; they wait until they are asked for.
+    """
+
+    def __init__(self, head: Any):
+        self.rows = head.open()
+        self.tokens: list[int] = []
+        self._waiting: list[Tensor] = []  # features that were not read yet
+        self._tip: Tensor | None = None  # guess [1, hidden] of the feature of the root
+        self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
+
+    def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
+        """A run begins. A target that kept its cache tells few features again, at the least the one in front of the root; what
+        this model has read of the same text is used, and where that does not reach, the first features are missing."""
+        self.target, self.vocab = target, target.vocab
+        features, at = prefill.taps["final"], prefill.at
+        if not len(features) and len(tokens) > 1:
+            target.sync(tokens[:-1])
+            again = target.sync(tokens)
+            features, at = again.taps["final"], again.at
+        first, known = self.rows.first, min(self.rows.first + self.rows.count, common(self.tokens, tokens) - 1)
+        if first <= at <= known:
+            self.rows.crop(at - first)
+        else:
+            self.rows.restart(at)
+        self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
+
+    def take(self, features: Tensor, tokens: list[int]) -> None:
+        """Features [n, hidden] and the tokens drawn after them."""
+        self._waiting.append(features)
+        self.tokens += tokens
+
+    def sync(self, tokens: list[int]) -> bool:
+        """Whether there is a feature in front of the root of this text, so that something can be drafted; reads what waits."""
+        if tokens != self.tokens or len(tokens) < 2:
+            return False
+        if self._waiting:
+            features, self._waiting = torch.cat(self._waiting), []
+            ids = tokens[-len(features):]
+            with torch.inference_mode():
+                self._kind = features.dtype
+                self._tip = self.rows.read(self.target.embed(ids), features)[-1:]
+        return self._tip is not None
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits below the root and the nodes of a tree that grows: those from ``start`` on are new and their parents are older.
+        Only the new rows are given; the root's when the tree is empty."""
+        with torch.inference_mode():
+            if not len(tree):
+                self.rows.crop(self.rows.count)
+                self._out = new = self._tip
+            else:
+                parents = tree.parents[start:]
+                guesses = self._out[[parent + 1 for parent in parents]]
+                new = self.rows.branch(self.target.embed(tree.tokens[start:]), guesses, parents, tree.depths[start:])
+                self._out = torch.cat([self._out, new])
+            return Scores(self.target.head(new.to(self._kind)))
+
+
+def common(a: list[int], b: list[int]) -> int:
+    """Length of the longest common prefix."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+class Features(Drafter):
+    """Grows a tree with an EAGLE head. grow(model) -> a drafter that uses it as its draft model."""
+
+    taps = frozenset({"final"})
+    needs = frozenset({"tap:final", "embed", "head"})
+    restartable = False  # of a text that was not verified it has no features
+
+    def __init__(self, head: Any, grow: Callable[[FeatureModel], Drafter]):
+        self.model = FeatureModel(head)
+        self.inner = grow(self.model)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.model.start(target, state.tokens, prefill)
+        self.inner.start(state, target, prefill)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        return self.inner.propose(state, budget) if budget.gamma > 0 and self.model.sync(state.tokens) else DraftTree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.model.take(outcome.scores.taps["final"][list(outcome.kept)], list(outcome.committed))
+        self.inner.observe(state, outcome)

@@ -1,0 +1,102 @@
+"""Drafting with heads on the target's last state: no model of its own, no cache of its own.
+
+A round begins with the root, a token that the target has just written, and with the state that predicted it. That state is all
+that Medusa's heads read (Cai et al. 2401.10774); the tree is fixed beforehand and filled with each head's likeliest tokens. Hydra's
+heads (Ankner et al. 2402.05109) also read the tokens above their guess. All nodes are chosen and none is drawn, so the rule for
+chosen nodes keeps the target's law exactly, at any temperature.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...models.hydra import PrefixRows
+from ...trees import Shape, best, chosen_children, grow_shape
+
+
+class LastState(Drafter):
+    """Keeps the state that predicted the root: ``last`` [hidden], None before the target has shown any."""
+
+    taps = frozenset({"final"})
+    restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target = target
+        rows = prefill.taps.get("final")
+        self.last: Tensor | None = rows[-1] if rows is not None and len(rows) else None
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.last = outcome.scores.taps["final"][outcome.kept[-1]]
+
+
+class MedusaTree(LastState):
+    """A tree of a fixed shape; the node of depth i and rank r is the r-th likeliest token of head i."""
+
+    needs = frozenset({"tap:final", "head"})
+
+    def __init__(self, heads: Any, shape: Shape):
+        self.heads, self.shape = heads, shape.within(len(heads), 10**6)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)
+        if self.last is None or not len(shape):
+            return DraftTree()
+        depth = max(shape.depths)
+        with torch.inference_mode():
+            logits = self.heads(self.last, depth, self.target.head)  # [depth, vocab]
+        tokens = best(logits, max(shape.ranks) + 1)[1].tolist()
+        build, at = TreeBuilder(), {-1: -1}
+        for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
+            if parent in at and rank < len(tokens[level - 1]):
+                at[place] = build.add(tokens[level - 1][rank], at[parent])
+        return build.tree()
+
+
+class HydraTree(LastState):
+    """A tree of a fixed shape, grown level by level: each head reads the path above its guess."""
+
+    needs = frozenset({"tap:final", "head", "embed"})
+
+    def __init__(self, heads: Any, shape: Shape):
+        self.heads, self.shape = heads, shape.within(len(heads), 10**6)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        self.rows = self.heads.prefix and PrefixRows(self.heads.prefix)
+        self.unread = [] if self.last is None else [(prefill.taps["final"], prefill.at)]
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        super().observe(state, outcome)
+        self.unread.append((outcome.scores.taps["final"][list(outcome.kept)], outcome.scores.at))
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)
+        if self.last is None or not len(shape):
+            return DraftTree()
+        if self.rows:
+            for states, at in self.unread:
+                self.last = self.rows.read(states, at)
+        self.unread = []
+        return grow_shape(HydraModel(self.heads, self.target, self.last, state.tokens[-1]), shape, state, chosen_children)
+
+
+class HydraModel:
+    """One round of the heads, as what grows trees takes a draft model: logits below the root and below every node."""
+
+    def __init__(self, heads: Any, target: Target, last: Tensor, root: int):
+        self.heads, self.target = heads, target
+        self._inputs = {-1: torch.cat([last, target.embed([root])[0]])}  # what the head below a node reads
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        nodes = range(start, len(tree)) or (-1,)
+        if len(tree):
+            embedded = self.target.embed(tree.tokens[start:])
+            for node, row in zip(nodes, embedded):
+                self._inputs[node] = torch.cat([self._inputs[tree.parents[node]], row])
+        level = tree.depths[start] if len(tree) else 0
+        with torch.inference_mode():
+            return Scores(self.heads(level, torch.stack([self._inputs[node] for node in nodes]), self.target.head))

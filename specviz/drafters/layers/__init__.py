@@ -1,0 +1,1 @@
+"""The target drafts with fewer of its own layers."""

@@ -1,0 +1,146 @@
+"""The target drafts for itself with fewer of its own layers.
+
+``ExitChain``: its first layers and its own head, whose work the check then continues (LayerSkip, Elhoushi et al. 2404.16710).
+``SkippedLayers``: all but some sublayers, searched for while it writes (SWIFT, Xia et al. 2410.06916). ``spread``: layers kept at
+equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: fewer and fewer of them (SkipDecode, Del Corro et al.
+2307.02628).
+"""
+from __future__ import annotations
+
+import random
+from typing import Callable
+
+import torch
+
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never
+from ...trees import Scorer, chosen_children, draw_one, drawn_children
+from ..model.chain import DraftChain, belief
+from .layer_search import LayerSearch
+
+
+class ExitChain(Drafter):
+    """One path, each token from the target's head on the states after the first ``share`` of its layers."""
+
+    needs = frozenset({"early", "head"})
+    restartable = False  # the exit stands on the target's own cache
+
+    def __init__(self, share: float):
+        self.share = share
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.layers = target.layers
+        self.exit = max(1, min(target.layers - 1, round(self.share * target.layers)))
+        self.target, self.view = target, target.early(self.exit)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        for depth in range(budget.gamma):
+            chain = DraftTree.chain(build.tokens)
+            states = self.view.step(chain, max(0, len(chain) - 1))
+            logits = self.target.head(self.target.norm(states[-1:]))[0]
+            token, law = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(law, IID))
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+                break
+        state.note("layers", count=self.layers, skipped=list(range(2 * self.exit, 2 * self.layers)), reused=self.exit)
+        return build.tree()
+
+
+class KeptLayers(DraftChain):
+    """One path drafted by the target with both sublayers of all but the layers ``kept`` skipped."""
+
+    restartable = False  # the view reads the target's own cache
+
+    def __init__(self, target: Target, kept: tuple[int, ...]):
+        self.count = target.layers
+        self.skipped = [s for layer in range(target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1)]
+        super().__init__(target.skipping(self.skipped))
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        tree = super().propose(state, budget)
+        state.note("layers", count=self.count, skipped=self.skipped)
+        return tree
+
+
+def spread(layers: int, speedup: int) -> tuple[int, ...]:
+    """Layers kept for a wished speed-up: the first, the last, and others at equal distances between them."""
+    kept = {0, layers - 1}
+    count = max(2, layers // speedup)
+    step = max(1, layers // max(1, count - 1))
+    for layer in range(1, layers - 1):
+        if len(kept) >= count:
+            break
+        if layer % step == 0:
+            kept.add(layer)
+    return tuple(sorted(kept))
+
+
+def fading(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
+    """Sublayers left out behind so many written tokens: the number of layers that run falls on a straight line from the share
+    ``most`` to ``least`` over ``length`` tokens; run are the first ``warm`` layers and the topmost of the others."""
+    warm = min(warm, layers - 1)
+
+    def skipped(written: int) -> frozenset[int]:
+        share = most - (most - least) * min(1.0, written / length)
+        count = max(warm + 1, round(share * layers))
+        return frozenset(range(2 * warm, 2 * (layers - count + warm)))
+
+    return skipped
+
+
+class SkippedLayers(Drafter):
+    """A tree along the path of the most likely (or first drawn) tokens, wider where the view is unsure.
+
+    ratio: share of the sublayers between the first and the last layer that is skipped; sure: the draft ends behind a token
+    whose law was less sure than this; wide: most children a node; context: tokens that a set of layers is judged on; every:
+    rounds from one trial of another set to the next.
+    """
+
+    needs = frozenset({"skip"})
+    restartable = False  # the view reads the target's own cache
+
+    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1):
+        self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target, self.layers = target, target.layers
+        # the first and the last layer are never skipped
+        open_ones = range(2, 2 * target.layers - 2)
+        self.search = LayerSearch(tuple(open_ones), self.ratio, random.Random(f"{state.sampling.seed}/layers"))
+        self.view = target.skipping(self.search.best)
+        self.choices: list[int] = []  # what the whole target would have written at the first places of the answer
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma <= 0:
+            return build.tree()
+        self.view.sync(state.tokens)
+        scorer, node, greedy = Scorer(self.view), -1, state.sampling.greedy
+        for _ in range(budget.gamma):
+            rows = scorer.rows(build, (node,))
+            best = float(rows[0].softmax(-1).max())
+            count = min(self.wide, budget.width, 1 + (best <= 0.95) + (best <= 0.8) + (best <= 0.5))
+            children = (chosen_children if greedy else drawn_children)(build, [node], [count], rows, state)[0]
+            if not children or best < self.sure or len(build) >= budget.nodes:
+                break
+            node = children[0]
+        state.note("layers", count=self.layers, skipped=sorted(self.search.best), matched=round(self.search.matched, 4),
+                   trials=self.search.trials)
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        if len(self.choices) < self.context:
+            self.choices += outcome.scores.logits[list(outcome.kept)].argmax(-1).tolist()
+        elif not self.search.over and state.round % self.every == 0:
+            self.try_another(state)
+
+    def try_another(self, state: State) -> None:
+        """Hold one more set of layers against what the target wrote; it takes over where it agrees more often."""
+        trial = self.search.propose()
+        view = self.target.skipping(trial)
+        begin = state.start
+        view.sync(state.tokens[:begin])
+        rows = view.score(DraftTree.chain(state.tokens[begin:begin + self.context - 1])).logits
+        agreed = (rows.argmax(-1).cpu() == torch.tensor(self.choices[:len(rows)])).double().mean()
+        if self.search.learn(trial, float(agreed)):
+            self.view = view

@@ -1,0 +1,1 @@
+"""The text so far, earlier answers or a datastore drafts."""

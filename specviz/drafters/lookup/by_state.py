@@ -1,0 +1,99 @@
+"""Retrieval by meaning instead of by words: DReSD (Gritta et al. 2502.15572).
+
+Every place of the text is remembered by the target's own last state there. The state that wrote the last token asks which
+earlier states were most like it, among the places where the same token was written, and what followed there is the draft. The
+paper searches a large store of such states through PCA and an approximate index; here the store is the text so far, so that
+the filter on the token leaves few enough to compare exactly.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.suffix_automaton import GramIndex
+
+MOST = 4096  # latest places of a token that are compared
+
+
+class DenseCopy(Drafter):
+    """neighbours: most similar places that draft, one chain each, merged along common beginnings; least: smallest cosine.
+
+    matched: how alike the best place was, in eighths.
+    """
+
+    matched = 0
+
+    taps = frozenset({"final"})
+    needs = frozenset({"tap:final"})
+    restartable = False  # it knows no state for tokens the target has not read
+
+    def __init__(self, neighbours: int = 3, least: float = 0.0):
+        self.neighbours, self.least = neighbours, least
+        self.places = GramIndex(1)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        rows = prefill.taps["final"]
+        self.places.clear()
+        self.places.settle(state.tokens)
+        self.first, self.count = prefill.at, len(rows)  # states of positions first .. first + count - 1
+        shape = max(64, 2 * len(rows)), rows.shape[1] if len(rows) else 0
+        self.keys = torch.zeros(shape, dtype=torch.float32, device=rows.device)
+        if len(rows):
+            self.centre, self.spread = rows.float().mean(0), rows.float().std(0, correction=0) + 1e-3
+            self.keys[:len(rows)] = self._key(rows)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        rows = outcome.scores.taps["final"][list(outcome.kept)]
+        if not self.keys.shape[1]:  # a prompt of one token: the first states are these
+            self.first = outcome.scores.at
+            self.keys = self.keys.new_zeros(64, rows.shape[1])
+            self.centre, self.spread = rows.float().mean(0), rows.new_ones(rows.shape[1]).float()
+        if self.count + len(rows) > len(self.keys):
+            self.keys = torch.cat([self.keys, torch.zeros_like(self.keys)])
+        self.keys[self.count:self.count + len(rows)] = self._key(rows)
+        self.count += len(rows)
+        self.places.settle(state.tokens)
+
+    def _key(self, rows: Tensor) -> Tensor:
+        """Standardised by the prompt's states, unit length: [rows, d]."""
+        return torch.nn.functional.normalize((rows.float() - self.centre) / self.spread, dim=-1)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        tokens = state.tokens
+        if budget.gamma > 0 and self.count and len(tokens) == self.first + self.count + 1:
+            near = self.nearest(tokens)
+            for place, _ in near[:budget.width]:
+                self.add(build, tokens, place, budget, state.stop)
+            if near:
+                self.matched = max(0, int(8 * near[0][1]))
+                state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(build))
+        return build.tree()
+
+    def nearest(self, tokens) -> list[tuple[int, float]]:
+        """(place, cosine): where the last token was written before in a state most like the one that wrote it now; best first.
+
+        ``place`` is the token after it.
+        """
+        ends = [end for end in self.places.places.get((tokens[-1],), ())[-MOST - 1:] if self.first + 2 <= end < len(tokens)]
+        if not ends:
+            return []
+        rows = torch.tensor([end - 2 - self.first for end in ends], device=self.keys.device)  # the state before the token
+        likeness = self.keys[rows] @ self.keys[self.count - 1]
+        best = likeness.topk(min(self.neighbours, len(ends)))
+        return [(ends[i], x) for i, x in zip(best.indices.tolist(), best.values.tolist()) if x >= self.least]
+
+    def add(self, build: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
+        """One chain copied from ``place``, joined to what is there already."""
+        node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
+        for at in range(place, min(place + budget.gamma, len(tokens))):
+            token = tokens[at]
+            if (node, token) in under:
+                node = under[node, token]
+            elif len(build) < budget.nodes:
+                node = build.add(token, node, origin=Origin("context", at, at + 1))
+            else:
+                return
+            if token in stop:
+                return

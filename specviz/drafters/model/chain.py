@@ -1,0 +1,52 @@
+"""Drafting with a small language model that has its own cache (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
+
+The model follows any state.tokens: ``sync`` keeps what agrees and drops the rest, so nothing here ever rolls back.
+"""
+from __future__ import annotations
+
+from ...core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
+from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape
+from ...trees.growth import Children
+
+
+class DraftChain(Drafter):
+    """One path, each token drawn from the draft model's law at the run's sampling."""
+
+    def __init__(self, model: Target):
+        self.model = model
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer, node = TreeBuilder(), Scorer(self.model), -1
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for depth in range(budget.gamma):
+            logits = scorer.rows(build, (node,))[0]
+            token, law = draw_one(logits, state)
+            node = build.add(token, node, build.begin(law, IID))
+            # at temperature 0 the law is one-hot and says nothing about confidence: a policy gets the draft's own belief
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+                break
+        return build.tree()
+
+
+class DraftShape(Drafter):
+    """A tree of a shape known beforehand. ``children``: how the children of a node are drawn (see trees/growth.py).
+
+    Without ``drawn``, and at temperature 0, where a drawn tree would be a chain, they are the draft's most likely tokens, as
+    MCSD and Sequoia have it.
+    """
+
+    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children):
+        self.model, self.shape, self.drawn, self.children = model, shape, drawn, children
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        shape = self.shape.within(budget.gamma, budget.width)
+        if not len(shape):
+            return DraftTree()
+        self.model.sync(state.tokens)
+        return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
+
+
+def belief(logits, law, state: State):
+    """The draft model's distribution [vocab] as a policy reads it: the law drawn from, or plain softmax at temperature 0."""
+    return logits.softmax(-1) if state.sampling.greedy else law

@@ -1,0 +1,117 @@
+"""Trees whose shape follows the draft model's confidence: EAGLE-2's expand and re-rank, OPT-Tree, DySpec."""
+from __future__ import annotations
+
+import heapq
+import math
+
+from torch import Tensor
+
+from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...trees import Scorer, best, best_of_all
+
+
+class ConfidentTree(Drafter):
+    """Levels of the most likely continuations, then the best nodes of all levels (EAGLE-2, Li et al. 2406.16858; OPT-Tree, Wang
+    et al. 2406.17276).
+
+    beam: nodes of a level that get children, budget.width each; budget.nodes: what is kept in the end, by the probability of
+    the whole path. gain: stop growing when a level adds no more than this to the expected accepted length. Which nodes stay
+    depends on the tokens, so all count as chosen.
+    """
+
+    def __init__(self, model: Target, beam: int, gain: float = 0.0):
+        self.model, self.beam, self.gain = model, beam, gain
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer, values = TreeBuilder(), Scorer(self.model), []
+        frontier, hoped, grown = [-1], 0.0, 0
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for _ in range(budget.gamma):
+            first, rows = len(build), scorer.rows(build, frontier)
+            grown += len(frontier) * min(budget.width, rows.shape[-1])
+            self._level(build, values, frontier, rows, budget, state)
+            chances = sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes]
+            if sum(chances) - hoped <= self.gain:
+                break
+            hoped = sum(chances)
+            frontier = sorted(range(first, len(build)), key=lambda node: -values[node])[:1 if budget.width == 1 else self.beam]
+        tree = build.tree()
+        if len(tree) > budget.nodes:
+            order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
+            tree = tree.keep(order[:budget.nodes], looked=True)  # a path's probability falls with every step: parents stay
+        state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
+        return tree
+
+    @staticmethod
+    def _level(build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
+        """The best children of the frontier, at most budget.nodes of them: what is beyond can be neither kept nor grown from."""
+        heat = 1.0 if state.sampling.greedy else state.sampling.temperature
+        rows = rows if heat == 1.0 else rows / heat
+        above = rows.new_tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier])
+        offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
+        if budget.width < budget.nodes:
+            found, tokens = best(rows, budget.width)
+            found, at = (found + offsets).flatten().sort(descending=True, stable=True)
+            at = at[:budget.nodes]
+            parents, tokens = at // tokens.shape[1], tokens.flatten()[at]
+        else:  # any one node might have them all
+            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)
+        for value, at, token in sorted(zip(found.tolist(), parents.tolist(), tokens.tolist()), key=lambda child: child[1]):
+            build.add(token, frontier[at])
+            values.append(value)
+
+
+class GreedyTree(Drafter):
+    """DySpec (Xiong et al. 2410.11744): budget.nodes places, each time the one most likely to be reached and accepted.
+
+    A place's value is known before its token is drawn, so every token keeps the law it is drawn from, without replacement among
+    its siblings. ahead: how many nodes are scored in one forward of the draft, should they get children.
+    """
+
+    def __init__(self, model: Target, ahead: int = 4):
+        self.model, self.ahead = model, ahead
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        depth, heap, slots, count = {-1: 0}, [(-1.0, 0, -1)], {}, 0
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        while heap and len(build) < budget.nodes and budget.gamma > 0:
+            value, _, parent = heapq.heappop(heap)
+            if parent not in slots:
+                waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
+                nodes = [parent, *waiting] if len(build) else [parent]
+                slots |= zip(nodes, (Slot(build, row, state) for row in scorer.rows(build, nodes)))
+            node, chance = slots[parent].draw(build, parent, state)
+            depth[node] = depth[parent] + 1
+            count += 2
+            if slots[parent].drawn < budget.width and slots[parent].more:
+                heapq.heappush(heap, (value * (1 - chance), count, parent))
+            if depth[node] < budget.gamma:
+                heapq.heappush(heap, (value * chance, count + 1, node))
+        return build.tree()
+
+
+class Slot:
+    """The children of one node, drawn one at a time without replacement; at temperature 0 chosen, the most likely first.
+
+    more: whether the law has tokens that were not drawn yet.
+    """
+
+    def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
+        self.greedy = state.sampling.greedy
+        law = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
+        self.at = -1 if self.greedy else build.begin(law, WITHOUT_REPLACEMENT)
+        self.drawn, self.more, self._left, self._mass = 0, True, law, 1.0
+
+    def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
+        """The next child and the chance it was drawn with."""
+        left = self._left if self.drawn == 0 else self._left.div_(self._mass)
+        token = int(left.argmax()) if self.greedy else state.dice.pick("draft", left)
+        chance = float(left[token])
+        self._left = left.clone() if self.drawn == 0 else left
+        self._left[token] = 0
+        self._mass = float(self._left.sum())
+        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        return build.add(token, parent, self.at), chance

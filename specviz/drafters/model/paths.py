@@ -1,0 +1,102 @@
+"""Several drafts at once: independent sequences (SpecTr, Sun et al. 2310.15141) and stochastic beams (RSD-S, Jeon et al.
+2402.14160)."""
+from __future__ import annotations
+
+import heapq
+import math
+
+from torch import Tensor
+
+from ...core import IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...trees import Scorer, best
+
+
+class DraftPaths(Drafter):
+    """budget.width sequences drawn independently. Equal beginnings stay separate nodes: each is a draw of its own.
+
+    At temperature 0 all of them would be the same, so there is one.
+    """
+
+    def __init__(self, model: Target):
+        self.model = model
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        tips = [-1] * (1 if state.sampling.greedy else budget.width)
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for depth in range(budget.gamma):
+            laws = state.sampling.probs(scorer.rows(build, tips[:1] if depth == 0 else tips))
+            draw = build.begin(laws[0], IID) if depth == 0 else -1  # at the root they are siblings of one draw
+            for i, tip in enumerate(tips):
+                law = laws[0 if depth == 0 else i]
+                tips[i] = build.add(state.dice.pick("draft", law), tip, draw if depth == 0 else build.begin(law, IID))
+        return build.tree()
+
+
+class StochasticBeam(Drafter):
+    """Each level keeps the budget.width sequences with the greatest Gumbel-perturbed log-probability, which are draws without
+    replacement of whole sequences.
+
+    The perturbed values are drawn from the top: the best child of a node has its parent's value, the next one a Gumbel of what
+    mass is left, cut off at the one before. So a child's place is decided before its token is drawn, and the law of every
+    token, given its earlier siblings, stays the draft's.
+    """
+
+    def __init__(self, model: Target):
+        self.model = model
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        beam = [(-1, 0.0, 0.0)]  # node, log-probability of its sequence, perturbed value
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        grow = self._likely if state.sampling.greedy else self._drawn
+        for _ in range(budget.gamma):
+            rows = scorer.rows(build, [node for node, _, _ in beam])
+            beam = grow(build, beam, rows, budget.width, state)
+        return build.tree()
+
+    @staticmethod
+    def _drawn(build: TreeBuilder, beam, rows, width: int, state: State):
+        laws = list(state.sampling.probs(rows))
+        draws = [build.begin(law, WITHOUT_REPLACEMENT) for law in laws]
+        left: dict[int, Tensor] = {}  # of a sequence that has a child: its law without what was drawn, made whole again
+        masses = [0.0] * len(laws)  # logarithm of what was not drawn yet of each law
+        heap = [(-value, i) for i, (_, _, value) in enumerate(beam)]
+        heapq.heapify(heap)
+        out = []
+        while heap and len(out) < width:
+            value, i = -heap[0][0], heap[0][1]
+            node, logprob, _ = beam[i]
+            token = state.dice.pick("draft", left.get(i, laws[i]))
+            out.append((build.add(token, node, draws[i]), logprob + math.log(float(laws[i][token])), value))
+            if len(out) == width:
+                break
+            if i not in left:
+                left[i] = laws[i].clone()
+            rest = left[i]
+            rest[token] = 0
+            share = float(rest.sum())
+            if share > 0:
+                rest /= share
+                masses[i] += math.log(share)
+                u = 1.0 - float(state.dice.raw("draft", (1,)))  # in (0, 1]
+                heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
+            else:
+                heapq.heappop(heap)
+        return out
+
+    @staticmethod
+    def _likely(build: TreeBuilder, beam, rows, width: int, state: State):
+        """Plain beam search: the most likely sequences, chosen."""
+        values, tokens = best(rows, width)
+        values = values - rows.logsumexp(-1, keepdim=True)
+        found = sorted(((beam[i][1] + value, i, token) for i, (row, ids) in enumerate(zip(values.tolist(), tokens.tolist()))
+                        for value, token in zip(row, ids)), key=lambda item: -item[0])[:width]
+        return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
+
+
+def next_gumbel(location: float, below: float, u: float) -> float:
+    """A Gumbel at ``location`` cut off at ``below``, from u uniform on (0, 1]."""
+    return location - math.log(math.exp(min(location - below, 700.0)) - math.log(u))

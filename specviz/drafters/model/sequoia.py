@@ -1,0 +1,57 @@
+"""Sequoia: the tree's shape is planned from measured acceptance and measured costs (Chen et al. 2402.12374)."""
+from __future__ import annotations
+
+from ...core import Budget, DraftTree, Outcome, Scores, State, Target
+from ...trees import SequoiaPlan
+from .chain import DraftShape
+
+PRIOR = 8.0  # how many looks the first guess of the acceptance counts for
+EVERY = 24  # rounds between two plans
+TRIAL = 4  # rounds of a small and of the largest tree at the start, so that the cost of a row is known
+
+
+class SequoiaTree(DraftShape):
+    """Plans a shape every few rounds; between plans it counts which sibling was the accepted one. The first two plans are trials
+    of a small and of the largest tree: measured at one size alone, all sizes would seem to cost the same.
+
+    Only earlier rounds enter a plan, so the tokens of a round keep the laws they are drawn from.
+    """
+
+    def __init__(self, model: Target, width: int, depth: int, nodes: int, drawn: bool = True):
+        super().__init__(model, None, drawn)
+        self.width, self.depth, self.nodes = width, depth, nodes
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        guess = [0.6 * 0.4**rank for rank in range(self.width)]
+        self.hits, self.looks = [PRIOR * a for a in guess], [PRIOR] * self.width
+        self.rounds, self.plans, self.shape = 0, 0, None
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if self.shape is None or self.rounds >= (TRIAL if self.plans <= 2 else EVERY):
+            self._plan(state)
+        return super().propose(state, budget)
+
+    def _plan(self, state: State) -> None:
+        accept = [hit / look for hit, look in zip(self.hits, self.looks)]
+        plan = SequoiaPlan(accept, self.nodes, self.depth)
+        if self.plans < 2:
+            size = (max(1, self.nodes // 4), self.nodes)[self.plans]
+            nodes, depth = plan.best(lambda nodes, depth: 1.0 if nodes == size else 1e9)
+        else:
+            nodes, depth = plan.best(lambda nodes, depth: state.costs.verify(nodes) + state.costs.draft(depth))
+        self.shape, self.rounds, self.plans = plan.shape(nodes, depth), 0, self.plans + 1
+        sizes = range(1, self.nodes + 1)
+        state.note("sequoia", accept=accept, nodes=nodes, depth=depth,
+                   table=[[_finite(plan.value[m + 1, d + 1]) for m in sizes] for d in range(1, self.depth + 1)])
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.rounds += 1
+        path = set(outcome.verdict.path)
+        for node in (-1, *outcome.verdict.path):
+            for rank, child in enumerate(outcome.tree.children(node)):
+                self.looks[rank] += 1
+                self.hits[rank] += child in path
+
+
+def _finite(value) -> float | None:
+    return float(value) if float(value) > 0 else None

@@ -1,0 +1,77 @@
+"""RAPID (Chen et al. 2502.20330): the drafter reads only the parts of a long prompt that matter for its end.
+
+The prompt is cut into pieces; those that share rare tokens with its last piece, by BM25 (the paper embeds them with a model of
+its own), are kept in their order, up to ``room`` tokens, between the prompt's beginning and its end. Answers go on behind them.
+"""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Sequence
+
+from torch import Tensor
+
+from ...core import Budget, DraftTree, Scores, State, Step, Target
+from .chain import DraftChain
+
+HEAD = 16  # first tokens of the prompt, which set the scene: the template's opening
+
+
+@dataclass(frozen=True)
+class Piece:
+    """tokens[start:end] of the prompt and how well it fits its end."""
+
+    start: int
+    end: int
+    score: float
+
+
+def pieces(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Piece]:
+    """The prompt's pieces between its first ``head`` and its last ``size`` tokens, with their BM25 scores for those last ones."""
+    bounds = [(at, min(at + size, len(prompt) - size)) for at in range(head, len(prompt) - size, size)]
+    counts = [Counter(prompt[a:z]) for a, z in bounds]
+    mean = sum(z - a for a, z in bounds) / max(1, len(bounds))
+    out = [0.0] * len(bounds)
+    for token in set(prompt[-size:]):
+        known = sum(token in one for one in counts)
+        weight = math.log(1 + (len(counts) - known + 0.5) / (known + 0.5))
+        for i, one in enumerate(counts):
+            if token in one:
+                out[i] += weight * one[token] * (k + 1) / (one[token] + k * (1 - b + b * (bounds[i][1] - bounds[i][0]) / mean))
+    return [Piece(a, z, score) for (a, z), score in zip(bounds, out)]
+
+
+class ShortContext(DraftChain):
+    """A draft chain on a shortened prompt. room: tokens of kept pieces; size: of a piece; sure: the draft ends behind a token of
+    which the drafter was less sure. beliefs: its softmax [vocab] at each node of the last proposal."""
+
+    def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
+        super().__init__(model)
+        self.room, self.size, self.sure = room, size, sure
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        prompt = state.tokens[:state.start]
+        self.found: list[Piece] = []
+        self.opening, self.from_ = prompt, state.start  # a short prompt is read whole
+        if len(prompt) > HEAD + self.size + self.room:
+            kept, left = [], self.room
+            for piece in sorted(pieces(prompt, self.size), key=lambda p: (-p.score, p.start)):
+                if piece.score > 0 and piece.end - piece.start <= left:
+                    kept.append(piece)
+                    left -= piece.end - piece.start
+            self.found = sorted(kept, key=lambda p: p.start)
+            self.opening = prompt[:HEAD] + [t for p in self.found for t in prompt[p.start:p.end]] + prompt[-self.size:]
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        self.beliefs: list[Tensor] = []
+
+        def stop(step: Step) -> bool:
+            self.beliefs.append(step.probs)
+            return float(step.probs[step.token]) < self.sure
+
+        short = self.opening + state.tokens[self.from_:]
+        state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.found],
+                   read=len(short), of=len(state.tokens), whole=not self.found)
+        room = max(0, self.model.context - len(short))
+        return super().propose(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop))

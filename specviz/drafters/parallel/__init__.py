@@ -1,0 +1,1 @@
+"""The target's own guesses, many places at once."""

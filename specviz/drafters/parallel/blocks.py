@@ -1,0 +1,168 @@
+"""Drafts that are the target's own guesses, made in parallel and corrected from pass to pass.
+
+``BlockJacobi``: Jacobi inside a block, Gauss-Seidel between blocks (Santilli et al. 2305.10427). ``SampledJacobi``: speculative
+Jacobi decoding, whose guesses are draws (Teng et al. 2410.01699). ``JacobiTree``: several guesses a place and a retrieved chain,
+TR-Jacobi (Wang et al. 2406.17404). ``Units``: lexical unit decoding (Sun et al. 2405.15208).
+"""
+from __future__ import annotations
+
+from torch import Tensor
+
+from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+from ...trees import Shape, best, draw_one
+from ..several.fused import join
+from ...indexes.suffix_automaton import Grams
+
+
+class BlockJacobi(Drafter):
+    """The answer in blocks of ``size`` places; a block is corrected until all of it stands, then the next one is begun.
+
+    fill: what a new block is filled with, "last token" or "prompt".
+    """
+
+    restartable = False  # its guesses are about the text the target has read
+
+    def __init__(self, size: int, fill: str = "last token"):
+        self.size, self.fill = size, fill
+        self.guesses: list[int] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.guesses = []
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        written = len(state.tokens) - state.start
+        room = min(budget.gamma, self.size - written % self.size)
+        block = self.guesses[:room]
+        for place in range(len(block), room):
+            block.append(state.tokens[-1] if self.fill == "last token" else state.tokens[place % len(state.tokens)])
+        if room > 0:
+            state.note("grid", block=block, carried=min(len(self.guesses), room), at=len(state.tokens), number=written // self.size)
+        return DraftTree.chain(block)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.guesses = outcome.scores.logits[len(outcome.verdict.path) + 1:].argmax(-1).tolist()
+
+
+class SampledJacobi(Drafter):
+    """A window of budget.gamma guesses. What was refused is drawn anew from the law that the pass before gave its place, and
+    that law is what it is tested with; new places are filled with tokens of the text, which are chosen."""
+
+    restartable = False  # its guesses are about the text the target has read
+
+    def __init__(self):
+        self.rows: Tensor | None = None  # logits [places, vocab] of the last pass behind what was accepted
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.rows = None
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, tokens = TreeBuilder(), state.tokens
+        for row in self.rows[:budget.gamma] if self.rows is not None else ():
+            token, law = draw_one(row, state)  # drawn here, not when the row was seen: a draft depends on no older dice
+            build.add(token, len(build) - 1, build.begin(law, IID))
+        drawn = len(build)
+        for place in range(drawn, budget.gamma):
+            at = place % len(tokens)
+            build.add(tokens[at], place - 1, origin=Origin("context", at, at + 1))
+        if len(build):
+            state.note("grid", block=list(build.tokens), carried=drawn, at=len(tokens), number=0)
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.rows = outcome.scores.logits[len(outcome.verdict.path) + 1:]
+
+
+class JacobiTree(Drafter):
+    """A tree of the last pass's best tokens, place by place, joined with a chain copied from the text.
+
+    shape: the tree to fill; wide: tokens kept a place; chain: most tokens copied; match: most tokens of the end that are matched.
+    """
+
+    restartable = False  # its guesses are about the text the target has read
+
+    def __init__(self, shape: Shape, wide: int = 10, chain: int = 5, match: int = 3):
+        self.shape, self.wide, self.chain, self.text = shape, wide, chain, Grams(match)
+        self.places: list[list[int]] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.places = []
+        self.text.clear()
+        self.text.settle(state.tokens)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        tree, owners = join([self.fill(state, budget), self.copied(state, budget)])
+        if len(tree):
+            names = {(0,): "guess", (1,): "retrieved", (0, 1): "both"}
+            state.note("fused", by=[names[who] for who in owners], places=len(self.places))
+        return tree
+
+    def fill(self, state: State, budget: Budget) -> DraftTree:
+        """The shape, each depth filled with the guesses of its place; unknown places hold tokens of the text."""
+        build, at = TreeBuilder(), {-1: -1}
+        shape, tokens = self.shape.within(budget.gamma, budget.width), state.tokens
+        for place, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
+            known = self.places[depth - 1] if depth <= len(self.places) else [tokens[depth % len(tokens)]]
+            if parent in at and rank < len(known):
+                at[place] = build.add(known[rank], at[parent])
+        return build.tree()
+
+    def copied(self, state: State, budget: Budget) -> DraftTree:
+        build, tokens = TreeBuilder(), state.tokens
+        self.text.follow(tokens)
+        end, _ = self.text.match(latest=True)
+        for at in range(end, min(end + min(self.chain, budget.gamma), len(tokens)) if end else end):
+            build.add(tokens[at], len(build) - 1, origin=Origin("context", at, at + 1))
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        """The rows behind the refused end of the best path guess the places after the token that was written instead."""
+        self.text.settle(state.tokens)
+        tree, path = outcome.tree, outcome.verdict.path
+        node, rows = path[-1] if path else -1, []
+        while tree.children(node):  # first children: the likeliest ones
+            node = tree.children(node)[0]
+            rows.append(node + 1)
+        self.places = best(outcome.scores.logits[rows], self.wide)[1].tolist() if rows else []
+
+
+class Units(Drafter):
+    """A lexical unit: tokens that the last pass was sure of although their neighbours were still blank. They are written
+    without a test, and blanks behind them are read in the same pass.
+
+    blanks: places read ahead; sure: least probability of a token of a unit.
+    """
+
+    restartable = False  # its guesses are about the text the target has read
+
+    def __init__(self, blanks: int, sure: float):
+        self.blanks, self.sure = blanks, sure
+        self.unit: list[int] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.unit, self.chances = [], []
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        for token in self.unit[:budget.gamma]:
+            build.add(token, len(build) - 1)
+            if token in state.stop:
+                break
+        self.size = len(build)
+        blank = state.tokens[-1]  # the paper trains a token for it; an end token would make the model sure of a new line
+        for _ in range(self.blanks):
+            build.add(blank, len(build) - 1, probe=True)
+        state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.chances[:self.size], blanks=self.blanks)
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.unit, self.chances = [], []
+        if len(outcome.verdict.path) < self.size:
+            return  # the run ended inside the unit
+        laws = outcome.scores.logits[self.size + 1:].softmax(-1)
+        last = state.tokens[-1]
+        for chance, token in zip(*(x.tolist() for x in laws.max(-1))):
+            if chance < self.sure or token == last:  # a repeated token is how a blank looks when it knows nothing
+                break
+            self.unit.append(token)
+            self.chances.append(round(chance, 4))
+            last = token

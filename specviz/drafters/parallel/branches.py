@@ -1,0 +1,88 @@
+"""Parallel branches inside one sequence: the parts of an outline are written at the same time (Yu 2025, "Accelerate
+parallelizable reasoning via parallel decoding within one sequence", 2503.20533).
+
+First an outline: the model writes a numbered list of titles. Then every part is one branch of a tree under it: branches do not
+see each other, and their tokens stand at the same positions, so one pass writes a token of each. At last the parts are put one
+behind the other and the model goes on. The paper asks for the outline in its prompt and takes it out again; here it is begun for
+the model and stays in the answer.
+"""
+from __future__ import annotations
+
+from typing import Callable
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+from ...trees import draw_one
+
+
+class Branches(Drafter):
+    """count: parts; title, length: most tokens of a title and of a part; encode: text -> token ids; breaks: whether a token ends
+    a line. ``passes``: those of the target while the parts were written."""
+
+    restartable = False  # it writes into the target's scratch
+
+    def __init__(self, count: int, title: int, length: int, encode: Callable[[str], list[int]], breaks: Callable[[int], bool]):
+        self.count, self.title, self.length, self.encode, self.breaks = count, title, length, encode, breaks
+        self.passes: list[tuple[float, float, int]] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target = target
+        self.titles: list[list[int]] = []  # of the outline; the last one may still grow
+        self.open = self.written = False
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if self.written or budget.gamma <= 0:
+            return DraftTree()
+        if not self.open and len(self.titles) < self.count:
+            self.titles.append([])
+            self.open, self.fresh = True, True
+            number = len(self.titles)
+            return self._forced(f"{number}." if number == 1 else f"\n{number}.", budget)
+        if self.open:
+            self.fresh = False
+            return DraftTree()  # the title goes on, a token a pass
+        self.written = True
+        parts = self._write(state, budget)
+        state.note("branches", titles=[{"tokens": t} for t in self.titles], parts=[{"tokens": p} for p in parts], passes=len(self.passes))
+        return DraftTree.chain([token for part in parts for token in part][:budget.gamma])
+
+    def _forced(self, text: str, budget: Budget) -> DraftTree:
+        return DraftTree.chain(self.encode(text)[:budget.gamma])
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        if not self.open:
+            return
+        token = outcome.committed[-1]
+        title = self.titles[-1]
+        if self.breaks(token) or token in state.stop or len(title) + 1 >= self.title:
+            self.open = False
+        if not self.breaks(token):
+            title.append(token)
+
+    def _write(self, state: State, budget: Budget) -> list[list[int]]:
+        """The parts, each begun with its number and title; grown together, one token of each a pass."""
+        heads = [self.encode(f"\n\n{i}.") + title + self.encode(":") for i, title in enumerate(self.titles, 1)]
+        room = (budget.gamma - sum(map(len, heads))) // len(heads)
+        tokens, parents, tips, parts = [], [], [], heads
+        for head in heads:
+            for i, token in enumerate(head):
+                parents.append(len(tokens) - 1 if i else -1)
+                tokens.append(token)
+            tips.append(len(tokens) - 1)
+        parts, live, start = [list(head) for head in heads], list(range(len(heads))), 0
+        for _ in range(max(0, min(self.length, room))):
+            began = state.clock.now()
+            logits = self.target.score(DraftTree(tuple(tokens), tuple(parents), (-1,) * len(tokens)), start).logits
+            self.passes.append((began, state.clock.now(), len(tokens) - start + (not start)))
+            start = len(tokens)
+            for b in list(live):
+                token, _ = draw_one(logits[tips[b] + 1], state)
+                if token in state.stop or (self.breaks(token) and len(parts[b]) > len(heads[b])):
+                    live.remove(b)
+                    continue
+                parts[b].append(token)
+                parents.append(tips[b])
+                tips[b] = len(tokens)
+                tokens.append(token)
+            if not live:
+                break
+        return parts

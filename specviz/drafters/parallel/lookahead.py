@@ -1,0 +1,74 @@
+"""Lookahead decoding: a window of guessed tokens is refined by parallel Jacobi steps, and the n-grams that show up on the way
+are tried as drafts in the same forward (Fu et al. 2402.02057).
+
+The window needs no mask of its own: its level 0 is a chain of probes under the root, and level l of a column hangs under level
+l-1 of the same column. Positions and visibility are then exactly the published ones.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+
+
+class Lookahead(Drafter):
+    """window: columns; ngram: tokens of a harvested n-gram, its first one the key; guesses: n-grams kept a key.
+
+    ``levels[l][j]`` guesses the token l + j places after the root (level 0 begins at j = 1: the root is its column 0). The
+    window starts with level 0 alone, filled from the prompt; each of the first rounds adds a level.
+    """
+
+    def __init__(self, window: int = 7, ngram: int = 5, guesses: int = 7):
+        self.window, self.ngram, self.guesses = window, ngram, guesses
+        self.pool: dict[int, list[tuple[int, ...]]] = {}
+        self.levels: list[list[int]] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.pool = {}
+        # the paper draws these from the prompt at random; a stride spreads them just as well and needs no dice
+        self.levels = [[state.tokens[7 * i % len(state.tokens)] for i in range(self.window + self.ngram - 3)]]
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma > 0:
+            self._add_guesses(build, state.tokens[-1], budget.gamma)
+            self._add_window(build)
+            state.note("pool", keys=len(self.pool), guesses=self.pool.get(state.tokens[-1], []), window=self.levels)
+        return build.tree()
+
+    def _add_guesses(self, build: TreeBuilder, root: int, deepest: int) -> None:
+        """The n-grams of the pool as a trie: what follows the root, newest first."""
+        children: dict[tuple[int, int], int] = {}
+        for gram in self.pool.get(root, ()):
+            node = -1
+            for token in gram[:deepest]:
+                if (node, token) not in children:
+                    children[node, token] = build.add(token, node)
+                node = children[node, token]
+
+    def _add_window(self, build: TreeBuilder) -> None:
+        above: list[int] = [-1]
+        for token in self.levels[0]:
+            above.append(build.add(token, above[-1], probe=True))
+        for level in self.levels[1:]:
+            above = [build.add(token, above[j], probe=True) for j, token in enumerate(level)]
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        if not outcome.tree.probes:  # the last round proposes nothing
+            return
+        rows = [node + 1 for node in sorted(outcome.tree.probes)][-len(self.levels[-1]):]
+        if len(self.levels) == 1:
+            rows = [0, *rows]  # level 0 has the root as its column 0
+        new = outcome.scores.logits[rows].argmax(-1).tolist()
+        if len(self.levels) < self.ngram - 1:
+            self.levels = [level[1:] for level in (*self.levels, new)]
+            return
+        root = state.tokens[-1 - len(outcome.committed)]
+        self._harvest([root, *self.levels[0]], new)
+        self.levels = [*self.levels[1:], new]
+        self.levels[0] = self.levels[0][1:]
+
+    def _harvest(self, keys: list[int], new: list[int]) -> None:
+        """Each column read from top to bottom is an n-gram."""
+        for j, last in enumerate(new):
+            gram = tuple(level[j] for level in self.levels[1:]) + (last,)
+            known = [other for other in self.pool.get(keys[j], ()) if other != gram]
+            self.pool[keys[j]] = [gram, *known][:self.guesses]

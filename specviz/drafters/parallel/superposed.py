@@ -1,0 +1,107 @@
+"""Superposed decoding (Shen et al. 2405.18400): several continuations for the price of one.
+
+What is fed to the target as the next token is the sum of the last tokens' embeddings of k drafts, weighted by how likely each
+draft is; one law comes back for all of them. Counts of n-grams tell the drafts apart: log P = (1 - a) log p + a log p_ngram.
+The paper counts 200 million tokens; here it is the text so far, so that an unknown n-gram costs ``UNKNOWN`` nats and not all.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target
+from ...indexes.ngram_counts import NgramCounts
+
+WEIGHTS = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}  # of n-grams, as published
+UNKNOWN = 8.0
+
+
+class Superposed(Drafter):
+    """drafts: k; length: tokens; best: candidates a step; heat: temperature of the target's law; blend: a.
+
+    The most likely draft is proposed as a chain; ``passes`` says what it cost.
+    """
+
+    needs = frozenset({"embed", "entry"})
+    restartable = False  # it writes into the target's scratch
+
+    def __init__(self, drafts: int = 3, length: int = 10, best: int = 9, heat: float = 0.06, blend: float = 0.54):
+        self.drafts, self.length, self.best, self.heat, self.blend = drafts, length, best, heat, blend
+        self.counts = NgramCounts(max(WEIGHTS))
+        self.passes: list[tuple[float, float, int]] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target = target
+        self.counts.clear()
+        self.counts.settle(state.tokens)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.counts.settle(state.tokens)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        length = min(self.length, budget.gamma)
+        if length <= 0:
+            return DraftTree()
+        self.counts.follow(state.tokens)
+        alive: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        ended: list[tuple[float, tuple[int, ...]]] = []
+        chain, mixes = DraftTree(), []
+        for step in range(length):
+            logits = self._score(chain, state)
+            alive = self._extend(alive, logits, state)
+            ended += [draft for draft in alive if draft[1][-1] in state.stop]
+            alive = [draft for draft in alive if draft[1][-1] not in state.stop]
+            if not alive or step + 1 == length:
+                break
+            weights = torch.tensor([score for score, _ in alive], dtype=torch.float64).softmax(-1)
+            mixes.append([round(w, 4) for w in weights.tolist()])
+            chain = self._feed(chain, weights, [draft[-1] for _, draft in alive])
+        done = sorted(alive + ended, key=lambda d: -d[0])[:self.drafts]
+        total = sum(math.exp(score - done[0][0]) for score, _ in done)
+        state.note("superposed", drafts=[{"tokens": list(d), "chance": round(math.exp(s - done[0][0]) / total, 4)} for s, d in done],
+                   weights=mixes, passes=len(mixes) + 1)
+        return DraftTree.chain(done[0][1])
+
+    def _score(self, chain: DraftTree, state: State) -> Tensor:
+        began = state.clock.now()
+        logits = self.target.score(chain, max(0, len(chain) - 1)).logits[-1]
+        self.passes.append((began, state.clock.now(), 1))
+        return logits
+
+    def _feed(self, chain: DraftTree, weights: Tensor, tokens: list[int]) -> DraftTree:
+        """One more row below the chain: the weighted sum of the tokens' embeddings."""
+        at = len(chain)
+        rows = self.target.embed(tokens)
+        mix = (weights.to(rows.dtype).to(rows.device) @ rows)[None]
+        entry = Entry(0, (at,), lambda hidden: mix)
+        longer = chain.add(-1, at - 1, probe=True)
+        return DraftTree(longer.tokens, longer.parents, longer.draw, probes=longer.probes, inputs=(*chain.inputs, entry))
+
+    def _extend(self, alive, logits: Tensor, state: State):
+        """The ``drafts`` best (score, tokens) after one more token."""
+        top = (logits.double() / self.heat).topk(min(self.best, logits.shape[-1]))
+        logs = top.values.log_softmax(-1).tolist()
+        out = []
+        for score, draft in alive:
+            known = self._known(draft, state)
+            for token, log in zip(top.indices.tolist(), logs):
+                told = math.log(known[token]) if known.get(token, 0.0) > 0 else -UNKNOWN / max(self.blend, 1e-9)
+                out.append((score + (1 - self.blend) * log + (self.blend * told if self.blend else 0.0), (*draft, token)))
+        out.sort(key=lambda d: (-d[0], d[1]))
+        return out[:self.drafts]
+
+    def _known(self, draft: tuple[int, ...], state: State) -> dict[int, float]:
+        """p_ngram of the tokens that followed the draft's end, by the published weights of the orders that know it."""
+        if not self.blend:
+            return {}
+        context = [*state.tokens[-max(WEIGHTS):], *draft]
+        found: dict[int, float] = {}
+        mass = sum(WEIGHTS.values())
+        for n, weight in WEIGHTS.items():
+            after = self.counts.after.get(tuple(context[1 - n:]), {}) if len(context) >= n - 1 else {}
+            total = sum(len(places) for places in after.values())
+            for token, places in after.items():
+                found[token] = found.get(token, 0.0) + weight / mass * len(places) / total
+        return found

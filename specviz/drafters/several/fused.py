@@ -1,0 +1,94 @@
+"""Several drafters for one round: one tree of all (RASD, Quan et al. 2503.03434), or the first that has something to say
+(the hybrid of SAM-Decoding, Hu et al. 2411.10666; of CopySpec, Dumitru et al. 2502.08923).
+"""
+from __future__ import annotations
+
+from typing import Sequence
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+
+
+def fuse(trees: Sequence[DraftTree]) -> DraftTree:
+    """The union of trees under one root; see ``join``."""
+    return join(trees)[0]
+
+
+def join(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
+    """The union of trees under one root, lawful for every verifier that judges each; and which trees each node stands for.
+
+    A drawn node stays a node of its own, with its law, before all chosen siblings: two drawn twins are two proposals. A chosen
+    node joins an equal sibling, drawn or chosen, of an earlier tree; its children go on below it. Trees with probes or entries
+    are not taken (ValueError).
+    """
+    if any(tree.probes or tree.inputs for tree in trees):
+        raise ValueError("a tree with probes cannot be fused")
+    build = TreeBuilder()
+    offset = [0]
+    for tree in trees:
+        for k, label in enumerate(tree.drawn):
+            build.begin(tree.probs[k], label)
+        offset.append(len(build.drawn))
+    groups: list[tuple[int, list]] = [(-1, [(i, -1) for i in range(len(trees))])]  # node of the union, the nodes that are joined in it
+    for node, members in groups:
+        children = [(i, child) for i, member in members for child in trees[i].children(member)]
+        joined: dict[int, list] = {}
+        for i, child in children:
+            if trees[i].draw[child] >= 0:
+                group = [(i, child)]
+                new = build.add(trees[i].tokens[child], node, trees[i].draw[child] + offset[i], origin=_origin(trees[i], child))
+                joined.setdefault(trees[i].tokens[child], group)
+                groups.append((new, group))
+        for i, child in children:
+            token = trees[i].tokens[child]
+            if trees[i].draw[child] < 0 and token in joined:
+                joined[token].append((i, child))
+            elif trees[i].draw[child] < 0:
+                joined[token] = [(i, child)]
+                groups.append((build.add(token, node, origin=_origin(trees[i], child)), joined[token]))
+    owners = dict(groups)
+    return build.tree(), [tuple(sorted({i for i, _ in owners[node]})) for node in range(len(build))]
+
+
+def _origin(tree: DraftTree, node: int):
+    return tree.origin[node] if node < len(tree.origin) else None
+
+
+class Several(Drafter):
+    """Drafters that follow the same run."""
+
+    def __init__(self, *drafters: Drafter):
+        self.drafters = drafters
+        self.taps = frozenset().union(*(d.taps for d in drafters))
+        self.needs = frozenset().union(*(d.needs for d in drafters))
+        self.restartable = all(d.restartable for d in drafters)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        for drafter in self.drafters:
+            drafter.start(state, target, prefill)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        for drafter in self.drafters:
+            drafter.observe(state, outcome)
+
+
+class Fused(Several):
+    """One tree of everything that is proposed."""
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        return fuse([drafter.propose(state, budget) for drafter in self.drafters])
+
+
+class Preferred(Several):
+    """The proposal of the first drafter that proposes at least ``enough`` nodes; otherwise the last one's."""
+
+    def __init__(self, *drafters: Drafter, enough: int = 1):
+        super().__init__(*drafters)
+        self.enough = enough
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        for place, drafter in enumerate(self.drafters):
+            tree = drafter.propose(state, budget)
+            if len(tree) >= self.enough or place == len(self.drafters) - 1:
+                state.note("arm", arm=place, of=len(self.drafters))
+                return tree
+        return DraftTree()

@@ -1,0 +1,1 @@
+"""A draft model with a tokenizer of its own."""

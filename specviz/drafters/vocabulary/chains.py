@@ -1,0 +1,161 @@
+"""Chains from a draft model of another vocabulary (Timor et al. 2502.05202): by exact match of strings, by the tokens both
+vocabularies have, and by rejection of strings."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...core import IID, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...trees import Scorer
+from .bridge import Bridge, Follower, Translated
+from ..model.chain import DraftChain
+
+
+class StringMatch(Drafter):
+    """SLEM: the draft writes its most likely text in its own tokens; the text, in the target's tokens, is a chosen chain, which
+    is kept as far as the target writes the same."""
+
+    def __init__(self, model: Target, bridge: Bridge):
+        self.model, self.bridge = model, bridge
+        self.follower = Follower(bridge)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        drafted = self.written(state, budget.gamma)
+        tokens = self.bridge.decode(state.tokens, drafted)[:budget.gamma]
+        if drafted:
+            note(state, self.bridge, drafted, tokens)
+        return DraftTree.chain(tokens)
+
+    def written(self, state: State, count: int) -> list[int]:
+        """The next ``count`` tokens of theirs, fewer where a control token ends the text or the draft can read no more."""
+        context = self.follower.follow(state.tokens) if count > 0 else []
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        if not context or len(context) + count > self.model.context:
+            return []
+        self.model.sync(context)
+        while len(build) < count:
+            node = len(build) - 1
+            build.add(int(scorer.rows(build, (node,))[0].argmax()), node)
+            if build.tokens[-1] in self.bridge.theirs.special:
+                break
+        return build.tokens
+
+
+class Intersection(DraftChain):
+    """TLI: an ordinary chain over the tokens that both vocabularies have, drawn from the draft's law over those."""
+
+    def __init__(self, model: Target, bridge: Bridge):
+        super().__init__(Translated(model, bridge))
+        self.bridge = bridge
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        context = self.model.follower.follow(state.tokens) if budget.gamma > 0 else []
+        if not context or len(context) + budget.gamma > self.model.context:
+            return DraftTree()
+        tree = super().propose(state, budget)
+        if len(tree):
+            note(state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens))
+        return tree
+
+
+class StringRejection(StringMatch):
+    """SLRS with an outlook of two tokens of theirs: what they draw is told in ours, under the law of the first token of ours.
+
+    A token of theirs that is drawn proposes the first token of ours that spells it; the rest of its spelling is a chosen chain.
+    Where the token drawn is one of the draft's ``ahead`` likeliest, the next one is drawn, too, and if the two are one token of ours
+    that one is proposed. The law of the proposal is the sum over all of this: what goes to two tokens is taken from the first of
+    them. Which tokens may be joined is decided before anything is drawn, so the law is honest; the paper's sum over any number of
+    tokens grows exponentially. A second token that joins nothing is drawn anew.
+    """
+
+    def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
+        super().__init__(model, bridge)
+        self.ahead = ahead if "tree" in model.provides else 0
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
+        build, theirs, said, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        if not context or len(context) + 2 * budget.gamma > self.model.context:
+            return build.tree()
+        self.model.sync(context)
+        row = scorer.rows(theirs, (tip,))[0]
+        while True:
+            found = Outlook(self, theirs, scorer, row, tip, state)
+            drawn, tokens = found.draw(state)
+            build.add(tokens[0], len(build) - 1, build.begin(found.law, IID))
+            for token in tokens[1:1 + budget.gamma - len(build)]:
+                build.add(token, len(build) - 1)
+            said += drawn
+            if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
+                break
+            tip, row = found.follow(drawn)
+        note(state, self.bridge, said, build.tokens)
+        return build.tree()
+
+
+class Outlook:
+    """What may be drawn at one place. law [vocab]: of the first token of ours."""
+
+    def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
+        self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
+        self.first = self._law(row, state)
+        self.law, self.joined = spread(self.first, self.bridge), {}
+        likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
+        likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
+        self.nodes = {token: theirs.add(token, tip) for token in likely}
+        self.rows = dict(zip(likely, scorer.rows(theirs, list(self.nodes.values())))) if likely else {}
+        for token, after in self.rows.items():
+            others, ours = self.bridge.joins[token]
+            chances = self._law(after, state)[others]
+            self.joined[token] = chances
+            self.law.index_add_(0, ours, self.first[token] * chances)
+            self.law[self.bridge.first[token]] -= self.first[token] * chances.sum()
+        self.law.clamp_(min=0)
+
+    def _law(self, row: Tensor, state: State) -> Tensor:
+        """Their law over the tokens that can be told in ours."""
+        return state.sampling.probs(row.masked_fill(self.bridge.first < 0, -torch.inf))
+
+    def draw(self, state: State) -> tuple[list[int], tuple[int, ...]]:
+        """One token of theirs or two, and what they are in ours."""
+        token = pick(self.first, state)
+        if token in self.joined:
+            others, ours = self.bridge.joins[token]
+            chances = self.joined[token]
+            at = pick(torch.cat([(1 - chances.sum()).clamp(min=0)[None], chances]), state) - 1
+            if at >= 0:
+                return [token, int(others[at])], (int(ours[at]),)
+        return [token], self.bridge.spelled[token]
+
+    def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
+        """The node of the last token drawn and the row behind it, for the next place."""
+        tip = self.tip
+        for token in drawn:
+            known = tip == self.tip and token in self.nodes
+            tip = self.nodes[token] if known else self.theirs.add(token, tip)
+        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.rows(self.theirs, (tip,))[0]
+
+
+def pick(law: Tensor, state: State) -> int:
+    return int(law.argmax()) if state.sampling.greedy else state.dice.pick("draft", law)
+
+
+def spread(law: Tensor, bridge: Bridge) -> Tensor:
+    """The law of the first token of ours that spells what is drawn from the law of theirs [their_vocab]."""
+    return law.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), law)
+
+
+def note(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:
+    """Both tokenizations of the draft, by bytes from its beginning."""
+    state.note("alignment", theirs=_spans(bridge.theirs, drafted, text=True), tokens=list(tokens), overlap=round(bridge.overlap, 4),
+               ours=_spans(bridge.ours, tokens), shared=[bridge.to_theirs[t] >= 0 for t in tokens])
+
+
+def _spans(words, tokens, text: bool = False) -> list:
+    out, at = [], 0
+    for token in tokens:
+        said = words(token)
+        span = [at, at + len(said)]
+        out.append([said.decode("utf-8", "replace"), *span] if text else span)
+        at += len(said)
+    return out

@@ -1,0 +1,210 @@
+"""What a lookup costs a round, against the length of the text or the store it looks in: a table and a picture for docs/.
+
+    python -m specviz.evidence.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
+
+A round takes in four new tokens, looks the end of the text up and builds a draft of at most ten. The text is made up: words with
+the frequencies of language, and a third of it copied from earlier places, so that there is always something to find. Medians on
+one thread; nothing here depends on a model.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Callable, Iterator
+
+import numpy as np
+import torch
+
+from ..core import Budget, Drafter, DraftTree, State
+from ..drafters.lookup.counted_suffixes import CountedSuffixes
+from ..drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
+from ..drafters.lookup.prompt_lookup import PromptLookup
+from ..indexes.earlier_answers import Memory
+from ..indexes.nearest import Dense, Frame, library, make_graph
+from ..drafters.lookup.datastore import StoreTree
+from ..indexes.store import Store
+from ..indexes.suffix_array import SuffixArray
+from ..zoo.device import environment
+
+VOCAB, STEP, DRAFT, DIM = 8192, 4, 10, 64
+SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
+INMEMORY = 256_000  # tokens beyond which an automaton of Python objects takes gigabytes; a store on disk takes its place there
+
+Round = Callable[[], None]
+
+
+def made_up(count: int, seed: int = 0) -> list[int]:
+    """``count`` tokens with Zipf's frequencies, a third of them in stretches copied from earlier."""
+    dice = np.random.default_rng(seed)
+    weights = 1 / np.arange(2, VOCAB + 2)
+    tokens = dice.choice(VOCAB, count, p=weights / weights.sum())
+    at = 64
+    while at < count:
+        size = int(dice.integers(8, 40))
+        if dice.random() < 1 / 3:
+            start = int(dice.integers(0, at - 40))
+            tokens[at:at + size] = tokens[start:start + size][:max(0, count - at)]
+        at += size
+    return tokens.tolist()
+
+
+class Scan(Drafter):
+    """Prompt lookup as it is usually written: the whole text is compared with its end. Here to be compared with."""
+
+    def __init__(self, longest: int = 3):
+        self.longest, self.text, self.count = longest, np.zeros(0, np.int64), 0
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if len(state.tokens) > len(self.text):  # room for twice as many: what is new is copied, not all of it
+            self.text = np.concatenate([self.text[:self.count], np.zeros(2 * len(state.tokens), np.int64)])
+        self.text[self.count:len(state.tokens)] = state.tokens[self.count:]
+        self.count = len(state.tokens)
+        tokens = self.text[:self.count]
+        for n in range(self.longest, 0, -1):
+            hits = np.all(np.lib.stride_tricks.sliding_window_view(tokens[:-1], n) == tokens[-n:], axis=1).nonzero()[0]
+            if len(hits):
+                at = int(hits[0]) + n
+                return DraftTree.chain(tokens[at:at + budget.gamma].tolist())
+        return DraftTree()
+
+
+def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
+    """Rounds of a drafter that follows a text; its last rounds * STEP tokens are written while it is measured."""
+    drafter, split = make(), len(text) - rounds * STEP
+    state = State(text[:split])
+    drafter.start(state, None, None)
+    for at in range(split, len(text), STEP):
+        def one(at=at):
+            drafter.propose(state, Budget(DRAFT, 8, 16))
+            state.tokens += text[at:at + STEP]
+            drafter.observe(state, None)
+        yield one
+
+
+def of_store(text: list[int], rounds: int) -> Iterator[Round]:
+    store = Store("text", SuffixArray.build(np.array(text, np.uint32)))
+    drafter = StoreTree(store)
+    for end in np.linspace(32, len(text) - 1, rounds).astype(int).tolist():
+        state = State(text[max(0, end - 64):end])
+        yield lambda state=state: drafter.propose(state, Budget(DRAFT, 8, 16))
+
+
+def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
+    """Nearest states: over all places, among those of one token, or through the approximate index."""
+    source = torch.Generator().manual_seed(0)
+    array = SuffixArray.build(np.array(text, np.uint32), 2)
+    keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)
+    frame = Frame(torch.zeros(DIM), torch.ones(DIM), torch.eye(DIM))
+    dense = Dense(keys.numpy().astype(np.float16), frame)
+    graph = make_graph(keys.numpy()) if how == "graph" else None
+    for at in np.linspace(0, len(text) - 1, rounds).astype(int).tolist():
+        key = keys[at] + 0.1
+        yield {"all": lambda key=key: (keys @ key).topk(4), "token": lambda key=key, at=at: dense.nearest(array, text[at], key, 4),
+               "graph": lambda key=key: graph.search(key[None].numpy(), 4)}[how]
+
+
+STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] = {  # rounds of a text, most tokens
+    "scan (prompt lookup as usual)": (lambda t, r: of_text(Scan, t, r), 10**9),
+    "tables of n-grams (prompt lookup)": (lambda t, r: of_text(PromptLookup, t, r), 10**9),
+    "hash of n-grams (CopySpec)": (lambda t, r: of_text(GramCopy, t, r), 10**9),
+    "counted n-grams (ANPD)": (lambda t, r: of_text(NgramDraft, t, r), INMEMORY),
+    "suffix automaton (SAM-Decoding)": (lambda t, r: of_text(lambda: SuffixCopy(2), t, r), INMEMORY),
+    "counted suffixes (SuffixDecoding)": (lambda t, r: of_text(lambda: CountedSuffixes(Memory()), t, r), INMEMORY),
+    "suffix array of a store (REST)": (of_store, 10**9),
+    "all states, exactly": (lambda t, r: of_states("all", t, r), INMEMORY),
+    "states of one token, exactly (DReSD)": (lambda t, r: of_states("token", t, r), 10**9),
+    "states, faiss HNSW": (lambda t, r: of_states("graph", t, r), 64_000),
+}
+
+
+def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
+    """Median microseconds of a round by structure and tokens."""
+    out: dict[str, dict[int, float]] = {}
+    text = made_up(min(most, max(SIZES)))
+    for name, (prepare, limit) in STRUCTURES.items():
+        if name.endswith("HNSW") and library() is None:
+            continue
+        for size in (size for size in SIZES if size <= min(most, limit)):
+            seconds = []
+            for one in prepare(text[:size], min(rounds, size // (2 * STEP))):
+                began = time.perf_counter()
+                one()
+                seconds.append(time.perf_counter() - began)
+            out.setdefault(name, {})[size] = 1e6 * median(seconds)
+            say(f"{name}, {size:,} tokens: {out[name][size]:.0f} us")
+    return out
+
+
+def table(found: dict[str, dict[int, float]], where: str) -> str:
+    """The figures as Markdown."""
+    sizes = sorted({size for row in found.values() for size in row})
+    lines = ["# What a lookup costs", "",
+             "Median microseconds of a round against the tokens looked in, by `python -m specviz.evidence.lookup_cost`; "
+             f"{where}, one thread.",
+             "A round takes in four tokens, looks the end of the text up and drafts at most ten tokens. A dash: not measured at this size.",
+             "", "![](lookup_cost.svg)", "", "| | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "---:|" * len(sizes)]
+    for name, row in found.items():
+        lines.append(f"| {name} | " + " | ".join(f"{row[size]:.0f}" if size in row else "-" for size in sizes) + " |")
+    return "\n".join(lines) + "\n"
+
+
+COLOURS = ("#c0392b", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#117a65", "#34495e", "#a93226", "#5d6d7e", "#6e2c00")
+
+
+def picture(found: dict[str, dict[int, float]]) -> str:
+    """The same as an SVG, both axes logarithmic."""
+    left, top, wide, high = 64, 20, 440, 300
+    sizes = sorted({size for row in found.values() for size in row})
+    values = [us for row in found.values() for us in row.values()]
+    x0, x1 = np.log10(sizes[0]), max(np.log10(sizes[-1]), np.log10(sizes[0]) + 1)
+    y0, y1 = np.floor(np.log10(min(values))), np.ceil(np.log10(max(values)))
+
+    def at(size: float, us: float) -> str:
+        return f"{left + wide * (np.log10(size) - x0) / (x1 - x0):.1f},{top + high * (1 - (np.log10(us) - y0) / max(1, y1 - y0)):.1f}"
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {top + high + 50}" font-family="sans-serif" font-size="11">',
+             '<rect width="100%" height="100%" fill="#fff"/>']
+    for power in range(int(y0), int(y1) + 1):
+        x, y = at(sizes[0], 10.0**power).split(",")
+        word = f"{10**power:,} us" if power < 3 else f"{10 ** (power - 3):,} ms"
+        parts.append(f'<line x1="{x}" x2="{left + wide}" y1="{y}" y2="{y}" stroke="#ddd"/>'
+                     f'<text x="{left - 6}" y="{float(y) + 4:.1f}" text-anchor="end" fill="#333">{word}</text>')
+    for size in sizes:
+        x = at(size, 10.0**y0).split(",")[0]
+        word = f"{size // 1000:,}k" if size < 10**6 else f"{size // 10**6}M"
+        parts.append(f'<text x="{x}" y="{top + high + 16}" text-anchor="middle" fill="#333">{word}</text>')
+    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 36}" text-anchor="middle" fill="#333">'
+                 'tokens of the text or the store</text>')
+    for i, (name, row) in enumerate(found.items()):
+        colour, line = COLOURS[i % len(COLOURS)], " ".join(at(size, us) for size, us in row.items())
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{p.split(",")[0]}" cy="{p.split(",")[1]}" r="3" fill="{colour}"/>' for p in line.split()]
+        parts.append(f'<rect x="{left + wide + 20}" y="{top + 18 * i}" width="10" height="10" fill="{colour}"/>'
+                     f'<text x="{left + wide + 36}" y="{top + 18 * i + 9}" fill="#333">{name}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    p = argparse.ArgumentParser(prog="python -m specviz.evidence.lookup_cost", description=__doc__.splitlines()[0])
+    p.add_argument("--most", type=int, default=max(SIZES), help="largest text or store, in tokens (1,000,000)")
+    p.add_argument("--rounds", type=int, default=200, help="rounds a point (200)")
+    p.add_argument("--out", type=Path, default=Path("docs"), help="folder for lookup_cost.svg and lookup_cost.md (docs)")
+    options = p.parse_args(arguments)
+    if options.most < min(SIZES) or options.rounds < 1:
+        print(f"--most must be at least {min(SIZES):,} and --rounds at least 1.", file=sys.stderr)
+        return 1
+    torch.set_num_threads(1)
+    found = measure(options.most, options.rounds, lambda line: print(line, file=sys.stderr))
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "lookup_cost.svg").write_text(picture(found), encoding="utf-8")
+    text = table(found, environment(torch.device("cpu"), torch.float32)["machine"])
+    (options.out / "lookup_cost.md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""transformers' own decoding as rows of the benchmark: generate, assisted generation and prompt lookup on the same weights.
+
+Assisted generation is speculative decoding as transformers has it (Leviathan et al. 2211.17192; its draft length adapts);
+prompt lookup is Saxena 2023. Timed as ours are: seconds after the first round, which holds the prefill.
+"""
+from __future__ import annotations
+
+import time
+from copy import copy
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import torch
+
+from ..core import Sampling
+
+from ..trace.metrics import Totals
+from ..zoo.registry import ZooError
+from ..run.request import sentence
+from ..run.result import Result
+from ..run.session import Session
+
+LOOKUP_TOKENS = 10  # transformers' documentation uses this
+
+
+class Generator:
+    """One way of ``model.generate`` as a runner of the benchmark."""
+
+    def __init__(self, plain: Session, models: Models, **options: Any):
+        self.session, self.models, self.options = plain, models, options
+
+    def __call__(self, prompt: str, sampling: Sampling, length: int) -> Result:
+        loaded, model, watch = self.session.loaded, self.models.target, _Watch(self.models.spent)
+        ids = self.session.encode(prompt)
+        given = torch.tensor([ids], device=model.device)
+        law = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+        torch.manual_seed(sampling.seed)
+        with torch.inference_mode():
+            out = model.generate(
+                given, attention_mask=torch.ones_like(given), max_new_tokens=min(length, loaded.context - len(ids)),
+                eos_token_id=sorted(loaded.end_tokens) or None, pad_token_id=0, stopping_criteria=[watch],
+                **(law if sampling.temperature else {"do_sample": False}), **self.options)
+        return watch.result(ids, out[0, len(ids):].tolist())
+
+
+@dataclass
+class Spent:
+    """Seconds inside forwards of target and assistant, and forwards of the target, since they were loaded."""
+
+    seconds: float = 0.0
+    passes: int = 0
+
+
+@dataclass
+class Models:
+    target: Any
+    draft: Any
+    spent: Spent
+
+
+class _Watch:
+    """A stopping criterion that never stops: it is asked after each round, and notes how things stand after the first."""
+
+    def __init__(self, spent: Spent):
+        self._spent = spent
+        self._first: tuple[float, int, Spent] | None = None
+
+    def __call__(self, ids: torch.Tensor, scores: Any, **options: Any) -> torch.Tensor:
+        if self._first is None:
+            self._first = time.perf_counter(), ids.shape[1], copy(self._spent)
+        return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+
+    def result(self, prompt: list[int], written: list[int]) -> Result:
+        began, length, before = self._first
+        seconds, first = time.perf_counter() - began, length - len(prompt)
+        totals = Totals(tokens=len(written) - first, rounds=self._spent.passes - before.passes, phase_seconds={"verify": seconds})
+        return Result(prompt, written, "", totals, self._spent.seconds - before.seconds)
+
+
+def references(loaded: Any, plain: Session) -> dict[str, Generator]:
+    """Runners by row name. Raises ZooError when transformers cannot load the target."""
+    spent = Spent()
+    models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
+    found = {"transformers_generate": Generator(plain, models)}
+    if loaded.draft_folder:
+        models.draft = _open(loaded, loaded.draft_folder, spent, counts=False)
+        found["transformers_assisted"] = Generator(plain, models, assistant_model=models.draft)
+    found["transformers_prompt_lookup"] = Generator(plain, models, prompt_lookup_num_tokens=LOOKUP_TOKENS)
+    return found
+
+
+def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True)
+    except Exception as error:  # its loaders break in many ways
+        raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}") from None
+    forward = model.forward
+
+    @wraps(forward)  # generate reads the forward's signature
+    def timed(*args: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return forward(*args, **options)
+        finally:
+            spent.seconds += time.perf_counter() - began
+            spent.passes += counts
+
+    model.forward = timed
+    return model.to(loaded.device).eval()

@@ -1,0 +1,67 @@
+"""Counts of n-grams, learned as the text grows (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al. 2407.12021)."""
+from __future__ import annotations
+
+from .suffix_automaton import Text
+
+
+class NgramCounts(Text):
+    """For every string of 1 .. most-1 tokens: how often each token followed it, and where last.
+
+    The most frequent successor is kept up to date, ties go to the latest; both are looked up in constant time.
+    """
+
+    lasting = True
+
+    def __init__(self, most: int):
+        if most < 2:
+            raise ValueError(f"n-grams need at least 2 tokens, not {most}")
+        self.most = most
+        super().__init__()
+
+    def clear(self) -> None:
+        super().clear()
+        self.after: dict[tuple[int, ...], dict[int, list[int]]] = {}
+        self._best: dict[tuple[int, ...], int] = {}
+
+    def _keys(self):
+        """The strings before the last token, shortest first."""
+        end = len(self.text) - 1
+        for n in range(1, min(self.most - 1, end) + 1):
+            yield tuple(self.text[end - n:end])
+
+    def _add(self, token: int) -> None:
+        for key in self._keys():
+            places = self.after.setdefault(key, {}).setdefault(token, [])
+            places.append(len(self.text) - 1)
+            best = self._best.get(key, token)
+            if len(places) >= len(self.after[key][best]):
+                self._best[key] = token
+
+    def _undo(self) -> None:
+        token = self.text[-1]
+        for key in self._keys():
+            known = self.after[key]
+            known[token].pop()
+            if not known[token]:
+                del known[token]
+            if known:
+                self._best[key] = max(known, key=lambda x: (len(known[x]), known[x][-1]))
+            else:
+                del self.after[key], self._best[key]
+
+    def best(self, context) -> tuple[int, int, int]:
+        """(token, n, place): the successor after the longest known end of ``context``, that n-gram's size, where it last stood.
+
+        (-1, 0, 0) when even the last token was never followed by anything.
+        """
+        for n in range(min(self.most - 1, len(context)), 0, -1):
+            key = tuple(context[-n:])
+            if key in self._best:
+                token = self._best[key]
+                return token, n + 1, self.after[key][token][-1]
+        return -1, 0, 0
+
+    def successors(self, key: tuple[int, ...], most: int) -> list[tuple[int, int]]:
+        """(token, count) of what followed ``key``, most frequent first, ties to the latest."""
+        known = self.after.get(key, {})
+        return [(x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:most]]

@@ -1,0 +1,22 @@
+"""Plain decoding: no draft, one token a forward of the target. What every other method is measured against."""
+from __future__ import annotations
+
+from ...core import Drafter, Method, Parts
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit) -> Parts:
+    return Parts(Drafter(), Fixed(gamma=0), TokenRejection())
+
+
+METHOD = Method(
+    key="autoregressive",
+    title="Plain decoding",
+    paper="",
+    summary="The target writes one token per pass. Every other lane must write what this one would, only faster.",
+    look="Each round is one pass of the target and one token: nothing is guessed, nothing is refused.",
+    wins="It is the yardstick: its speed is 1 by definition.",
+    loses="Each pass reads all weights of the model to write a single token.",
+    build=build,
+)

@@ -1,0 +1,42 @@
+"""BiLD, the big little decoder: the small model writes while it is sure and hands over where it is not (fallback); the large one
+then reads what was written, and takes back what it finds too unlikely (rollback). Kim et al. 2302.07863.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Knob, Method, Parts, Policy, State
+from ...drafters.model.while_confident import SureChain
+from ...verifiers.relaxed import Rollback
+
+
+class LargeFirst(Policy):
+    """So many tokens of the small model at most; the first token of the answer is the large one's."""
+
+    def __init__(self, most: int):
+        self.most = most
+
+    def plan(self, state: State) -> Budget:
+        return Budget(self.most if len(state.tokens) > state.start else 0)
+
+
+def build(kit, fallback: float, rollback: float, most: int) -> Parts:
+    return Parts(SureChain(kit.open("draft"), fallback), LargeFirst(most), Rollback(rollback))
+
+
+METHOD = Method(
+    key="bild",
+    title="BiLD (big little decoder)",
+    paper="Kim et al. 2023, arXiv 2302.07863",
+    summary="The small model writes until it is unsure; then the large one writes a token. "
+            "While it reads it takes back whatever it finds too unlikely.",
+    exactness="approximate",
+    knobs=(
+        Knob("fallback", 0.6, 0.0, 1.0, "the small model hands over where its best token has less probability than this"),
+        Knob("rollback", 5.0, 0.0, 20.0, "the large one takes back a token with -log p above this; at temperature 0, 0 is exact"),
+        Knob("most", 10, 1, 40, "tokens after which the small model hands over in any case"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Two marks: fallback, where the small model gave up before writing, and rollback, where the large one took tokens back.",
+    wins="When the small model knows when it is out of its depth: long stretches need one pass of the large one.",
+    loses="What the small model is sure of and the large one tolerates stays, although it would have written something else.",
+    build=build,
+)

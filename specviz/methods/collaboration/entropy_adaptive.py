@@ -1,0 +1,33 @@
+"""Entropy-adaptive decoding: the small model writes where the last few laws were sure, the large one where they were not (Simonds
+2502.06833). Nobody checks what was written, and a small model's stretch needs no pass of the large one at all.
+"""
+from __future__ import annotations
+
+from ...core import Drafter, Knob, Method, Parts
+from ...loops import switching
+from ...policies.switch import EntropySwitch
+from ...verifiers import TokenRejection
+
+
+def build(kit, window: int, limit: float, dwell: int) -> Parts:
+    return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("draft")})
+
+
+METHOD = Method(
+    key="entropy_adaptive",
+    title="Entropy-adaptive decoding",
+    paper="Simonds 2025, arXiv 2502.06833",
+    summary="Two models take turns: the small one where the text is predictable, the large one where it is not. "
+            "The mean entropy of the last few places decides, and nothing is verified.",
+    exactness="approximate",
+    knobs=(
+        Knob("window", 5, 1, 64, "places whose entropies are averaged; the paper does not publish its value"),
+        Knob("limit", 1.5, 0.0, 8.0, "mean entropy in nats above which the large model writes; not published either"),
+        Knob("dwell", 5, 1, 64, "tokens that a model writes at least before it is relieved"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The line of mean entropy against its limit, and whose tokens they are. There are no accepted drafts: nothing is checked.",
+    wins="When most of a text is easy: the large model is asked for a part of the tokens only.",
+    loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",
+    build=build,
+)

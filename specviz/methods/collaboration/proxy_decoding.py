@@ -1,0 +1,42 @@
+"""FS-GEN's collaborative decoding by proxy: l + alpha (s - s0), the target's logits moved by what a small model has learned (Zhang et al.
+2406.12295; proxy tuning, Liu et al. 2401.08565). The papers take a small model after and before tuning. Here stand in: the draft
+model, and the draft model stopped after half of its layers, read through its own last norm and head.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops.combined import shifted, together
+from ...policies.routers import ROUTERS, drafting
+from ...verifiers import TokenRejection
+
+
+def build(kit, alpha: float, router: str, gamma: int) -> Parts:
+    small = kit.open("draft")
+    if not {"tap:layer", "head"} <= small.provides or not hasattr(small, "norm") or small.layers < 2:
+        raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
+    half = f"layer:{(small.layers + 1) // 2}"
+    helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.taps[half]))),
+               "router": ROUTERS[router], "taps": frozenset({half})}
+    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), together, helpers)
+
+
+METHOD = Method(
+    key="proxy_decoding",
+    title="Collaborative decoding, by proxy",
+    paper="Zhang et al. 2024, arXiv 2406.12295; Liu et al. 2024, arXiv 2401.08565",
+    summary="Adds to the target's logits what a small model knows beyond a weaker one; here that is the draft model cut in half. "
+            "Approximate as seen from the target alone, and exact for the law of all together: speculation does not change that.",
+    exactness="approximate",
+    knobs=(
+        Knob("alpha", 1.0, 0.0, 3.0, "how much of the small model's gain is added; 0 is the target alone, where it has a say"),
+        Knob("router", "always", choices=tuple(ROUTERS), help="where the target has a say: everywhere, or where the small model's "
+             "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
+        Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Tokens that neither the target nor the draft model would have written alone; the drift says how far from the target it is.",
+    wins="With a small model tuned for a subject that the large one was not: the tuning carries over without touching its weights.",
+    loses="Here, where the weaker model is only half of the draft: it shows how it works and makes no text better.",
+    build=build,
+)

@@ -1,0 +1,55 @@
+"""BanditSpec: each way to draft is an arm of a slot machine, its reward the speed of the round; a bandit rule finds the arm that
+pays while decoding (Hou et al. 2505.15141). UCBSpec trusts the mean with an allowance for what was tried little; EXP3Spec draws
+arms at random and assumes nothing about them. The arms are draft lengths, or whole configurations: a lookup, chains and a tree.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Knob, Method, Parts
+from ...drafters.model.chain import DraftChain, DraftShape
+from ...drafters.lookup.prompt_lookup import PromptLookup
+from ...drafters.several.arms import Armed
+from ...policies import Exp3, Ucb
+from ...trees import sparse
+from ...verifiers import TokenRejection
+
+RULES = {"UCBSpec": Ucb, "EXP3Spec": Exp3}
+
+
+def lengths(kit, count: int):
+    draft = DraftChain(kit.open("draft"))
+    return [("", draft, Budget(gamma)) for gamma in range(1, count + 1)]
+
+
+def configurations(kit, count: int):
+    """Few rows and no draft model at first, many rows last. All share one draft model: each syncs it before it writes."""
+    model, lookup = kit.open("draft"), PromptLookup(3)
+    chain, tree = DraftChain(model), DraftShape(model, sparse(3, 4, 8), drawn=False)
+    return [("lookup", lookup, Budget(8)), ("chain of 2", chain, Budget(2)), ("chain of 5", chain, Budget(5)),
+            ("tree of 8", tree, Budget(4, 3, 8)), ("chain of 10", chain, Budget(10))][:count]
+
+
+ARMS = {"lengths": lengths, "configurations": configurations}
+
+
+def build(kit, rule: str, choose: str, arms: int) -> Parts:
+    names, drafters, budgets = zip(*ARMS[choose](kit, arms))
+    return Parts(Armed(*drafters), RULES[rule](budgets, names if any(names) else ()), TokenRejection())
+
+
+METHOD = Method(
+    key="banditspec",
+    title="BanditSpec",
+    paper="Hou et al. 2025, arXiv 2505.15141",
+    summary="Tries different ways to draft and, from how fast each one was, settles on the one that pays.",
+    knobs=(
+        Knob("rule", "UCBSpec", choices=("UCBSpec", "EXP3Spec"), help="optimism with confidence bounds, or weighted chance"),
+        Knob("choose", "lengths", choices=tuple(ARMS),
+             help="what an arm is: a draft length, 1, 2, 3 and so on; or a lookup, chains of 2 and 5, a tree of 8, a chain of 10"),
+        Knob("arms", 4, 2, 12, "how many arms; there are five configurations"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The arms over time: all are tried at first, then one is pulled most.",
+    wins="On a machine and a text nobody tuned gamma for.",
+    loses="On short answers, which end before it has learned anything; the clock has a say, so sampled runs may differ.",
+    build=build,
+)

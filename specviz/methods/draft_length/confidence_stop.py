@@ -1,0 +1,31 @@
+"""The confidence threshold of transformers' assisted generation: stop drafting after a token the draft gives little probability,
+and fit the threshold to what was accepted so far (it descends from DISCO, Mamou et al. 2405.04304).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Confidence
+from ...verifiers import TokenRejection
+
+
+def build(kit, most: int, threshold: float, learn: bool) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Confidence(most, threshold, learn), TokenRejection())
+
+
+METHOD = Method(
+    key="confidence_stop",
+    title="Confidence threshold",
+    paper="Mamou et al. 2024, arXiv 2405.04304; transformers, assisted generation",
+    summary="Drafts until a token looks doubtful to the draft itself, and learns what doubtful means.",
+    knobs=(
+        Knob("threshold", 0.4, 0.0, 1.0, "probability below which a token ends the draft; at first, when it is learned"),
+        Knob("learn", True, help="fit the threshold to the tokens accepted and refused so far"),
+        Knob("most", 20, 1, 40, "longest draft"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The last token of each draft is the one the small model doubted; watch how often it is the one refused.",
+    wins="When the draft knows what it does not know.",
+    loses="At high temperature, where also right tokens have small probabilities.",
+    build=build,
+)

@@ -1,0 +1,30 @@
+"""The draft length from the cost ratio: with the share of tokens accepted and the measured cost of a draft step and of a
+verification, the length with the most tokens a second follows from a formula (Leviathan et al. 2211.17192).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import CostRatio
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, most: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), CostRatio(first, most), TokenRejection())
+
+
+METHOD = Method(
+    key="cost_ratio",
+    title="Length from the cost ratio",
+    paper="Leviathan et al. 2023, arXiv 2211.17192",
+    summary="Measures how often drafts are right and what they cost on this machine, and drafts exactly as far as that pays.",
+    knobs=(
+        Knob("first", 4, 1, 16, "length of the first drafts, while nothing was measured yet"),
+        Knob("most", 12, 1, 32, "longest draft considered"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The length settles within a dozen rounds and then follows the acceptance.",
+    wins="On any machine, without tuning gamma.",
+    loses="It takes every place for equally hard; rules that look at the draft's confidence can do better.",
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""The heuristic schedule of transformers' assisted generation: two tokens more after a round in which all were accepted, one less
+after any other.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Heuristic
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, up: int, down: int, most: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Heuristic(first, up, down, most), TokenRejection())
+
+
+METHOD = Method(
+    key="heuristic_schedule",
+    title="Heuristic schedule",
+    paper="Gante 2023, huggingface.co/blog/assisted-generation",
+    summary="Lengthens the draft after a success and shortens it after a failure.",
+    knobs=(
+        Knob("first", 5, 1, 20, "length of the first draft"),
+        Knob("up", 2, 0, 10, "added when everything was accepted"),
+        Knob("down", 1, 0, 10, "taken away otherwise"),
+        Knob("most", 20, 1, 40, "longest draft"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The draft length as a saw: climbing through easy text, falling at each surprise.",
+    wins="Where easy and hard stretches are long, so that the last round predicts the next.",
+    loses="Where surprises are scattered: it is always one round late.",
+    build=build,
+)

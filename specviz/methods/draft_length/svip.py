@@ -1,0 +1,31 @@
+"""SVIP: the draft stops by itself where it grows unsure, measured by the entropy of its law (Zhang et al. 2411.18462). The square
+root of the entropy bounds the chance of a refusal from above.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Entropy
+from ...verifiers import TokenRejection
+
+
+def build(kit, most: int, limit: float, scale: float) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Entropy(most, limit, scale), TokenRejection())
+
+
+METHOD = Method(
+    key="svip",
+    title="SVIP (entropy stop)",
+    paper="Zhang et al. 2024, arXiv 2411.18462",
+    summary="Drafts on while the small model is sure of itself and stops at the first token it hesitates over.",
+    knobs=(
+        Knob("limit", 0.3, 0.05, 1.0, "stop when sqrt(scale x entropy) is above this"),
+        Knob("scale", 0.15, 0.01, 1.0, "how much refusal an amount of entropy stands for"),
+        Knob("most", 16, 1, 40, "longest draft; the paper allows 40"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The entropy line against its threshold: drafts end where it crosses.",
+    wins="On text with easy and hard stretches: long drafts in one, short ones in the other.",
+    loses="With a draft that is sure and wrong: low entropy is no proof of being right.",
+    build=build,
+)

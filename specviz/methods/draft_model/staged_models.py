@@ -1,0 +1,32 @@
+"""Staged speculation with two draft models: a tiny one drafts for the small one, which drafts for the target (Spector and Re
+2308.04623). The small model's tokens follow its law exactly, whatever the tiny one said, so the target's do too.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...drafters.model.staged import Staged
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, inner: int) -> Parts:
+    parts = Parts(DraftChain(kit.open("small")), Fixed(inner), TokenRejection())
+    return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="staged_models",
+    title="Staged speculation, two draft models",
+    paper="Spector and Re 2023, arXiv 2308.04623",
+    summary="A speculation inside the speculation: a tiny model drafts for the draft model, which drafts for the target.",
+    knobs=(
+        Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
+        Knob("inner", 3, 1, 16, "tokens the tiny model hands to the draft model"),
+    ),
+    needs=frozenset({"draft", "small"}),
+    look="How few passes the draft model needs for its tokens where the tiny one is right.",
+    wins="Three models of very different sizes: the middle one must be much dearer than the tiny one.",
+    loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
+    build=build,
+)

@@ -1,0 +1,3 @@
+from ...core import Family
+
+FAMILY = Family("Draft tree", "Several continuations at once: where the first guess fails another may hold.")

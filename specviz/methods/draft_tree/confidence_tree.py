@@ -1,0 +1,31 @@
+"""A draft tree that follows the draft's confidence: expand the most likely nodes of each level, then keep the best of all levels
+(the dynamic trees of EAGLE-2, Li et al. 2406.16858, here for any draft model).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.dynamic import ConfidentTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, beam: int, depth: int, nodes: int) -> Parts:
+    return Parts(ConfidentTree(kit.open("draft"), beam), Fixed(depth, beam, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="confidence_tree",
+    title="Confidence tree (EAGLE-2 style)",
+    paper="Li et al. 2024, arXiv 2406.16858",
+    summary="Where the draft is sure the tree grows long and thin, where it is not it grows wide.",
+    knobs=(
+        Knob("beam", 4, 1, 10, "nodes of a level that go on, and children of each; EAGLE-2 takes 10 on a GPU"),
+        Knob("depth", 5, 1, 10, "levels grown; EAGLE-2 takes 6"),
+        Knob("nodes", 10, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The shape changes every round: compare a sure place with an open one.",
+    wins="When the draft's confidence tells right from wrong, which even small drafts often manage.",
+    loses="Most nodes that are grown are cut again, which costs draft passes with many rows.",
+    build=build,
+)

@@ -1,0 +1,46 @@
+"""A tree of drafts: several continuations share one pass of the target (SpecInfer, Miao et al. 2305.09781; recursive rejection
+without replacement, Jeon et al. 2402.14160). The tree's shape is fixed beforehand: wide at the root, thin further down.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import chosen_children, drawn_children, hub_children, independent_children, sparse
+from ...verifiers import BlockVerification, KSeq, SpecHub, TokenRejection, Traversal
+
+CHILDREN = {"top-k": chosen_children, "sampled": drawn_children, "independent": independent_children, "hub pairs": hub_children}
+JUDGES = {"token": TokenRejection, "block": BlockVerification, "traversal": Traversal, "k-seq": KSeq, "spechub": SpecHub}
+
+
+def build(kit, children: str, verifier: str, width: int, depth: int, nodes: int) -> Parts:
+    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children != "top-k", CHILDREN[children])
+    return Parts(drafter, Fixed(depth, width, nodes), JUDGES[verifier]())
+
+
+METHOD = Method(
+    key="draft_tree",
+    title="Draft tree",
+    paper="Miao et al. 2023, arXiv 2305.09781; Jeon et al. 2024, arXiv 2402.14160",
+    summary="The small model proposes several alternatives at each place; the target checks the whole tree of them in one pass.",
+    knobs=(
+        Knob("children", "top-k", choices=("top-k", "sampled", "independent", "hub pairs"),
+             help="the draft's most likely tokens; tokens drawn without replacement, or with it; or pairs that hold the most likely "
+                  "one (at temperature 0 all the same)"),
+        Knob("verifier", "token", choices=("token", "block", "traversal", "k-seq", "spechub"),
+             help="how they are judged; a rule that does not know how they were drawn would bias the text and is refused",
+             only_with=(("token", "children", ("top-k", "sampled", "independent")),
+                        ("block", "children", ("top-k", "independent")), ("block", "width", (1,)),
+                        ("traversal", "children", ("top-k", "sampled", "independent")),
+                        ("k-seq", "children", ("top-k", "independent")),
+                        ("spechub", "children", ("top-k", "independent", "hub pairs")))),
+        Knob("width", 3, 1, 8, "most alternatives at one place"),
+        Knob("depth", 4, 1, 10, "most tokens ahead"),
+        Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="Second and third choices that save a round in which the first choice was refused.",
+    wins="On hardware where scoring twenty rows costs little more than scoring one.",
+    loses="On a CPU every further row costs time, and a narrow chain is often the better bargain.",
+    build=build,
+)

@@ -1,0 +1,31 @@
+"""DySpec: the tree grows one node at a time, always where a token is most likely to be reached and accepted (Xiong et al.
+2410.11744). A place's worth is known before its token is drawn, so the drawn tokens keep their laws.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.dynamic import GreedyTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, width: int, depth: int) -> Parts:
+    return Parts(GreedyTree(kit.open("draft")), Fixed(depth, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="dyspec",
+    title="DySpec",
+    paper="Xiong et al. 2024, arXiv 2410.11744",
+    summary="Spends each node of the draft tree where it has the best chance, one after the other.",
+    knobs=(
+        Knob("nodes", 8, 1, 64, "nodes of the tree; the paper takes 64 and more on a GPU"),
+        Knob("width", 4, 1, 16, "most children of a node"),
+        Knob("depth", 8, 1, 16, "most tokens ahead"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="A chain where the draft is sure, a bush where it is not, and everything between.",
+    wins="With large trees and a draft that is cheap to run one step at a time.",
+    loses="Growing node by node needs many small draft passes.",
+    build=build,
+)

@@ -1,0 +1,33 @@
+"""Multi-candidate speculative decoding: every place of the draft gets several candidates, tried one after the other (Yang et al.
+2401.06706). Drawn without replacement, a refused candidate is never proposed again.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import product
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, later: int, depth: int) -> Parts:
+    shape = product((first,) + (later,) * (depth - 1))
+    return Parts(DraftShape(kit.open("draft"), shape), Fixed(depth, max(first, later), len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="mcsd",
+    title="Multi-candidate speculative decoding",
+    paper="Yang et al. 2024, arXiv 2401.06706",
+    summary="Drafts several candidates for each of the next few places, so that one refusal seldom ends the round.",
+    knobs=(
+        Knob("first", 4, 1, 8, "candidates for the next token"),
+        Knob("later", 2, 1, 3, "candidates after each token of the draft; the paper's tree is 4-2-2"),
+        Knob("depth", 3, 1, 4, "places ahead; the number of nodes grows exponentially with it"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="Second, third and fourth candidates that are taken after the first was refused.",
+    wins="At temperature above 0, where the first candidate is often refused.",
+    loses="Most of its 28 rows are for nothing when the draft is nearly always right.",
+    build=build,
+)

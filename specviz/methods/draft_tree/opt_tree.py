@@ -1,0 +1,31 @@
+"""OPT-Tree: grow the draft tree while a further level promises enough accepted tokens, then keep the nodes that promise most
+(Wang et al. 2406.17276). What a node promises is the probability of its whole path.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.dynamic import ConfidentTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int, gain: float) -> Parts:
+    return Parts(ConfidentTree(kit.open("draft"), nodes, gain), Fixed(depth, nodes, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="opt_tree",
+    title="OPT-Tree",
+    paper="Wang et al. 2024, arXiv 2406.17276",
+    summary="Each round builds the tree with the greatest expected number of accepted tokens, and stops when growing no longer pays.",
+    knobs=(
+        Knob("nodes", 12, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
+        Knob("depth", 10, 1, 12, "most levels"),
+        Knob("gain", 0.5, 0.0, 1.0, "accepted tokens a level must promise for the next one to be grown"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The depth of the tree from round to round: deep where the draft is sure, a single level where it is not.",
+    wins="With a draft whose probabilities mean what they say.",
+    loses="With an overconfident draft, which grows deep trees that fail at the root.",
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""Recursive speculative decoding with constant branching: each node has b children drawn without replacement, and refusals are
+tested recursively, each against what the earlier ones left (RSD-C, Jeon et al. 2402.14160).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import product
+from ...verifiers import TokenRejection
+
+
+def build(kit, branches: int, depth: int) -> Parts:
+    shape = product((branches,) * depth)
+    return Parts(DraftShape(kit.open("draft"), shape), Fixed(depth, branches, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="rsd_c",
+    title="RSD-C (constant branching)",
+    paper="Jeon et al. 2024, arXiv 2402.14160",
+    summary="A full tree: every drafted token is followed by the same number of different alternatives.",
+    knobs=(
+        Knob("branches", 2, 1, 4, "different children of each node"),
+        Knob("depth", 3, 1, 4, "levels; the number of nodes grows exponentially with it"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the law.",
+    wins="With few levels, on hardware with rows to spare.",
+    loses="Half of all nodes are leaves far from the root, where acceptance is unlikely; RSD-S spends them better.",
+    build=build,
+)

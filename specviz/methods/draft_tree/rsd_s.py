@@ -1,0 +1,30 @@
+"""Recursive speculative decoding with stochastic beam search: each level keeps the W sequences that win a lottery weighted by
+their probability, which are draws without replacement of whole sequences (RSD-S, Jeon et al. 2402.14160).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.paths import StochasticBeam
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, width: int, depth: int) -> Parts:
+    return Parts(StochasticBeam(kit.open("draft")), Fixed(depth, width, width * depth), TokenRejection())
+
+
+METHOD = Method(
+    key="rsd_s",
+    title="RSD-S (stochastic beam search)",
+    paper="Jeon et al. 2024, arXiv 2402.14160",
+    summary="A tree as wide at the end as at the start: the most promising sequences, picked by a weighted lottery, go on.",
+    knobs=(
+        Knob("width", 3, 1, 12, "sequences kept at each level"),
+        Knob("depth", 4, 1, 6, "levels"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="Branches that die out where another sequence grew more likely; siblings are always different tokens.",
+    wins="At temperature above 0 with the same number of rows as a full tree: it reaches deeper.",
+    loses="At temperature 0 it is plain beam search, and a chain is cheaper while the draft is right.",
+    build=build,
+)

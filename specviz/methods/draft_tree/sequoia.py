@@ -1,0 +1,31 @@
+"""Sequoia: a dynamic program finds the tree shape with the most accepted tokens, and measured times decide how large it is (Chen
+et al. 2402.12374). How often the first, second, third sibling is the accepted one is counted while decoding.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.sequoia import SequoiaTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int, width: int) -> Parts:
+    return Parts(SequoiaTree(kit.open("draft"), width, depth, nodes), Fixed(depth, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="sequoia",
+    title="Sequoia",
+    paper="Chen et al. 2024, arXiv 2402.12374",
+    summary="Computes the best tree shape and size for this model, this draft and this machine, and updates it while decoding.",
+    knobs=(
+        Knob("nodes", 24, 1, 64, "largest tree considered; the paper goes up to 128 on a GPU"),
+        Knob("depth", 6, 1, 10, "most levels considered"),
+        Knob("width", 4, 1, 8, "most children of a node considered"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The shape settles after a few plans: small on a CPU, where rows cost time, large on a GPU.",
+    wins="Over long answers, once the counts and the measured costs are in.",
+    loses="The first rounds use a guess, and the clock has a say: two sampled runs with one seed may differ.",
+    build=build,
+)

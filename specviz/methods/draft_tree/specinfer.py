@@ -1,0 +1,35 @@
+"""SpecInfer: sequences of a small model share a token tree that the target checks in one pass (Miao et al. 2305.09781). Siblings
+are drawn independently and refused one after the other, each refusal taking its part of the target's law away (multi-step
+speculative sampling); at temperature 0 they are the most likely tokens.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import independent_children, product
+from ...verifiers import TokenRejection
+
+
+def build(kit, width: int, split: int, depth: int) -> Parts:
+    shape = product([width if level == split else 1 for level in range(1, depth + 1)])
+    drafter = DraftShape(kit.open("draft"), shape, children=independent_children)
+    return Parts(drafter, Fixed(depth, width, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="specinfer",
+    title="SpecInfer",
+    paper="Miao et al. 2023, arXiv 2305.09781",
+    summary="The draft runs ahead in one line, then splits into several; the target checks all of them in one pass.",
+    knobs=(
+        Knob("width", 3, 1, 8, "lines after the split"),
+        Knob("split", 3, 1, 8, "the level at which the line splits"),
+        Knob("depth", 8, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The split: three different futures of the same beginning, of which at most one comes true.",
+    wins="When the draft is sure of the first words and unsure of what follows.",
+    loses="Independent draws repeat each other when the draft is sure; drawing without replacement wastes less.",
+    build=build,
+)

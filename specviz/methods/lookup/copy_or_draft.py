@@ -1,0 +1,47 @@
+"""CopySpec with a draft model: copy where the last tokens are a repetition, otherwise let the small model draft (Dumitru et al.
+2502.08923, the combination; the same preference is the hybrid of SAM-Decoding, Hu et al. 2411.10666).
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...drafters.lookup.copying import GramCopy
+from ...drafters.several.fused import Preferred
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+class Capped(DraftChain):
+    """A draft chain of at most ``most`` tokens, whatever the budget of the copies is."""
+
+    def __init__(self, model, most: int):
+        super().__init__(model)
+        self.most = most
+
+    def propose(self, state, budget):
+        return super().propose(state, replace(budget, gamma=min(budget.gamma, self.most)))
+
+
+def build(kit, gram: int, block: int, gamma: int) -> Parts:
+    drafter = Preferred(GramCopy(gram), Capped(kit.open("draft"), gamma))
+    return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
+
+
+METHOD = Method(
+    key="copy_or_draft",
+    title="CopySpec with a draft model",
+    paper="Dumitru et al. 2025, arXiv 2502.08923",
+    summary="Copies a block while the text repeats itself, and asks the small model wherever it does not.",
+    knobs=(
+        Knob("gram", 3, 1, 10, "tokens that must repeat before anything is copied"),
+        Knob("block", 10, 1, 64, "tokens copied a round"),
+        Knob("gamma", 4, 1, 16, "tokens drafted by the small model where nothing is copied"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Who drafts changes from round to round: arcs to the text for copies, draft probabilities for the small model.",
+    wins="Edits with new words in between, rewrites of earlier turns: the best of both wherever one of them has nothing to say.",
+    loses="A copy that is wrong pushes the small model aside for a round.",
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""CopySpec: when the last few tokens stood in the text before, copy a whole block from there; each place of each such piece is
+kept in a table, so finding it costs nothing however long the text is (Dumitru et al. 2502.08923).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.copying import GramCopy
+from ...drafters.lookup.gate import CAUTION, gated
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gram: int, block: int, occurrence: str, caution: float) -> Parts:
+    return Parts(gated(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection())
+
+
+METHOD = Method(
+    key="copyspec",
+    title="CopySpec",
+    paper="Dumitru et al. 2025, arXiv 2502.08923",
+    summary="Waits until the last tokens are a repetition, then copies a block from where they stood first.",
+    knobs=(
+        Knob("gram", 2, 1, 10, "tokens that must repeat before anything is copied (the paper's 3); the gate learns which to trust"),
+        Knob("block", 32, 1, 64, "most tokens copied a round (the paper's 10); the gate lets through as many as pay"),
+        Knob("occurrence", "first", choices=("first", "latest"), help="which of several places to copy from; the first is the paper's"),
+        Knob(**CAUTION),
+    ),
+    look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",
+    wins="Second turns that rewrite, shorten or translate code and text of the first: it drafts only when it is likely right.",
+    loses="Where nothing repeats it never drafts, which also costs nothing: it is plain decoding then.",
+    build=build,
+)

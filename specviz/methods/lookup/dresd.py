@@ -1,0 +1,33 @@
+"""DReSD, dense retrieval: the places of the text are compared by what the model thought there, not by their words; the
+continuation of the most similar places is the draft (Gritta et al. 2502.15572).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.by_state import DenseCopy
+from ...drafters.lookup.gate import CAUTION, gated
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
+    return Parts(gated(DenseCopy(neighbours, least), caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+
+
+METHOD = Method(
+    key="dresd",
+    title="DReSD",
+    paper="Gritta et al. 2025, arXiv 2502.15572",
+    summary="Finds earlier places where the model was in a similar state of mind and wrote the same token, and copies what came next.",
+    knobs=(
+        Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
+        Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
+        Knob("least", 0.3, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
+        Knob(**CAUTION),
+    ),
+    needs=frozenset({"tap:final"}),
+    look="Which earlier places it finds similar: often the same meaning in other words, where a match of words is short.",
+    wins="Repetitions in other words, and common words with many places to copy from: the state knows which of them is meant.",
+    loses="It drafts nearly every round, also on fresh text, where most of it is refused. The store is this text alone.",
+    build=build,
+)

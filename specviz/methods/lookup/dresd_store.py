@@ -1,0 +1,34 @@
+"""DReSD with its datastore: a library of texts is searched by what the target thought when it wrote each of their tokens (Gritta et
+al. 2502.15572). Exactly among the places of the same token, or, in a large store that has one, through an approximate index.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.by_state_store import StoreStates
+from ...drafters.lookup.gate import CAUTION, gated
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
+    drafter = StoreStates(kit.open_store("dense"), kit.target, neighbours, least)
+    return Parts(gated(drafter, caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+
+
+METHOD = Method(
+    key="dresd_store",
+    title="DReSD with a store",
+    paper="Gritta et al. 2025, arXiv 2502.15572",
+    summary="Finds passages of a library that the model read in a similar state of mind, and copies what came next there.",
+    knobs=(
+        Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
+        Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
+        Knob("least", 0.5, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
+        Knob(**CAUTION),
+    ),
+    needs=frozenset({"store:dense", "tap:final", "embed", "head"}),
+    look="Places of the library that are alike in meaning, not in words, and whether the search was exact or approximate.",
+    wins="A library of the target's own earlier answers to similar questions: the paper gains most of its speed there.",
+    loses="A library of other matters, and a target that was trained since: its states mean something else then.",
+    build=build,
+)

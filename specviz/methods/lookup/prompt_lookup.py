@@ -1,0 +1,32 @@
+"""Prompt lookup: no draft model at all. The last few tokens are looked up in the text so far, and what followed them there is
+the draft (Saxena 2023; "assisted generation by prompt lookup" in transformers).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.prompt_lookup import PromptLookup
+from ...drafters.lookup.gate import CAUTION, gated
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, ngram: int, occurrence: str, caution: float) -> Parts:
+    return Parts(gated(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="prompt_lookup",
+    title="Prompt lookup",
+    paper="Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding",
+    summary="When the last words already stood somewhere in the text, guesses that they go on as they did there.",
+    knobs=(
+        Knob("gamma", 32, 1, 32, "most tokens to copy (usually 10); the gate lets through as many as pay, so long copies may go on"),
+        Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
+        Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
+        Knob(**CAUTION),
+    ),
+    look="The arc from the matched words to the place they were copied from.",
+    wins="Editing, quoting, summaries, code: whenever the answer repeats the prompt. The draft costs nothing.",
+    loses="On fresh text it finds nothing useful; each wrong copy would make the target's pass wider, so the gate keeps most of them back.",
+    build=build,
+)

@@ -1,0 +1,42 @@
+"""RAPID: with a long prompt the drafter reads only the pieces of it that matter, and the target, which reads all of it, lets
+itself be told a little by what the drafter thinks (Chen et al. 2502.20330).
+
+With transfer 0 the target stays itself: ordinary, exact speculative decoding with a drafter on a short context.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.short_context import ShortContext
+from ...policies import Fixed
+from ...verifiers.enriched import Enriched
+
+READERS = {"draft model": "draft", "the target itself": "target"}
+
+
+def build(kit, transfer: float, floor: float, gamma: int, sure: float, room: int, piece: int, reader: str) -> Parts:
+    drafter = ShortContext(kit.open(READERS[reader]), room, piece, sure)
+    return Parts(drafter, Fixed(gamma), Enriched(transfer, floor, lambda: drafter.beliefs))
+
+
+METHOD = Method(
+    key="rapid",
+    title="RAPID",
+    paper="Chen et al. 2025, arXiv 2502.20330",
+    summary="The small model drafts from the few pieces of a long prompt that matter; the target checks, and listens to it a little.",
+    exactness="approximate",
+    knobs=(
+        Knob("transfer", 2.0, 0.0, 50.0,
+             "how far the law is moved towards the draft (eta; the paper's 5 to 50 suit a strong drafter); 0 is exact"),
+        Knob("floor", 0.1, 0.0, 1.0, "only tokens that the draft gives this share of its best one's chance are moved (alpha)"),
+        Knob("gamma", 6, 1, 16, "most tokens drafted a round (the paper's 10)"),
+        Knob("sure", 0.4, 0.0, 1.0, "the draft ends behind a token of which the drafter was less sure than this"),
+        Knob("room", 512, 32, 4096, "tokens of the prompt's pieces that the drafter reads (the paper's 4,000 to 8,000)"),
+        Knob("piece", 64, 8, 512, "tokens of a piece (the paper's 512)"),
+        Knob("reader", "draft model", choices=tuple(READERS), help="who reads the short context; the paper's is as large as the target"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Which pieces of the prompt the drafter was given, and three bars a token: target, draft, and the law in between.",
+    wins="Prompts of many thousand tokens, where reading all of them for every drafted token is what costs.",
+    loses="Short prompts, which the drafter reads whole anyway; and with a weak drafter the transfer lowers the quality.",
+    build=build,
+)

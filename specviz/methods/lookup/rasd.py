@@ -1,0 +1,40 @@
+"""RASD: what the text so far suggests and what a draft model says are joined into one tree; the draft model's first law decides
+which retrieved branches are worth a row (Quan et al. 2503.03434).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.counted_suffixes import CountedSuffixes
+from ...indexes.earlier_answers import memory_of
+from ...drafters.lookup.rasd import PrunedUnion
+from ...policies import Fixed
+from ...trees import sparse
+from ...verifiers import TokenRejection
+
+
+def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
+    memory = memory_of(kit)
+    retrieval = CountedSuffixes(memory, depth=32, room=memory.room, factor=4.0)
+    drafter = PrunedUnion(kit.open("draft"), sparse(width, depth, nodes), True, retrieval, top, found)
+    return Parts(drafter, Fixed(max(depth, reach), 8, max(nodes, found)), TokenRejection())
+
+
+METHOD = Method(
+    key="rasd",
+    title="RASD",
+    paper="Quan et al. 2025, arXiv 2503.03434",
+    summary="Joins the small model's guesses with phrases found in the text, and drops those that the small model finds unlikely.",
+    knobs=(
+        Knob("depth", 3, 1, 10, "most tokens ahead for the draft model"),
+        Knob("nodes", 4, 1, 64, "places in the draft model's tree; the paper's 60 suit a GPU"),
+        Knob("width", 2, 1, 8, "most alternatives at one place of it"),
+        Knob("found", 12, 1, 64, "most retrieved places"),
+        Knob("reach", 12, 1, 32, "most tokens ahead for a retrieved branch"),
+        Knob("top", 10, 1, 50, "a retrieved branch must begin with one of the draft model's so many best tokens"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="Three kinds of nodes: the model's, the retrieved ones, and those on which both agree.",
+    wins="Documents with their own vocabulary: names and phrases come from the text, the words between from the model.",
+    loses="Two drafts cost the time of both; where nothing repeats it is a draft tree with overhead.",
+    build=build,
+)

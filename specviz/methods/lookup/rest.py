@@ -1,0 +1,36 @@
+"""REST, retrieval-based speculative decoding: a datastore of other texts is searched for the last few tokens, and what followed
+them there most often is the draft, as a tree (He et al. 2311.08252).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.gate import CAUTION, gated
+from ...drafters.lookup.datastore import StoreTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, depth: int, nodes: int, longest: int, least: int, hits: int, caution: float) -> Parts:
+    drafter = gated(StoreTree(kit.open_store("text"), longest, min(least, longest), hits), caution)
+    return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="rest",
+    title="REST",
+    paper="He et al. 2023, arXiv 2311.08252",
+    summary="Looks the last few words up in a library of other texts, and drafts how those texts went on.",
+    knobs=(
+        Knob("depth", 10, 1, 16, "most tokens ahead"),
+        Knob("nodes", 16, 1, 64, "places in the tree; the paper's 64 suit a GPU"),
+        Knob("longest", 16, 1, 16, "longest end of the text that is looked up; shorter ones follow"),
+        Knob("least", 2, 1, 16, "shortest end that may be looked up"),
+        Knob("hits", 5000, 1, 20000, "most places that are counted"),
+        Knob(**CAUTION),
+    ),
+    needs=frozenset({"store:text", "tree"}),
+    look="Which store a drafted token was copied from, and how many places agreed on it.",
+    wins="Answers that resemble the library: code against a code store, chat against a chat store.",
+    loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
+    build=build,
+)

@@ -1,0 +1,41 @@
+"""SAM-Decoding: a suffix automaton of the whole text so far gives the longest match of its end in constant time a token; long
+matches are copied, and where there is none another drafter may step in (Hu et al. 2411.10666).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.recycling import Recycling
+from ...drafters.lookup.copying import SuffixCopy
+from ...drafters.several.fused import Preferred
+from ...drafters.lookup.gate import CAUTION, gated
+from ...policies import Fixed
+from ...trees import sparse
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int, caution: float) -> Parts:
+    copy = gated(SuffixCopy(least, stretch), caution)
+    if otherwise == "nothing":
+        return Parts(copy, Fixed(gamma), TokenRejection())
+    depth = min(gamma, 6)
+    return Parts(Preferred(copy, Recycling(sparse(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
+
+
+METHOD = Method(
+    key="sam_decoding",
+    title="SAM-Decoding",
+    paper="Hu et al. 2024, arXiv 2411.10666",
+    summary="Always knows the longest repetition that the text is in the middle of, and copies further the longer it is.",
+    knobs=(
+        Knob("gamma", 40, 1, 64, "most tokens to copy"),
+        Knob("least", 2, 1, 16, "shortest match that is copied from (the paper's 5); the gate learns which short ones to trust"),
+        Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
+        Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
+        Knob("nodes", 16, 1, 80, "places in the other drafter's tree"),
+        Knob(**CAUTION),
+    ),
+    look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",
+    wins="Long copies: edits, quotations, logs, code. A match of ten tokens drafts forty, and most of them stand.",
+    loses="Fresh text has short matches only, which the gate soon keeps back: such rounds are plain decoding.",
+    build=build,
+)

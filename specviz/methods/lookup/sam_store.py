@@ -1,0 +1,37 @@
+"""SAM-Decoding with its static half: the longest match is looked for in the text so far, in past answers and in a store of other
+texts, and the longest one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds
+the same matches.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.gate import CAUTION, gated
+from ...indexes.earlier_answers import memory_of
+from ...drafters.lookup.datastore import LongerMatch
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float) -> Parts:
+    drafter = gated(LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution)
+    return Parts(drafter, Fixed(gamma, 8, gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="sam_store",
+    title="SAM-Decoding with a store",
+    paper="Hu et al. 2024, arXiv 2411.10666",
+    summary="Copies from this text, from earlier answers or from a library of others, whichever repeats the last words for longest.",
+    knobs=(
+        Knob("gamma", 40, 1, 64, "most tokens drafted a round"),
+        Knob("least", 2, 1, 16, "shortest match in the text that is copied from (the paper's 5); the gate learns which to trust"),
+        Knob("bias", 2, 0, 16, "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)"),
+        Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
+        Knob(**CAUTION),
+    ),
+    needs=frozenset({"store:text"}),
+    look="Arcs into the text for its own repetitions, nodes from the store for common phrases.",
+    wins="Answers full of set phrases, and edits: each is found where it is.",
+    loses="Text that is new to both: plain decoding then.",
+    build=build,
+)

@@ -1,0 +1,37 @@
+"""SuffixDecoding: every piece of the text so far and of past answers is counted; the continuation of the longest match that is
+expected to bring most tokens becomes the draft, and a longer match may draft more (Oliaro et al. 2411.04975).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.counted_suffixes import CountedSuffixes
+from ...drafters.lookup.gate import CAUTION, gated
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float) -> Parts:
+    drafter = CountedSuffixes(memory_of(kit), depth=depth, room=room, factor=factor, least=least)
+    return Parts(gated(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="suffix_decoding",
+    title="SuffixDecoding",
+    paper="Oliaro et al. 2024, arXiv 2411.04975",
+    summary="Counts every phrase of this text and of earlier answers, and drafts what most often followed, further after long matches.",
+    knobs=(
+        Knob("nodes", 32, 1, 64, "most tokens drafted a round; the gate lets through as many as pay"),
+        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match (the paper's 1, without a gate)"),
+        Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
+        Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
+        Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
+        Knob("room", 8000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+        Knob(**CAUTION),
+    ),
+    look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
+    wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",
+    loses="The first answer to a new question: nothing has been counted yet, so there is little to draft.",
+    build=build,
+)

@@ -1,0 +1,31 @@
+"""Lenience: speculative decoding that lets tokens pass which the target likes a little less than the draft does (Leviathan et al.
+2211.17192, appendix A.5). Faster, and no longer the target's own law: how far it strays is measured at every token.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Fixed
+from ...verifiers import Lenient
+
+
+def build(kit, gamma: int, lenience: float) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Lenient(lenience))
+
+
+METHOD = Method(
+    key="lenience",
+    title="Lenient acceptance",
+    paper="Leviathan et al. 2023, arXiv 2211.17192",
+    summary="Accepts drafted tokens more readily than is fair: more speed, and text the target alone would not have written.",
+    exactness="approximate",
+    knobs=(
+        Knob("lenience", 0.5, 0.05, 1.0, "a token passes as if the target liked it 1/l times as much; 1 is exact"),
+        Knob("gamma", 4, 1, 16, "tokens drafted a round"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The drift: how far the law really followed is from the target's, in nats, at every token.",
+    wins="Where a near miss is good enough and speed matters more than fidelity.",
+    loses="The text is the draft model's as much as the target's: facts and style slip first.",
+    build=build,
+)

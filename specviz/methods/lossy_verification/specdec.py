@@ -1,0 +1,33 @@
+"""SpecDec's relaxed verification: a drafted token is kept when it is among the target's beta best and at most tau behind the best one
+(Xia et al. 2203.16487). The paper drafts with a model of its own that fills a block of 25 tokens in one pass.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Fixed
+from ...verifiers.relaxed import TopBeta
+
+
+def build(kit, beta: int, tau: float, gamma: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), TopBeta(beta, tau))
+
+
+METHOD = Method(
+    key="specdec",
+    title="SpecDec (top-beta, tau)",
+    paper="Xia et al. 2022, arXiv 2203.16487",
+    summary="Keeps a drafted token that is one of the target's best few and not far behind the best. "
+            "The first one that is not ends the draft, and the target's own token takes its place.",
+    exactness="approximate",
+    knobs=(
+        Knob("beta", 5, 1, 50, "a token must be among so many of the target's best; 1 is exact at temperature 0"),
+        Knob("tau", 3.0, 0.0, 20.0, "and at most so many nats of log-probability behind the best"),
+        Knob("gamma", 8, 1, 25, "tokens drafted a round; the paper's 25 come from a drafter that writes them in one pass"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Tokens kept although the target would have written another one; the drift says how much probability that cost.",
+    wins="Where several continuations are equally good and the draft need not guess the target's favourite.",
+    loses="Where one token matters, a number or a name: second best is wrong there, and it passes.",
+    build=build,
+)

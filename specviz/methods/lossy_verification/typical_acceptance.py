@@ -1,0 +1,32 @@
+"""Typical acceptance: a drafted token is kept when the target finds it likely enough, where 'enough' is less the more open the
+place is (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al. 2210.15191).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Fixed
+from ...verifiers import Typical
+
+
+def build(kit, gamma: int, floor: float, share: float) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Typical(floor, share))
+
+
+METHOD = Method(
+    key="typical_acceptance",
+    title="Typical acceptance",
+    paper="Cai et al. 2024, arXiv 2401.10774",
+    summary="Keeps every drafted token the target finds plausible, instead of holding the draft to the target's exact law.",
+    exactness="approximate",
+    knobs=(
+        Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
+        Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
+        Knob("gamma", 4, 1, 16, "tokens drafted a round"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Tokens kept although the target preferred others; the drift says by how much.",
+    wins="At temperature above 0, where the exact rule refuses good tokens by chance.",
+    loses="It narrows the text to what is plausible: less variety than the target has. At temperature 0 it is exact.",
+    build=build,
+)

@@ -1,0 +1,27 @@
+"""SLEM: a draft model with a tokenizer of its own writes text; the text is cut into the target's tokens and kept as far as the
+target's own choice agrees, token by token (Timor et al. 2502.05202). At temperature above 0 the target's own draw decides.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.vocabulary.chains import StringMatch
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(StringMatch(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="slem",
+    title="String match across vocabularies (SLEM)",
+    paper="Timor et al. 2025, arXiv 2502.05202",
+    summary="The draft speaks other tokens than the target: its words are spelled anew in the target's tokens and compared.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round, theirs and ours"),),
+    needs=frozenset({"other_draft"}),
+    look="The alignment: where one token of the draft is two of the target's, or two are one.",
+    wins="At temperature 0 with any draft model at hand, whatever its tokenizer.",
+    loses="Above temperature 0 a drafted token passes only as often as the target would draw it.",
+    build=build,
+)

@@ -1,0 +1,33 @@
+"""SLRS: what the draft says is spelled in the target's tokens, and the first of them is judged under the probability that the draft
+says anything that begins so (Timor et al. 2502.05202). The sum over all that could be said is exponential; here it goes over one draft
+token, and over two where the first is among the likeliest, which is exact for what is proposed and no dearer than a small tree.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.vocabulary.chains import StringRejection
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, ahead: int) -> Parts:
+    return Parts(StringRejection(kit.open("other_draft"), kit.bridge("other_draft"), ahead), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="slrs",
+    title="String rejection across vocabularies (SLRS)",
+    paper="Timor et al. 2025, arXiv 2502.05202",
+    summary="Every word of the draft counts, also those the target does not have: it is judged by how the target would spell it.",
+    knobs=(
+        Knob("gamma", 5, 1, 16, "tokens drafted a round"),
+        Knob("ahead", 4, 0, 16, "of so many of the draft's likeliest tokens the next one is looked at, too, as the two may be one of the "
+             "target's; 0 looks at one token only"),
+    ),
+    needs=frozenset({"other_draft"}),
+    look="Tokens of the draft that become two of the target's: the first is judged by a ratio, the second must match. "
+         "And two that become one.",
+    wins="When the draft has many tokens that the target lacks, at temperature above 0.",
+    loses="The rest of a spelling must match the target's own draw; a token that is three or more of the draft's is never proposed whole.",
+    build=build,
+)

@@ -1,0 +1,27 @@
+"""TLI: the draft model may only say tokens that both vocabularies have, and its law is the one over those, so the usual rejection
+rule is exact (Timor et al. 2502.05202). The supports of the two laws differ; the residual covers what the draft cannot say.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.vocabulary.chains import Intersection
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(Intersection(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="tli",
+    title="Shared tokens (TLI)",
+    paper="Timor et al. 2025, arXiv 2502.05202",
+    summary="The draft speaks another vocabulary but is held to the words both share, so that probabilities can be compared.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
+    needs=frozenset({"other_draft"}),
+    look="The overlap: which share of the draft's tokens the target has, too.",
+    wins="At temperature above 0, when the two vocabularies share most of what is written.",
+    loses="Whatever is spelled with tokens of the target alone must come from the target.",
+    build=build,
+)

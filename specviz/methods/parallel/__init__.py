@@ -1,0 +1,3 @@
+from ...core import Family
+
+FAMILY = Family("Parallel", "Drafting and checking go on at the same time.")

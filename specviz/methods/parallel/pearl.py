@@ -1,0 +1,29 @@
+"""PEARL: drafting does not wait for the verification, nor the verification for the draft (Liu et al. 2408.11850). The first token
+of a draft is judged while the rest is being written, and the next draft is written while this one is judged.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops import Pipelined
+from ...policies import Fixed
+from ...verifiers.ahead import Ahead
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Ahead(), Pipelined())
+
+
+METHOD = Method(
+    key="pearl",
+    title="PEARL (parallel drafting)",
+    paper="Liu et al. 2024, arXiv 2408.11850",
+    summary="The draft model writes the next tokens while the target still checks the last ones. "
+            "What was written ahead is kept when everything passes, and thrown away when something does not.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens written ahead a round; best where they take as long as one pass of the target"),),
+    needs=frozenset({"draft"}),
+    look="The two rows of the timeline: while all drafts pass neither model waits, and a refusal costs what was written ahead.",
+    wins="When drafts are mostly right, and a chunk of them takes about as long as a pass of the target.",
+    loses="When both must share one core: then nothing runs in parallel, and what is thrown away was paid for. There is no bonus token.",
+    build=build,
+)

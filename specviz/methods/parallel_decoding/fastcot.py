@@ -1,0 +1,46 @@
+"""FastCoT: a window of Jacobi guesses runs along with the reasoning; after a while the reasoning is cut short and the window,
+rough as it is, is taken as a glance at the rest of it before the answer (Zhang et al. 2311.08263).
+
+The reasoning up to the glance is exact, what follows is not. When to glance, and how wide, is not public; the numbers are ours.
+"""
+from __future__ import annotations
+
+from ...core import DraftTree, Knob, Method, Parts, Scores, State, Verdict
+from ...drafters.parallel.jacobi import Jacobi
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+class Glance(TokenRejection):
+    """The ordinary test, but in one round the whole window is kept unchecked."""
+
+    def __init__(self, when: int):
+        self.when = when
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        verdict = super().verify(tree, scores, state)
+        if state.round + 1 != self.when or len(verdict.path) == len(tree):
+            return verdict
+        law = state.sampling.probs(scores.logits[-1])
+        return Verdict(tuple(range(len(tree))), state.dice.pick("verify", law), "unchecked", verdict.trials, law)
+
+
+def build(kit, window: int, rounds: int) -> Parts:
+    return Parts(Jacobi(), Fixed(window), Glance(rounds))
+
+
+METHOD = Method(
+    key="fastcot",
+    title="FastCoT",
+    paper="Zhang et al. 2023, arXiv 2311.08263",
+    summary="Thinks exactly for a while, then takes a rough glance at the rest of its thought instead of writing it out.",
+    exactness="approximate",
+    knobs=(
+        Knob("window", 8, 1, 40, "places guessed ahead, and taken over by the glance"),
+        Knob("rounds", 24, 1, 1000, "passes before the glance"),
+    ),
+    look="One round whose whole window is kept unchecked: rough words in the middle of exact ones.",
+    wins="Reasoning whose details do not matter for the answer: it skips them.",
+    loses="Wherever they do matter, and in every text that people read to the end.",
+    build=build,
+)

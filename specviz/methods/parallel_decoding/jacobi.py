@@ -1,0 +1,28 @@
+"""Jacobi decoding: guess a block of tokens, let the target correct all of them in one pass, repeat; what agrees is final
+(Santilli et al. 2305.10427). At temperature 0 the text that stands still is exactly the greedy one. Above it the paper's rule, which
+waits until the guesses are the target's best tokens, would be greedy still; here each guess is kept with the chance that the target
+gives it, and the target's law is kept with it: a guess is fixed before anything of its round is drawn.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.parallel.jacobi import Jacobi
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, block: int) -> Parts:
+    return Parts(Jacobi(), Fixed(block), TokenRejection())
+
+
+METHOD = Method(
+    key="jacobi",
+    title="Jacobi decoding",
+    paper="Santilli et al. 2023, arXiv 2305.10427",
+    summary="Starts from a random block of tokens and lets the model correct all of them at once, again and again.",
+    knobs=(Knob("block", 4, 1, 32, "tokens guessed and corrected together"),),
+    look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
+    wins="With models trained for it (consistency models), and on very predictable text.",
+    loses="An ordinary model seldom gets a token right while the one before it is still wrong: little more than one a pass.",
+    build=build,
+)

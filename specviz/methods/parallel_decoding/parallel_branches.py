@@ -1,0 +1,34 @@
+"""Parallel branches inside one sequence: after an outline, all its parts are written at the same time, in one sequence, by a mask
+under which they do not see each other (Yu 2025, 2503.20533). A pass writes one token of every part.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.parallel.branches import Branches
+from ...loops.passes import own_passes
+from ...policies import Fixed
+from ...verifiers.unchecked import Unchecked
+
+
+def build(kit, branches: int, title: int, length: int) -> Parts:
+    most = branches * (title + length + 8)
+    return Parts(Branches(branches, title, length, kit.encode, kit.ends_line), Fixed(most, 1, most), Unchecked(), own_passes)
+
+
+METHOD = Method(
+    key="parallel_branches",
+    title="Parallel branches",
+    paper="Yu 2025, arXiv 2503.20533",
+    summary="Makes an outline first and then writes all of its points at once, each without knowing what the others say.",
+    exactness="approximate",
+    knobs=(
+        Knob("branches", 3, 2, 8, "points of the outline, written at the same time"),
+        Knob("title", 12, 2, 32, "most tokens of a point's title"),
+        Knob("length", 40, 4, 128, "most tokens of a point"),
+    ),
+    needs=frozenset({"tree"}),
+    look="After the outline, the points grow side by side; each pass adds a token to all of them.",
+    wins="Lists, comparisons, step-by-step plans: points that do not depend on each other cost one pass a token for all.",
+    loses="Stories and sums, where every sentence needs the one before it; and it makes an outline of everything.",
+    build=build,
+)

@@ -1,0 +1,26 @@
+"""Speculative Jacobi decoding: Jacobi iteration that is exact under sampling. Each guess remembers the law it was drawn from in
+the pass before and is tested against the law of this pass; refused ones are drawn anew (Teng et al. 2410.01699).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.parallel.blocks import SampledJacobi
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, window: int) -> Parts:
+    return Parts(SampledJacobi(), Fixed(window), TokenRejection())
+
+
+METHOD = Method(
+    key="speculative_jacobi",
+    title="Speculative Jacobi decoding",
+    paper="Teng et al. 2024, arXiv 2410.01699",
+    summary="A window of guesses, each drawn from the model's own earlier opinion of its place and tested against the newest one.",
+    knobs=(Knob("window", 6, 1, 32, "places guessed ahead; the paper's 16 are places of an image"),),
+    look="At a temperature above 0: draft and target laws of a node are the same model's, one pass apart.",
+    wins="Images and other text with weak order, where a place's law hardly depends on its neighbours.",
+    loses="Ordinary text: a law read behind a wrong token is a poor guess, so about one token a pass stands.",
+    build=build,
+)

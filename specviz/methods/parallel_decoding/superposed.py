@@ -1,0 +1,35 @@
+"""Superposed decoding: the target is fed a blend of several drafts' last tokens and continues all of them in one pass; the most
+likely one is written, the others are shown beside it (Shen et al. 2405.18400).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.parallel.superposed import Superposed
+from ...loops.passes import own_passes
+from ...policies import Fixed
+from ...verifiers.unchecked import Unchecked
+
+
+def build(kit, drafts: int, length: int, best: int, heat: float, blend: float) -> Parts:
+    return Parts(Superposed(drafts, length, max(best, drafts), heat, blend), Fixed(length), Unchecked(), own_passes)
+
+
+METHOD = Method(
+    key="superposed",
+    title="Superposed decoding",
+    paper="Shen et al. 2024, arXiv 2405.18400",
+    summary="Thinks of several continuations at once, as one blurred thought, and writes down the likeliest of them.",
+    exactness="approximate",
+    knobs=(
+        Knob("drafts", 3, 1, 8, "continuations kept (k); with one of them and blend 0 it is plain greedy decoding"),
+        Knob("length", 10, 1, 20, "tokens before the best one is written; beyond ten they drift apart"),
+        Knob("best", 9, 1, 32, "the target's best tokens that are considered a step"),
+        Knob("heat", 0.06, 0.01, 1.0, "temperature of the target's law in the ranking"),
+        Knob("blend", 0.54, 0.0, 0.95, "weight of the n-gram counts against the target (a); they are counted in this text only"),
+    ),
+    needs=frozenset({"embed", "entry"}),
+    look="The other continuations beside the one that was written, and how much each of them weighed in every pass.",
+    wins="Suggestions to choose from: three or more of them for little more than the price of one.",
+    loses="It is no faster for a single text: a pass still writes one token of each, and the blend makes it less exact.",
+    build=build,
+)

@@ -1,0 +1,35 @@
+"""TR-Jacobi: Jacobi decoding with several guesses a place, set out as a tree, and one chain retrieved from the text beside them
+(Wang et al. 2406.17404, who also train the model on noise so that its guesses are better; this works on any model).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.parallel.blocks import JacobiTree
+from ...policies import Fixed
+from ...trees import sparse
+from ...verifiers import TokenRejection
+
+
+def build(kit, depth: int, nodes: int, wide: int, chain: int, match: int) -> Parts:
+    drafter = JacobiTree(sparse(wide, depth, nodes), wide, chain, match)
+    return Parts(drafter, Fixed(max(depth, chain), wide, nodes + chain), TokenRejection())
+
+
+METHOD = Method(
+    key="tr_jacobi",
+    title="TR-Jacobi",
+    paper="Wang et al. 2024, arXiv 2406.17404",
+    summary="Keeps the best few guesses for each place ahead, tries them as a tree, and a phrase copied from the text along with them.",
+    knobs=(
+        Knob("depth", 4, 1, 8, "places guessed ahead (the paper's 5)"),
+        Knob("nodes", 12, 1, 63, "places in the tree of guesses; the paper's 63 suit a GPU"),
+        Knob("wide", 6, 1, 10, "most guesses for one place"),
+        Knob("chain", 5, 1, 16, "most tokens copied from the text"),
+        Knob("match", 3, 1, 8, "most tokens of the end that are looked up"),
+    ),
+    needs=frozenset({"tree"}),
+    look="Two colours in one tree: guesses of the last pass, and the chain copied from the text.",
+    wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
+    loses="Without the training on noise the guesses beyond the first place are seldom right.",
+    build=build,
+)

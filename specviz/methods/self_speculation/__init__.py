@@ -1,0 +1,3 @@
+from ...core import Family
+
+FAMILY = Family("Self-speculation", "The target drafts for itself with fewer of its own layers.")

@@ -1,0 +1,30 @@
+"""LayerSkip: the first layers of the target and its own head draft; checking runs only the remaining layers on the states that
+the draft left behind (Elhoushi et al. 2404.16710, who also train the model so that early layers are fit to speak).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.layers.fewer import ExitChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, share: float, gamma: int) -> Parts:
+    return Parts(ExitChain(share), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="layerskip",
+    title="LayerSkip early exit",
+    paper="Elhoushi et al. 2024, arXiv 2404.16710",
+    summary="Lets the first layers of the model speak early, and the rest of the layers check what they said.",
+    knobs=(
+        Knob("share", 0.5, 0.05, 0.95, "share of the layers that draft"),
+        Knob("gamma", 2, 1, 12, "tokens drafted a round"),
+    ),
+    needs=frozenset({"early", "head"}),
+    look="The bar of layers: those that draft are run once for both draft and check; nothing else is kept in memory.",
+    wins="Models trained with early exits, where a third of the layers drafts well.",
+    loses="An ordinary model is not fit to speak before its last layers: most of what it says early is refused.",
+    build=build,
+)

@@ -1,0 +1,34 @@
+"""SWIFT: the target without some of its sublayers drafts for the target; which ones it can do without is found while it writes,
+on its own text (Xia et al. 2410.06916).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.layers.fewer import SkippedLayers
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, ratio: float, gamma: int, sure: float, wide: int, context: int, every: int) -> Parts:
+    return Parts(SkippedLayers(ratio, sure, wide, context, every), Fixed(gamma, wide, gamma * wide), TokenRejection())
+
+
+METHOD = Method(
+    key="swift",
+    title="SWIFT",
+    paper="Xia et al. 2024, arXiv 2410.06916",
+    summary="Drafts with part of its own layers switched off, and keeps looking for the part that it misses least.",
+    knobs=(
+        Knob("ratio", 0.45, 0.1, 0.9, "share of the inner attention and feed-forward sublayers that is skipped"),
+        Knob("gamma", 6, 1, 25, "most tokens drafted a round (the paper's 25)"),
+        Knob("sure", 0.8, 0.0, 1.0, "the draft ends behind a token of which it was less sure than this"),
+        Knob("wide", 2, 1, 4, "most alternatives where it is unsure"),
+        Knob("context", 32, 8, 64, "tokens of the answer on which a set of layers is judged"),
+        Knob("every", 4, 1, 64, "rounds from one trial of another set to the next; the paper's 1 pays in long answers only"),
+    ),
+    needs=frozenset({"skip", "tree"}),
+    look="The layer bar changes while it writes: grey sublayers are skipped, and the share of agreement rises.",
+    wins="Large models with many layers, of which nearly half can be missed on a given subject.",
+    loses="Small models need all their layers: a draft with half of them is refused, and the search costs a pass a round.",
+    build=build,
+)

@@ -1,0 +1,31 @@
+"""Unified Layer Skipping as a drafter: a fixed set of layers at equal distances drafts, all layers check (Liu et al. 2404.06954,
+who decode with those layers alone, unchecked, after training for it).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.layers.fewer import KeptLayers, spread
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, speedup: int, gamma: int) -> Parts:
+    drafter = KeptLayers(kit.target, spread(kit.target.layers, speedup))
+    return Parts(drafter, Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="unified_layer_skipping",
+    title="Unified Layer Skipping (as drafter)",
+    paper="Liu et al. 2024, arXiv 2404.06954",
+    summary="Drafts with every second, third or fifth of its own layers, always the same ones, and checks with all of them.",
+    knobs=(
+        Knob("speedup", 2, 2, 10, "wished speed-up of a draft step: one layer in so many is kept, and always the first and the last"),
+        Knob("gamma", 2, 1, 12, "tokens drafted a round"),
+    ),
+    needs=frozenset({"skip"}),
+    look="The comb of layers that draft, the same for every token.",
+    wins="Models trained for it: the cost of a draft step is known beforehand.",
+    loses="An untrained model loses its thread when every second layer is missing: nearly all drafts are refused.",
+    build=build,
+)

@@ -1,0 +1,33 @@
+"""Hydra: Medusa's heads made sequential, so that each guess knows the guesses above it (Ankner et al. 2402.05109). With a decoder
+layer in front, as in Hydra++, they also read the whole text. The tree is chosen and not drawn, so the check is exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.last_state import HydraTree
+from ...drafters.heads.shapes import shape_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int) -> Parts:
+    heads = kit.head("hydra")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(HydraTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="hydra",
+    title="Hydra",
+    paper="Ankner et al. 2024, arXiv 2402.05109",
+    summary="Heads on the target that read their own earlier guesses, so that what they draft hangs together.",
+    knobs=(
+        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
+    ),
+    needs=frozenset({"head:hydra", "head", "embed", "tap:final", "tree"}),
+    look="Different guesses under different parents, where Medusa repeats itself; the tree is grown a level at a time.",
+    wins="Longer accepted paths than Medusa from the same state, for a few small matrices a level.",
+    loses="Levels must be drafted one after another, which costs a little more than Medusa's single step.",
+    build=build,
+)

@@ -1,0 +1,36 @@
+"""Medusa with its paper's own rule: typical acceptance keeps a guess that the target finds likely enough (Cai et al. 2401.10774,
+section 2.3.1). Faster than the exact rule at temperatures above 0, and no longer the target's law; at temperature 0 it is exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.last_state import MedusaTree
+from ...drafters.heads.shapes import shape_of
+from ...policies import Fixed
+from ...verifiers import Typical
+
+
+def build(kit, floor: float, share: float, nodes: int, depth: int) -> Parts:
+    heads = kit.head("medusa")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share))
+
+
+METHOD = Method(
+    key="medusa_typical",
+    title="Medusa, typical acceptance",
+    paper="Cai et al. 2024, arXiv 2401.10774",
+    summary="Medusa's tree, judged as its authors do: a guess stays when the target finds it plausible.",
+    exactness="approximate",
+    knobs=(
+        Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
+        Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
+        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
+    ),
+    needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
+    look="Guesses kept although the target preferred others; the drift says by how much.",
+    wins="At temperatures above 0, where the exact rule refuses good guesses by chance.",
+    loses="The text becomes plainer than the target's own. At temperature 0 it gains nothing over the exact rule.",
+    build=build,
+)

@@ -1,0 +1,28 @@
+"""Block verification: the same draft as speculative decoding, judged as one block instead of token by token (Sun et al.
+2403.10444). The longest prefix whose joint probability ratio passes is kept, so a token that would have failed alone can be
+saved by a good continuation. Never shorter on average than token rejection, and exactly as faithful.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Fixed
+from ...verifiers import BlockVerification
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), BlockVerification())
+
+
+METHOD = Method(
+    key="block_verification",
+    title="Block verification",
+    paper="Sun et al. 2024, arXiv 2403.10444",
+    summary="Judges the drafted tokens together instead of one by one, so that a good continuation can save a doubtful token.",
+    knobs=(Knob("gamma", 5, 1, 16, "tokens drafted a round; the gain over token-by-token judging grows with it"),),
+    needs=frozenset({"draft"}),
+    look="Tokens kept although their own probability ratio is below the draw: a later token of the block carried them.",
+    wins="At temperature above 0 with drafts of four tokens and more: a few percent more tokens a round for nothing.",
+    loses="At temperature 0 it is the same as token rejection.",
+    build=build,
+)

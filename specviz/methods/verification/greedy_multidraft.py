@@ -1,0 +1,33 @@
+"""Greedy multi-draft sampling: all candidates but one are the draft's favourites, one is drawn from the rest of its law (Hu et al.
+2502.18779). For such candidates the rule is optimal and needs no loop over residuals of its own.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import sparse, top_and_one_children
+from ...verifiers import TokenRejection
+
+
+def build(kit, width: int, depth: int, nodes: int) -> Parts:
+    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children=top_and_one_children)
+    return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="greedy_multidraft",
+    title="Greedy multi-draft",
+    paper="Hu et al. 2025, arXiv 2502.18779",
+    summary="The draft's favourites plus one random candidate at each place: the favourites catch most, the random one the rest.",
+    knobs=(
+        Knob("width", 3, 1, 8, "candidates at one place, one of them drawn"),
+        Knob("depth", 4, 1, 10, "most tokens ahead"),
+        Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="One drawn candidate a place, judged first, and its chosen siblings after it.",
+    wins="At temperature above 0 with narrow trees: usually the most acceptance a row.",
+    loses="At temperature 0 it is a plain tree of the most likely tokens.",
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""SpecHub: pairs of candidates that always contain the draft's most likely token, judged by the best rule there is for such pairs
+(Sun et al. 2411.05289). It accepts more than recursive rejection and costs a few sums over the vocabulary.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import hub_children, sparse
+from ...verifiers import SpecHub
+
+
+def build(kit, depth: int, nodes: int) -> Parts:
+    drafter = DraftShape(kit.open("draft"), sparse(2, depth, nodes), children=hub_children)
+    return Parts(drafter, Fixed(depth, 2, nodes), SpecHub())
+
+
+METHOD = Method(
+    key="spechub",
+    title="SpecHub",
+    paper="Sun et al. 2024, arXiv 2411.05289",
+    summary="Two candidates at each place, one of them always the draft's favourite, judged as a pair.",
+    knobs=(
+        Knob("depth", 4, 1, 10, "most tokens ahead"),
+        Knob("nodes", 10, 1, 64, "places in the tree; each has at most two children"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The favourite (the hub) is tried second: it takes over what the other candidate could not use.",
+    wins="At temperature above 0 with two candidates a place: the most acceptance such pairs can give.",
+    loses="At temperature 0 it is a plain tree of the two most likely tokens.",
+    build=build,
+)

@@ -1,0 +1,30 @@
+"""SpecTr: k independent drafts are judged together by an almost optimal transport of one law onto the other (K-SEQ, Sun et al.
+2310.15141). Drafts that agree on the accepted tokens stay in the race; at temperature 0 all drafts are the same and one is made.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.paths import DraftPaths
+from ...policies import Fixed
+from ...verifiers import KSeq
+
+
+def build(kit, drafts: int, gamma: int) -> Parts:
+    return Parts(DraftPaths(kit.open("draft")), Fixed(gamma, drafts, drafts * gamma), KSeq())
+
+
+METHOD = Method(
+    key="spectr",
+    title="SpecTr (K-SEQ)",
+    paper="Sun et al. 2023, arXiv 2310.15141",
+    summary="Several independent drafts run in parallel; all that agree with the accepted text stay in the race.",
+    knobs=(
+        Knob("drafts", 4, 1, 8, "independent sequences (K); the paper goes up to 8"),
+        Knob("gamma", 4, 1, 8, "length of each"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="Twins: drafts that drew the same tokens are scored and judged side by side.",
+    wins="At temperature above 0, when a single draft is refused early.",
+    loses="Twins cost rows and bring little; drawing without replacement accepts more with as many rows.",
+    build=build,
+)

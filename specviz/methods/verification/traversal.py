@@ -1,0 +1,32 @@
+"""Traversal verification: a sampled tree is judged from its leaves up, so that a whole path can be kept although one of its tokens
+alone would have been refused (Weng et al. 2505.12398). On a chain it is block verification.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftShape
+from ...policies import Fixed
+from ...trees import sparse
+from ...verifiers import Traversal
+
+
+def build(kit, width: int, depth: int, nodes: int) -> Parts:
+    return Parts(DraftShape(kit.open("draft"), sparse(width, depth, nodes)), Fixed(depth, width, nodes), Traversal())
+
+
+METHOD = Method(
+    key="traversal",
+    title="Traversal verification",
+    paper="Weng et al. 2025, arXiv 2505.12398",
+    summary="Judges a tree of drafts from the leaves up and keeps the longest path that passes as a whole.",
+    knobs=(
+        Knob("width", 3, 1, 8, "most alternatives at one place, drawn without replacement"),
+        Knob("depth", 5, 1, 10, "most tokens ahead"),
+        Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),
+    ),
+    needs=frozenset({"draft", "tree"}),
+    look="The order of the trials: leaves first, then their parents. A doubtful token survives when its continuation is good.",
+    wins="At temperature above 0: a few percent more tokens a round than judging the same tree from the top.",
+    loses="At temperature 0 it keeps exactly what token rejection keeps.",
+    build=build,
+)

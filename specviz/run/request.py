@@ -1,0 +1,75 @@
+"""What was asked for, read from whatever a person or a program sent: every value checked, refused with one sentence."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core import Sampling
+
+ROLES = ("system", "user", "assistant")
+MOST_STOPS, LONGEST_STOP = 16, 200
+
+
+class SessionError(ValueError):
+    """What was asked for cannot be run; the message is one sentence for a person."""
+
+
+def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0) -> Sampling:
+    """Sampling from numbers or text. Raises SessionError with one sentence."""
+    try:
+        return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
+                        read_whole("seed", seed, -(2**53), 2**53))
+    except ValueError as error:
+        raise SessionError(sentence(error)) from None
+
+
+def sentence(error: BaseException | str) -> str:
+    """The first line of what went wrong, as a sentence."""
+    words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
+def read_messages(prompt: Any) -> list[dict[str, str]]:
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, (list, tuple)) or not prompt:
+        raise SessionError("The prompt is empty: write something first.")
+    for m in prompt:
+        if not isinstance(m, dict) or m.get("role") not in ROLES or not isinstance(m.get("content"), str):
+            raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.")
+    if prompt[-1]["role"] != "user":
+        raise SessionError("The last message of a conversation must be the user's.")
+    if not prompt[-1]["content"].strip():
+        raise SessionError("The prompt is empty: write something first.")
+    return [{"role": m["role"], "content": m["content"]} for m in prompt]
+
+
+def read_number(name: str, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise SessionError(f"{name} must be a number, not {str(value)[:40]!r}.")
+    return number
+
+
+def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else read_number(name, value)
+    if number != int(number) or not low <= number <= high:
+        most = f" to {high}" if high < math.inf else " or more"
+        raise SessionError(f"{name} must be a whole number{f', {low}{most}' if low > -math.inf else ''}, not {str(value)[:40]}.")
+    return int(number)
+
+
+def read_stops(stop: Any) -> tuple[str, ...]:
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(stops) > MOST_STOPS or not all(isinstance(s, str) and s and len(s) <= LONGEST_STOP for s in stops):
+        raise SessionError(f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.")
+    return stops
+
+
+def read_seconds(deadline: Any) -> float | None:
+    if deadline is not None and read_number("deadline", deadline) < 0:
+        raise SessionError("The deadline must be 0 seconds or more.")
+    return None if deadline is None else float(deadline)

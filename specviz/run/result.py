@@ -1,0 +1,68 @@
+"""A run's outcome, folded from its events: what it wrote, why it ended, and its figures."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Iterable
+
+from ..trace.events import Event, Failed, Finished, Said, Started
+from ..trace.metrics import Totals
+
+
+class RunFailed(RuntimeError):
+    """The engine broke during the run; the message is one sentence."""
+
+
+@dataclass
+class Result:
+    """Fold events in with ``take``; ``text`` ends before the stop string, ``token_ids`` with the token that completed it."""
+
+    prompt_ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str = ""
+    totals: Totals = field(default_factory=Totals)
+    forward_seconds: float = 0.0
+    why: str = ""  # it failed
+    _said: bytearray = field(default_factory=bytearray)
+    _length: int | None = None
+
+    def take(self, event: Event) -> None:
+        self.totals.fold(event)
+        if isinstance(event, Started):
+            self.prompt_ids = list(event.header["prompt"]["ids"])
+        elif isinstance(event, Said):
+            self.token_ids += [piece[0] for piece in event.pieces]
+            self._said += b"".join(piece[1] for piece in event.pieces)
+        elif isinstance(event, Finished):
+            self.finish_reason, self._length = event.finish, event.totals["text_bytes"]
+            self.forward_seconds = event.totals["forward_seconds"]
+        elif isinstance(event, Failed):
+            self.finish_reason, self.why = "error", event.why
+
+    @property
+    def text(self) -> str:
+        return bytes(self._said[:self._length]).decode("utf-8", "replace")
+
+    @property
+    def overhead_share(self) -> float | None:
+        """Share of the seconds after the prefill that no forward accounts for."""
+        return 1 - self.forward_seconds / self.totals.seconds if self.totals.seconds else None
+
+    def metrics(self) -> dict[str, Any]:
+        """The defined figures (core/metrics.py), the raw counts behind them, and the share outside the forwards."""
+        return {**self.totals.metrics(), **self.totals.record(), "forward_seconds": self.forward_seconds,
+                "overhead_share": self.overhead_share}
+
+    def record(self) -> dict[str, Any]:
+        """The JSON of ``python -m specviz run``."""
+        return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
+                "finish_reason": self.finish_reason, "metrics": self.metrics()}
+
+
+def collect(events: Iterable[Event]) -> Result:
+    """Walk a run to its end. Raises RunFailed with the sentence of a run that broke."""
+    result = Result()
+    for event in events:
+        result.take(event)
+    if result.why:
+        raise RunFailed(result.why)
+    return result

@@ -1,0 +1,219 @@
+"""What a loop tells: plain data, made from an Outcome while the engine's clock stands still.
+
+Each event knows its records of the trace (docs/TRACE.md); a view folds records and never looks into the engine.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+from torch import Tensor
+
+from ..core.parts import Outcome, Trial
+from ..core.state import State
+
+Top = list[list[float]]  # [[token, probability], ...]
+Span = tuple[float, float]  # seconds on the engine's clock
+
+
+def best(law: Tensor | None, count: int) -> Top | None:
+    """The law's most likely tokens, best first; None when there is nothing to save."""
+    if law is None or not count:
+        return None
+    values, tokens = law.topk(min(count, law.shape[-1]))
+    return [[int(x), float(p)] for x, p in zip(tokens.tolist(), values.tolist()) if p > 0]
+
+
+def _clean(record: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in record.items() if v is not None or k in _NULLABLE}
+
+
+_NULLABLE = {"q", "u", "p", "draft", "baseline_run_id", "peak_mem"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base: ``records()`` are this event's lines of the trace, without seq and lane."""
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    header: dict[str, Any]
+
+    def records(self):
+        yield {"type": "header", **self.header}
+
+
+@dataclass(frozen=True)
+class Prefilled(Event):
+    t0: float
+    t1: float
+    n: int
+
+    def records(self):
+        yield {"type": "prefill", "t0": self.t0, "t1": self.t1, "n": self.n}
+
+
+@dataclass(frozen=True)
+class Drafted(Event):
+    round: int
+    t0: float
+    t1: float
+    nodes: tuple[dict[str, Any], ...]
+
+    def records(self):
+        chain = all(node["parent"] == node["id"] - 1 for node in self.nodes)
+        kind = "none" if not self.nodes else "chain" if chain else "tree"
+        yield {"type": "draft", "round": self.round, "t0": self.t0, "t1": self.t1, "kind": kind, "nodes": list(self.nodes)}
+
+
+@dataclass(frozen=True)
+class Verified(Event):
+    round: int
+    t0: float
+    t1: float
+    rows: int
+
+    def records(self):
+        yield {"type": "verify", "round": self.round, "t0": self.t0, "t1": self.t1, "n_in": self.rows}
+
+
+@dataclass(frozen=True)
+class Judged(Event):
+    round: int
+    trials: tuple[dict[str, Any], ...]
+
+    def records(self):
+        for trial in self.trials:
+            yield {"type": "judge", "round": self.round, **trial}
+
+
+@dataclass(frozen=True)
+class Committed(Event):
+    """tokens: what was written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``."""
+
+    round: int
+    at: float
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+    kind: str
+    tail_prob: float | None
+    tail_top: Top | None
+    kv: dict[str, int]
+    seconds: dict[str, float]
+
+    @property
+    def accepted(self) -> int:
+        return len(self.path) + (self.kind == "accepted")
+
+    def records(self):
+        tail = _clean({"tok": self.tokens[-1], "why": self.kind, "p": self.tail_prob, "top": self.tail_top})
+        yield {"type": "commit", "round": self.round, "t": self.at, "path": list(self.path), "tail": tail,
+               "n_new": len(self.tokens), "kv": self.kv}
+        ns = {k: round(v * 1e9) for k, v in self.seconds.items()}
+        yield {"type": "timing", "round": self.round, "draft_ns": ns.get("draft", 0), "verify_ns": ns.get("verify", 0),
+               "judge_ns": ns.get("judge", 0), "cache_ns": ns.get("commit", 0),
+               "other_ns": ns.get("plan", 0) + ns.get("observe", 0)}
+
+
+@dataclass(frozen=True)
+class Noted(Event):
+    round: int
+    kind: str
+    data: dict[str, Any]
+
+    def records(self):
+        yield {"type": "lens", "round": self.round, "kind": self.kind, "data": self.data}
+
+
+@dataclass(frozen=True)
+class Said(Event):
+    """Text of a round: one piece a committed token, as bytes with their span in the output."""
+
+    round: int
+    pieces: tuple[tuple[int, bytes, int, int], ...]  # token, bytes, start, end
+
+    def records(self):
+        from base64 import b64encode
+
+        pieces = [{"tok": t, "b": b64encode(b).decode(), "span": [lo, hi]} for t, b, lo, hi in self.pieces]
+        yield {"type": "text", "round": self.round, "pieces": pieces}
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    finish: str  # "stop" | "length" | "stop_string" | "stopped" | "deadline" | "context"
+    totals: dict[str, Any]
+    peak_mem: int | None = None
+
+    def records(self):
+        if self.finish in ("stopped", "deadline"):
+            yield {"type": "stop", "why": self.finish}
+        yield {"type": "done", "finish": self.finish, "totals": self.totals, "peak_mem": self.peak_mem}
+
+
+@dataclass(frozen=True)
+class Failed(Event):
+    why: str
+    totals: dict[str, Any] = field(default_factory=dict)
+
+    def records(self):
+        yield {"type": "error", "why": self.why}
+        yield {"type": "done", "finish": "error", "totals": self.totals, "peak_mem": None}
+
+
+def tell(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
+    """The events of one round that was just played. Call it while the clock is paused.
+
+    spans: when the draft model and the target really worked, where a loop runs them at the same time; else one follows the other.
+    """
+    r, t = state.round - 1, outcome.began + outcome.seconds["plan"]
+    drafted = t + outcome.seconds["draft"]
+    verified = drafted + outcome.seconds["verify"]
+    committed = verified + outcome.seconds["judge"] + outcome.seconds["commit"]
+    draft, verify = spans or ((t, drafted), (drafted, verified))
+    rows = len(outcome.scores.logits)
+    yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
+    yield Verified(r, *verify, rows)
+    yield Judged(r, tuple(_trials(outcome, state.top_k_saved)))
+    verdict = outcome.verdict
+    before = len(state.tokens) - len(outcome.committed) - 1
+    kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
+    prob = None if verdict.law is None else float(verdict.law[verdict.token])
+    yield Committed(r, committed, verdict.path, outcome.committed, verdict.kind, prob,
+                    best(verdict.law, state.top_k_saved), kv, outcome.seconds)
+    for kind, data in state.notes:
+        yield Noted(r, kind, data)
+    state.notes.clear()
+
+
+def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
+    tree = outcome.tree
+    law = tree.law(i)
+    origin = tree.origin[i] if i < len(tree.origin) else None
+    return _clean({
+        "id": i, "parent": tree.parents[i], "depth": tree.depths[i], "tok": tree.tokens[i],
+        "q": None if law is None else float(law[tree.tokens[i]]), "how": tree.label(i), "top": best(law, count),
+        "src": None if origin is None else {"source": origin.source, "start": origin.start, "end": origin.end},
+        "probe": True if i in tree.probes else None,
+    })
+
+
+def _trials(outcome: Outcome, count: int) -> Iterator[dict[str, Any]]:
+    judged = set()
+    for trial in outcome.verdict.trials:
+        judged.add(trial.node)
+        yield _trial(trial, count)
+    for i in range(len(outcome.tree)):
+        if i not in judged and i not in outcome.tree.probes:
+            yield {"node": i, "rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
+
+
+def _trial(trial: Trial, count: int) -> dict[str, Any]:
+    return _clean({
+        "node": trial.node, "rule": trial.rule, "p": trial.target_prob, "q": trial.draft_prob, "a": trial.accept,
+        "u": trial.draw, "verdict": trial.verdict, "top_p": best(trial.law, count), "resid": best(trial.residual, count),
+    })

@@ -1,0 +1,147 @@
+"""The viewer's hosts outside Gradio: one stand-alone page that opens from file://, and a notebook display.
+
+The viewer is plain JavaScript and one style sheet in `assets/viewer`; here the files are joined in order. The page
+carries its trace as escaped JSON in a script block of a type that no browser runs, and a policy that lets it load
+nothing: only the script and the style whose digests are named in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import ASSETS
+
+VIEWER = ASSETS / "viewer"
+# Order matters: each file uses only what stands before it.
+SCRIPTS = (
+    "text shape fold metrics frames reader dom colours arcs stage lane pick tree zoom sheet card mask log lens/registry inspector link"
+    " lens/charts lens/match lens/pool lens/grid lens/confidence lens/sequoia lens/staged lens/stopping lens/length lens/drift"
+    " lens/sources lens/layers lens/unit lens/timeline lens/together lens/optimum lens/alignment lens/branches"
+    " ribbon chart figures race transport player notice keys paint cursor api board"
+).split()
+HTML_TEMPLATE = '<div class="sv"></div>'
+MAX_RECORDS = 400_000
+
+_START = """(() => {
+  const data = document.getElementById("trace");
+  const root = document.querySelector(".sv"), here = () => root.svApi.follow(location.hash);
+  root.svApi = SpecVizBoard.mount(root, { trace: JSON.parse(data.textContent), options: { autoplay: true } });
+  here();
+  addEventListener("hashchange", here);
+})();
+"""
+
+
+@cache
+def viewer_assets() -> tuple[str, str]:
+    """The viewer's JavaScript and CSS, as served to every host."""
+    parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    return "\n".join(parts), (VIEWER / "viewer.css").read_text(encoding="utf-8")
+
+
+def gradio_parts(**options: Any) -> dict[str, str]:
+    """`html_template` and `js_on_load` for one `gr.HTML`, and the `css` for `launch(css=...)`.
+
+    `options` reach the board: `layout` ("watch", "race"; else by the number of methods), `autoplay`, `plotly`.
+    """
+    js, css = viewer_assets()
+    glue = (VIEWER / "gradio.js").read_text(encoding="utf-8")
+    load = f"{js}\n{glue}\nSpecVizBoard.attach(element, watch, props, {_json(options)});"
+    return {"html_template": HTML_TEMPLATE, "js_on_load": load, "css": css}
+
+
+def records_of(trace: Any) -> list[dict[str, Any]]:
+    """The records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of a JSON Lines file."""
+    if isinstance(trace, str | Path):
+        return _read(Path(trace))
+    found = getattr(trace, "records", trace)
+    if isinstance(found, dict | bytes) or not isinstance(found, Iterable):
+        raise TypeError("A trace is a list of records, an object with .records, or a path.")
+    records = list(found)
+    if not records or not all(isinstance(r, dict) for r in records):
+        raise ValueError("The trace holds no records.")
+    return records
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    records = []
+    with path.open(encoding="utf-8") as lines:
+        for n, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if len(records) >= MAX_RECORDS:
+                raise ValueError(f"{path.name} holds more than {MAX_RECORDS} records.")
+            try:
+                record = json.loads(line)
+            except ValueError:
+                raise ValueError(f"Line {n} of {path.name} is not JSON.") from None
+            if not isinstance(record, dict):
+                raise ValueError(f"Line {n} of {path.name} is not a record.")
+            records.append(record)
+    if not records:
+        raise ValueError(f"{path.name} holds no records.")
+    return records
+
+
+def to_html(trace: Any, *, title: str = "Speculative decoding, round by round") -> str:
+    """One page with the viewer and the trace inside; it opens from file:// and asks the network for nothing."""
+    js, css = viewer_assets()
+    script, style = js + "\n" + _START, _PAGE_CSS + css
+    policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<main><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
+        f'<script type="application/json" id="trace">{_json(records_of(trace))}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+class Display:
+    """What a notebook shows: the stand-alone page in a sandboxed frame of its own origin."""
+
+    def __init__(self, trace: Any, height: int = 1200) -> None:
+        self.page, self.height = to_html(trace), int(height)
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe sandbox="allow-scripts" title="specviz trace" loading="lazy" style="width:100%;height:{self.height}px;border:0" '
+            f'srcdoc="{html.escape(self.page, quote=True)}"></iframe>'
+        )
+
+
+def show(trace: Any, height: int = 1200) -> Display:
+    """Display a trace in a notebook: `show(trace)` as the last line of a cell."""
+    return Display(trace, height)
+
+
+_PAGE_CSS = (
+    "html{background:#fafaf9;color:#1a1c20;color-scheme:light dark}body{margin:0}"
+    "h1{margin:8px 0 4px;font:650 15px/24px system-ui,sans-serif;letter-spacing:-.01em}"
+    "main{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
+    "@media (prefers-color-scheme:dark){html{background:#0d0f12;color:#e9eaec}}\n"
+)
+
+
+def _json(value: Any) -> str:
+    """JSON that is inert inside a script element: no tag can open or close, no line separator ends a string."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    # A lone surrogate has no UTF-8 form; the file could not be written.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()

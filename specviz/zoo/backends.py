@@ -1,0 +1,75 @@
+"""Which forward runs a checkpoint: ours for the Llama family, transformers' for everything else. The table is in models.yaml."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from .registry import ZooError
+from .tokenizer import read
+
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; provides(config): what its
+    targets offer, known without loading them."""
+
+    name: str
+    load: Callable[[Path, Any], Any]
+    refuses: Callable[[Config], str | None]
+    provides: Callable[[Config], frozenset[str]]
+
+
+def _load_fast(folder: Path, device: Any) -> Any:
+    from ..targets.fast import FastModel
+
+    return FastModel(folder, device)
+
+
+def _fast_refuses(config: Config) -> str | None:
+    from ..models.llama import why_not
+
+    return why_not(config)
+
+
+def _fast_provides(config: Config) -> frozenset[str]:
+    from ..targets.fast import FastTarget
+
+    return FastTarget.provides
+
+
+def _load_hf(folder: Path, device: Any) -> Any:
+    from ..targets.hf import HFModel
+
+    return HFModel(str(folder), device=device.type)
+
+
+def _hf_refuses(config: Config) -> str | None:
+    return "it is an encoder with a decoder" if config.get("is_encoder_decoder") else None
+
+
+def _hf_provides(config: Config) -> frozenset[str]:
+    """As its layers promise; what a network really takes is found out when it is loaded."""
+    recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
+    lent = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
+    return lent if recurrent else lent | {"tree"}
+
+
+FORWARDS = {found.name: found for found in (
+    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+
+
+def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:
+    """The first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
+    config = read(folder, "config.json")
+    kind, why = config.get("model_type"), ""
+    for name, kinds in table.items():
+        if name not in FORWARDS:
+            raise ZooError(f"models.yaml names a forward {name!r}; there are {', '.join(FORWARDS)}.")
+        if only in ("", name) and ("*" in kinds or kind in kinds):
+            why = FORWARDS[name].refuses(config) or ""
+            if not why:
+                return FORWARDS[name]
+    raise ZooError(f"{folder.name} cannot be run: {why.rstrip('.') or f'nothing here runs a model of type {kind!r}'}.")

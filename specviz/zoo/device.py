@@ -1,0 +1,70 @@
+"""The machine: its device, how many of its cores are ours, and what a measurement made on it must be read with."""
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .registry import ZooError
+
+
+def read_device(device: str) -> torch.device:
+    """The device of a name; "auto" is the accelerator when there is one. Raises ZooError."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ZooError("There is no accelerator here; use --device cpu.")
+    return found
+
+
+def use_cores() -> None:
+    """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise. One where others keep the cores busy:
+    threads wait for the slowest of them, and a forward that should take 5 ms then takes 500."""
+    if not os.environ.get("OMP_NUM_THREADS"):
+        cores = physical_cores()
+        busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        torch.set_num_threads(1 if busy else cores)
+
+
+def physical_cores() -> int:
+    """Cores this process may use; two hardware threads of one core count once."""
+    ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = set()
+    for cpu in ours:
+        try:
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            cores.add(str(cpu))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(len(cores), round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        return max(1, len(cores))
+
+
+def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """What a measurement must be read with."""
+    cuda = device.type == "cuda"
+    return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+            "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
+            "transformers": version("transformers"), "python": platform.python_version()}
+
+
+def processor() -> str:
+    """The processor's name and how many of its cores are ours."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    cores = physical_cores()
+    return f"{name}, {cores} core{'s' * (cores > 1)}"

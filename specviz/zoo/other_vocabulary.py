@@ -1,0 +1,76 @@
+"""Draft models with a tokenizer of their own: which of models.yaml belongs to a target, and its tokenizer beside the target's.
+
+An entry says ``role: other_draft`` and ``for: <target>``. Weights are loaded as any model's (zoo.py); here is what is special:
+the two tokenizers as bytes, and the bridge between them, made once a pair.
+"""
+from __future__ import annotations
+
+import re
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..drafters.vocabulary.bridge import Bridge
+from .registry import Register, ZooError
+from .text import TokenBytes
+from .tokenizer import open_tokenizer
+
+ROLE = "other_draft"
+NEEDED = ("needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft --ship` "
+          "trains one for the embedded target")
+
+
+def folder_of(book: Register, name: str, folder: Path) -> Path | None:
+    """Where the other-vocabulary draft of a target lies, by the target's name or folder; None where it is not there yet."""
+    for entry in book.entries.values():
+        if entry.role != ROLE or entry.path and not (entry.path / "config.json").is_file():
+            continue
+        whole = book.entries[entry.target]
+        if name == whole.name or whole.path and whole.path.resolve() == folder.resolve():
+            try:
+                return entry.folder()
+            except ZooError:  # a hub model that cannot be had now
+                continue
+    return None
+
+
+class Words:
+    """A tokenizer as bytes: ``words(token)`` is what a token says, a control token's being its name; ``encode`` goes back."""
+
+    def __init__(self, tokenizer: Any, table: TokenBytes):
+        self._tokenizer, self._table = tokenizer, table
+        self.special, self.size = table.special, len(tokenizer)
+
+    def __call__(self, token: int) -> bytes:
+        return self._table(token)
+
+    def encode(self, data: bytes) -> list[int]:
+        """Tokens of the data. Bytes that are no UTF-8 become tokens of one byte each where there are such, else nothing."""
+        pieces = re.split("([\udc80-\udcff]+)", data.decode("utf-8", "surrogateescape"))
+        return [token for i, piece in enumerate(pieces) for token in (self._broken(piece) if i % 2 else self._encoded(piece))]
+
+    def _broken(self, piece: str) -> list[int]:
+        return [self._single[byte] for byte in piece.encode("utf-8", "surrogateescape") if byte in self._single]
+
+    def _encoded(self, text: str) -> list[int]:
+        if not text:
+            return []
+        ids = [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)]
+        if ids and not text.startswith(" ") and self(ids[0]).startswith(b" "):  # some put a space in front of everything
+            bare = self(ids[0])[1:]
+            ids[:1] = [self._bare[bare]] if bare in self._bare else ids[:1] if bare else []
+        return ids
+
+    @cached_property
+    def _bare(self) -> dict[bytes, int]:
+        return {self(token): token for token in range(self.size) if token not in self.special and self(token)}
+
+    @cached_property
+    def _single(self) -> dict[int, int]:
+        return {data[0]: token for data, token in self._bare.items() if len(data) == 1}
+
+
+@lru_cache(maxsize=4)
+def bridge(target: Path, draft: Path, vocab: int, their_vocab: int) -> Bridge:
+    """The bridge between the tokenizers of two folders. Raises ZooError."""
+    return Bridge(*(Words(words, TokenBytes(words)) for words in (open_tokenizer(target), open_tokenizer(draft))), vocab, their_vocab)

@@ -1,0 +1,30 @@
+"""A draft model whose output is padded to another width, in the width of its target."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..core import DraftTree, Scores, Target
+
+
+class Fitted:
+    """A draft model with the same tokenizer whose output is padded to another width: its logits in the target's width."""
+
+    def __init__(self, model: Target, vocab: int):
+        self._model, self.vocab = model, vocab
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def sync(self, tokens) -> Scores:
+        return self._fit(self._model.sync(tokens))
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        return self._fit(self._model.score(tree, start))
+
+    def _fit(self, scores: Scores) -> Scores:
+        more = self.vocab - scores.logits.shape[-1]
+        return replace(scores, logits=F.pad(scores.logits, (0, more), value=-torch.inf) if more > 0 else scores.logits[..., :more])

@@ -1,0 +1,266 @@
+"""From names to loaded models: weights once per folder and device, shared by every run; caches one per run.
+
+What cannot be loaded is refused with one sentence (ZooError). Whether a method can run on what is loaded is a sentence too.
+"""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+from . import other_vocabulary as others
+from ..core import Method, Target
+from ..indexes.earlier_answers import Memory
+from ..drafters.vocabulary.bridge import Bridge
+from ..indexes.store import Store, StoreError, vocabulary_mark
+from .padded_vocabulary import Fitted
+from .backends import Forward, choose
+from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
+from .device import environment, read_device, use_cores
+from .registry import Entry, Register, ZooError, register
+from .requirements import roles, sentence, stored, why_not
+from .text import TokenBytes
+from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
+
+_loaded: dict[tuple[Path, str, str], Any] = {}
+_lock = threading.Lock()
+
+
+@dataclass
+class Kit:
+    """What Method.build is given for one run: a target, and other models by role, each with its own cache.
+
+    ``opened``: every model of the run, the target first. ``memory``: what earlier runs of the same visitor left behind.
+    """
+
+    loaded: Loaded
+    opened: list[Target] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+
+    def __post_init__(self):
+        self.target = self.loaded.open_target()
+        self.vocab = self.loaded.vocab
+        self.opened.append(self.target)
+
+    def open(self, role: str) -> Target:
+        """Another model by role: "draft"; "small", which drafts for the draft; "target", its weights again; "other_draft", of
+        another vocabulary and in its own width. Raises ZooError with a sentence when there is none."""
+        if role in ("target", others.ROLE):
+            self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
+            return self.opened[-1]
+        found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
+        if found is None:
+            raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
+        model = found.open()
+        self.opened.append(model)
+        return model if model.vocab == self.vocab else Fitted(model, self.vocab)
+
+    def bridge(self, role: str) -> Bridge:
+        """Between the target's vocabulary and that of the other model of this role. Raises ZooError when there is none."""
+        loaded = self.loaded
+        return others.bridge(loaded.folder, loaded.other, loaded.vocab, loaded.other_model.vocab)
+
+    def head(self, kind: str) -> torch.nn.Module:
+        """The trained head of a kind: weights that all runs share. Raises ZooError with a sentence when there is none."""
+        loaded = self.loaded
+        if kind not in loaded.heads.folders:
+            raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
+        return _once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}",
+                     lambda folder, _: reader(kind).load(folder, body_of(loaded.name, loaded.model)))
+
+    def close(self) -> None:
+        """Give every cache back."""
+        for model in self.opened:
+            model.close()
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a piece of text inside an answer; special-token text in it stays text."""
+        return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+    def piece(self, token: int) -> bytes:
+        """The token's text."""
+        return self.loaded.token_bytes(token)
+
+    def ends_line(self, token: int) -> bool:
+        """Whether the token's text holds a line break."""
+        return b"\n" in self.loaded.token_bytes(token)
+
+    def open_store(self, name: str) -> Store:
+        """A datastore of text by name. Raises ZooError when there is none, or when it is damaged or of another tokenizer."""
+        if name not in self.loaded.stores:
+            raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.")
+        try:
+            return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
+        except StoreError as error:
+            raise ZooError(str(error)) from None
+
+
+@dataclass
+class Loaded:
+    """A target with its tokenizer, maybe paired with a draft model. ``folder``: where its files lie."""
+
+    name: str
+    folder: Path
+    model: Any
+    backend: Forward
+    device: torch.device
+    draft_name: str | None = None
+    draft_folder: Path | None = None
+    draft: Any = None
+    draft_problem: str = ""
+    stores: dict[str, Path] = field(default_factory=dict)
+    heads: Heads = Heads()
+    other: Path | None = None  # where a draft of another vocabulary lies
+    small: Path | None = None  # where the draft model's own draft lies
+
+    @property
+    def vocab(self) -> int:
+        return self.model.vocab
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the target, and the draft model beside it, can read."""
+        return self.model.context if self.draft is None else min(self.model.context, self.draft.context)
+
+    @property
+    def other_model(self) -> Any:
+        """The weights of the draft of another vocabulary. Raises ZooError with a sentence."""
+        if self.other is None:
+            raise ZooError(f"This method {others.NEEDED.format(name=self.name)}.")
+        backend = choose(register().backends, self.other)
+        return _once(self.other, self.device, backend.name, backend.load)
+
+    @property
+    def small_model(self) -> Any:
+        """The weights of the draft model's own draft, None where there is none. Raises ZooError with a sentence."""
+        if self.small is None:
+            return None
+        backend = choose(register().backends, self.small)
+        model = _once(self.small, self.device, backend.name, backend.load)
+        _same_words(self, self.small.name, self.small, model)
+        return model
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return open_tokenizer(self.folder)
+
+    @cached_property
+    def token_bytes(self) -> TokenBytes:
+        return TokenBytes(self.tokenizer)
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        return end_tokens(self.folder, self.tokenizer)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """For the trace's header: target, draft, tokenizer, env."""
+        model = self.model
+        target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
+                  "parameters": model.parameters, "backend": self.backend.name}
+        draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
+        return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
+
+    def open_target(self) -> Target:
+        """The target with a cache of its own."""
+        return self.model.open()
+
+    def kit(self) -> Kit:
+        return Kit(self)
+
+    @cached_property
+    def provides(self) -> frozenset[str]:
+        return self.open_target().provides | stored(self.stores) | self.heads.provides | roles(self.other, self.small)
+
+    def why_not(self, method: Method) -> str | None:
+        """One sentence that says what would make the method work here, or None when it does."""
+        return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem, self.heads.problems)
+
+
+def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False) -> Loaded:
+    """Load a pair. target, draft: a name of models.yaml, a folder in Hugging Face format, or org/name@commit; None: the
+    default, and the draft it is paired with; draft "none": none. named_only: names of models.yaml and nothing else (for what
+    comes from a page). Raises ZooError with one sentence."""
+    book, on = register(), read_device(device)
+    use_cores()
+    entry = book.find(target, named_only)
+    folder = entry.folder()
+    backend = choose(book.backends, folder, entry.backend)
+    model = _once(folder, on, backend.name, backend.load)
+    heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
+                    other=others.folder_of(book, entry.name, folder))
+    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    try:
+        if chosen:
+            _pair(loaded, book, book.find(chosen, named_only))
+            loaded.small = _small(book, chosen)
+    except ZooError as error:
+        if draft is not None:
+            raise
+        loaded.draft_problem = str(error)  # the target runs without the draft it is usually paired with
+    return loaded
+
+
+def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
+    folder = entry.folder()
+    backend = choose(book.backends, folder, entry.backend)
+    model = _once(folder, loaded.device, backend.name, backend.load)
+    _same_words(loaded, entry.name, folder, model)
+    loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
+
+
+def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
+    if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
+        raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens).")
+
+
+def _small(book: Register, draft: str) -> Path | None:
+    """Where the draft that models.yaml names for a draft lies, if it is there."""
+    entry = book.entries.get(book.find(draft).draft)
+    return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
+
+
+def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any]) -> Any:
+    """The folder's weights on a device for one use (a forward, a head), loaded once. Raises ZooError."""
+    key = (folder.resolve(), str(device), use)
+    with _lock:
+        if key not in _loaded:
+            try:
+                _loaded[key] = read_them(folder, device)
+            except (MemoryError, torch.OutOfMemoryError):
+                raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
+            except (ValueError, RuntimeError, OSError, KeyError, TypeError, ImportError) as error:
+                words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+                raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
+        return _loaded[key]
+
+
+def forget() -> None:
+    """Give back every weight that no run holds."""
+    with _lock:
+        _loaded.clear()
+
+
+def survey(target: str | None = None, draft: str | None = None):
+    """``why_not`` of a pair that is not loaded: method -> sentence or None, from the configurations alone. Raises ZooError."""
+    book = register()
+    entry = book.find(target)
+    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    folder = entry.folder()
+    config = read(folder, "config.json")
+    heads = heads_of(book, entry.name, folder, *sizes(config))
+    provides = choose(book.backends, folder, entry.backend).provides(config) | stored(book.stores) | heads.provides
+    problem, small = "", None
+    try:
+        if chosen:
+            book.find(chosen).folder()
+            small = _small(book, chosen)
+    except ZooError as error:
+        problem = str(error)
+    provides |= roles(others.folder_of(book, entry.name, folder), small)
+    return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)

@@ -1,0 +1,183 @@
+"""models.yaml and what people type for a model: a name, a folder in Hugging Face format, or org/name@commit.
+
+Only safetensors, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit, so that what was measured
+can be measured again and nobody's code is run.
+"""
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import ROOT
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "tokenizer.model", "*.spm"]
+UNWANTED = ["onnx/*", "*/*"]
+
+
+class ZooError(ValueError):
+    """A model cannot be had; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of models.yaml: a folder (``path``), or a hub id with its commit."""
+
+    name: str
+    path: Path | None = None
+    hub: str = ""
+    revision: str = ""
+    draft: str = ""
+    role: str = "target"
+    target: str = ""  # of a head or a draft of another vocabulary: the model it is made for; ``for`` in the file
+    kind: str = ""  # of a head: medusa, hydra, ...
+    backend: str = ""
+    about: str = ""
+    licence: str = ""
+    size: str = ""
+
+    def folder(self) -> Path:
+        """Where its files lie, fetched from the hub when they are not there yet. Raises ZooError."""
+        folder = self.path if self.path is not None else _fetched(self)
+        if not (folder / "config.json").is_file():
+            where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+            raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
+        return folder
+
+
+@dataclass(frozen=True)
+class Register:
+    """What models.yaml says."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    default: str = ""
+    backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stores: dict[str, Path] = field(default_factory=dict)  # of text, for retrieval methods
+
+    @property
+    def _models(self) -> list[str]:
+        return [name for name, entry in self.entries.items() if entry.role in ("target", "draft")]
+
+    def find(self, asked: str | None, named_only: bool = False) -> Entry:
+        """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
+        asked = self.default if asked is None else str(asked).strip()
+        if asked in self.entries:
+            return self.entries[asked]
+        hub, _, revision = asked.partition("@")
+        if not named_only and asked and os.path.isdir(asked):
+            return Entry(Path(asked).resolve().name, path=Path(asked).resolve())
+        if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
+            if not COMMIT.fullmatch(revision):
+                raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.")
+            return Entry(hub.rpartition("/")[2], hub=hub, revision=revision)
+        raise ZooError(f"There is no model {asked[:80]!r}; there are {', '.join(self._models)}"
+                       + (", and a folder or org/name@commit will do." if not named_only else "."))
+
+
+def register(path: str | Path | None = None) -> Register:
+    """Read models.yaml (or the file that SPECVIZ_MODELS names). Raises ZooError that names the line."""
+    path = Path(path or os.environ.get("SPECVIZ_MODELS") or ROOT / "models.yaml")
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ZooError(f"{path.name} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it is no text"
+        raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.") from None
+    reader = _Reader(path)
+    top = reader.mapping(root, "the file", {"default", "backends", "models", "stores"})
+    entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
+    backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
+    stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
+              for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
+    default = reader.word(top.get("default"), "default")
+    named = [(other, root) for e in entries.values() for other in (e.draft, e.target) if other]
+    for name, node in [(default, top["default"]), *named]:
+        if name not in entries:
+            reader.refuse(node, f"there is no model {name!r}")
+    return Register(entries, default, backends, stores)
+
+
+class _Reader:
+    """Plain data from YAML nodes, each refusal with its line."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def refuse(self, node: Any, what: str) -> None:
+        line = node.start_mark.line + 1 if node is not None else 1
+        raise ZooError(f"{self.path.name}, line {line}: {what}.")
+
+    def mapping(self, node: Any, what: str, known: set[str] | None = None) -> dict[str, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            self.refuse(node, f"{what} must be a list of names with values")
+        out: dict[str, Any] = {}
+        for key, value in node.value:
+            name = self.word(key, "a name")
+            if name in out:
+                self.refuse(key, f"{name} is there twice")
+            if known is not None and name not in known:
+                self.refuse(key, f"{name!r} is not one of {', '.join(sorted(known))}")
+            out[name] = value
+        return out
+
+    def word(self, node: Any, what: str) -> str:
+        if not isinstance(node, yaml.ScalarNode) or not node.value.strip():
+            self.refuse(node, f"{what} must be a text")
+        return node.value.strip()
+
+    def words(self, node: Any) -> tuple[str, ...]:
+        if not isinstance(node, yaml.SequenceNode):
+            self.refuse(node, "a row of backends must be a list of model types")
+        return tuple(self.word(one, "a model type") for one in node.value)
+
+    def entry(self, name: str, node: Any) -> Entry:
+        known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size"}
+        said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
+        if ("path" in said) == ("hub" in said):
+            self.refuse(node, f"{name} needs either a path or a hub id")
+        if "hub" in said and not (HUB_ID.fullmatch(said["hub"]) and COMMIT.fullmatch(said.get("revision", ""))):
+            self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
+        role = said.get("role", "target")
+        if role not in ("target", "draft", "head", "other_draft"):
+            self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")
+        if (role == "head") != ("kind" in said) or (role in ("head", "other_draft")) != ("for" in said):
+            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, 'for' if it is an other_draft, and only then")
+        said["target"] = said.pop("for", "")
+        if "path" in said:
+            said["path"] = self.path.resolve().parent / said["path"]
+        return Entry(name, **said)
+
+
+def _fetched(entry: Entry) -> Path:
+    """The files of a hub model at its commit, from the cache or the network."""
+    import huggingface_hub as hub
+
+    hub.logging.set_verbosity_error()  # its retries would bury the one sentence below
+
+    def snapshot(here_only: bool) -> Path:
+        return Path(hub.snapshot_download(entry.hub, revision=entry.revision, allow_patterns=WANTED, ignore_patterns=UNWANTED,
+                                          local_files_only=here_only))
+
+    try:
+        try:
+            found = snapshot(here_only=True)
+        except hub.errors.LocalEntryNotFoundError:
+            found = snapshot(here_only=False)
+    except Exception as error:  # the client has dozens of kinds: offline, not found, gated, no space
+        kind = type(error).__name__
+        reason = {"GatedRepoError": "it is gated: accept its licence on the hub and log in",
+                  "RepositoryNotFoundError": "the hub has no such model", "RevisionNotFoundError": "the hub has no such commit",
+                  "LocalEntryNotFoundError": "the hub cannot be reached and it was not fetched before",
+                  "OfflineModeIsEnabled": "the hub is switched off here and it was not fetched before"}.get(kind)
+        raise ZooError(f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.") from None
+    if not any(found.glob("*.safetensors")):
+        raise ZooError(f"{entry.name} has no safetensors at this commit; other formats are not read.")
+    return found

@@ -1,0 +1,87 @@
+"""Trained heads by kind: which of models.yaml belong to a target, whether they fit it, and each read once.
+
+A kind's reader is a module of specviz/models with two functions: ``load(folder, body)`` reads a folder, ours or a published
+one, and ``build(body, numbers)`` makes an untrained head from the numbers of its recipe. ``body`` says what the target is
+(models/heads.py). Whoever adds a kind adds a line to KINDS.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ..models.heads import Body, why_not
+from .registry import Register, ZooError
+
+KINDS = {
+    "medusa": "specviz.models.medusa",
+    "hydra": "specviz.models.hydra",
+    "eagle": "specviz.models.eagle",
+    "kangaroo": "specviz.models.kangaroo",
+}
+
+
+def reader(kind: str) -> ModuleType:
+    """The module that reads heads of a kind."""
+    return import_module(KINDS[kind])
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of one target. folders: kind -> where it lies; problems: kind -> why the one that is named cannot be used."""
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def provides(self) -> frozenset[str]:
+        return frozenset(f"head:{kind}" for kind in self.folders)
+
+
+def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int) -> Heads:
+    """The heads that models.yaml names for a target, by its name or by its folder; of a kind the first that fits. Reads no
+    weights. Raises ZooError for a kind that nothing here reads."""
+    folders: dict[str, Path] = {}
+    problems: dict[str, str] = {}
+    for entry in book.entries.values():
+        if entry.role != "head":
+            continue
+        if entry.kind not in KINDS:
+            raise ZooError(f"models.yaml calls {entry.name} a head of kind {entry.kind!r}; there are {', '.join(KINDS)}.")
+        whole = book.entries[entry.target]
+        if entry.kind in folders or name != whole.name and not (whole.path and whole.path.resolve() == folder.resolve()):
+            continue
+        if entry.path and not entry.path.is_dir():
+            continue  # not trained yet
+        try:
+            place = entry.folder()
+            problem = why_not(place, name, hidden, vocab)
+        except ZooError as error:
+            problem = str(error)
+        if problem:
+            problems.setdefault(entry.kind, problem.rstrip("."))
+        else:
+            folders[entry.kind] = place
+    return Heads(folders, {kind: problem for kind, problem in problems.items() if kind not in folders})
+
+
+def sizes(config: dict[str, Any]) -> tuple[int, int]:
+    """Width and vocabulary from a target's config.json, as far as it says them."""
+    inner = config.get("text_config") or config
+    return inner.get("hidden_size") or inner.get("n_embd") or 0, inner.get("vocab_size") or 0
+
+
+def body_of(name: str, model: Any) -> Body:
+    """What a head's reader is told of a loaded target."""
+    config = model.config if isinstance(model.config, dict) else model.config.to_dict()
+    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config)
+
+
+def needed(kind: str, name: str, problems: dict[str, str]) -> str:
+    """What would make a method work that needs heads of a kind; the end of a sentence."""
+    how = f"`python -m specviz.training {kind} --ship` trains some for the embedded target"
+    return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"

@@ -1,0 +1,249 @@
+"""The commands: JSON shapes, one line for every mistake, exit codes, and no traceback."""
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from specviz.cli import commands as cli
+from specviz.trace.events import Committed, Said
+from specviz.trace.files import Trace
+from specviz.methods import catalogue
+from specviz.cli.terminal import Writer, harmless, table
+from specviz.zoo.text import TokenBytes
+
+from ..run.fakes import byte_level
+
+
+@pytest.fixture
+def command(at_home, capsys):
+    def run(*argv):
+        status = cli.main([str(a) for a in argv])
+        out = capsys.readouterr()
+        return status, out.out, out.err
+    return run
+
+
+def outside(home, *argv, **options):
+    env = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
+    return subprocess.Popen([sys.executable, "-m", "specviz", *map(str, argv)], env=env, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **options)
+
+
+def test_list_as_json(command):
+    status, out, err = command("list", "--json")
+    rows = json.loads(out)
+    assert status == 0 and not err and [row["key"] for row in rows] == list(catalogue())
+    assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "available", "reason"} for row in rows)
+    assert all(row["available"] == (row["reason"] is None) for row in rows)
+    off = {row["key"]: row["reason"] for row in json.loads(command("list", "--json", "--draft", "none")[1])}
+    assert "needs a draft model" in off["speculative"] and off["prompt_lookup"] is None
+
+
+def test_list_for_people(command):
+    status, out, _ = command("list")
+    assert status == 0 and out.splitlines()[0].split() == ["key", "title", "family", "exactness", "available", "reason"]
+    assert "Speculative decoding" in out
+
+
+def test_run_as_json(command, at_home):
+    status, out, err = command("run", "--method", "speculative", "--prompt", "the cat", "--max-new-tokens", 9, "--json")
+    found = json.loads(out)
+    assert status == 0 and not err
+    assert found.keys() == {"text", "token_ids", "prompt_ids", "finish_reason", "metrics"}
+    assert found["finish_reason"] == "length" and len(found["token_ids"]) == 9 == found["metrics"]["tokens"]
+    assert {"block_efficiency", "acceptance_rate", "tokens_per_second", "overhead_share"} <= found["metrics"].keys()
+    plain = json.loads(command("run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", 9, "--json")[1])
+    assert plain["token_ids"] == found["token_ids"] and plain["text"] == found["text"]
+
+
+def test_run_for_people_and_for_the_record(command, tmp_path):
+    path = tmp_path / "run.jsonl"
+    status, out, err = command("run", "--method", "draft_tree", "--prompt", "<|end|>", "--max-new-tokens", 8, "--temperature", 0.8,
+                               "--seed", 4, "--knob", "depth=2", "--trace", path)
+    assert status == 0 and "tokens per target pass" in err and "\033" not in out
+    trace = Trace.load(path)
+    header = trace.header()
+    assert header["knobs"]["depth"] == 2 and header["sampling"]["seed"] == 4 and header["prompt"]["text"] == "<|end|>"
+    assert out == trace.text() + "\n"
+    html = tmp_path / "run.html"
+    status, out, _ = command("replay", path, "--html", html)
+    assert status == 0 and "opens by itself" in out and "<html" in html.read_text(encoding="utf-8")
+
+
+def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(read=lambda: "the cat"))
+    ids = {}
+    for name, more in {"chat": [], "raw": ["--raw"], "system": ["--system", "Be brief."]}.items():
+        out = command("run", "--method", "autoregressive", "--prompt", "-", "--max-new-tokens", 1, "--json", *more)[1]
+        ids[name] = json.loads(out)["prompt_ids"]
+    assert ids["raw"] == byte_level().encode("the cat")
+    assert len(ids["raw"]) < len(ids["chat"]) < len(ids["system"])
+
+
+@pytest.mark.parametrize("argv, says", [
+    (["run", "--method", "nope", "--prompt", "x"], "There is no method 'nope'; there are autoregressive"),
+    (["run", "--method", "speculative", "--prompt", ""], "The prompt is empty"),
+    (["run", "--method", "speculative", "--prompt", "cat " * 900], "no room in the context of 256"),
+    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma"], "--knob takes NAME=VALUE"),
+    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma=99"], "gamma must lie between"),
+    (["run", "--method", "speculative", "--prompt", "x", "--max-new-tokens", "abc"], "max_new_tokens must be"),
+    (["run", "--method", "speculative", "--prompt", "x", "--temperature", "9"], "temperature must lie between"),
+    (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "There is no model '../../x'; there are tiny"),
+    (["run", "--method", "speculative", "--prompt", "x", "--draft", "none"], "needs a draft model"),
+    (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "no device 'tpu'"),
+    (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "cannot be written"),
+    (["run", "--method", "autoregressive"], "required: --prompt"),
+    (["replay", "/no/such/file", "--html", "x.html"], "cannot be read"),
+    (["bench", "--suite", "/no/such/file"], "cannot be read"), (["bench", "--repeats", "0"], "repeats must be"),
+    (["bench", "--methods", "nope"], "There is no method"), (["bench", "--tasks", "nope"], "no task 'nope'; it has story"),
+    (["verify", "--method", "nope"], "There is no method"),
+    (["list", "--target", "nope"], "There is no model 'nope'"),
+    (["fly"], "invalid choice"), ([], "required: command"), (["list", "--colour"], "unrecognized arguments"),
+])
+def test_mistakes_are_one_line_and_a_status(command, argv, says):
+    status, out, err = command(*argv)
+    assert status in (1, 2) and says.lower() in err.lower() and err.startswith("specviz: ")
+    assert err.count("\n") == 1 and "Traceback" not in err
+    assert not out.strip()
+
+
+def test_a_run_that_breaks_is_one_line(command, monkeypatch):
+    def build(kit):
+        raise RuntimeError("no such luck\nmore")
+    plain = catalogue()["autoregressive"]
+    monkeypatch.setitem(plain.__dict__, "build", build)
+    status, out, err = command("run", "--method", "autoregressive", "--prompt", "x", "--json")
+    assert status == 1 and not out and err == "specviz: Plain decoding stopped: No such luck.\n"
+
+
+def test_bench_as_json(command, tmp_path):
+    suite = tmp_path / "suite.jsonl.gz"
+    rows = [{"task": task, "prompt": f"the {task} cat"} for task in ("sea", "mat") for _ in range(2)]
+    suite.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in rows).encode()))
+    status, out, _ = command("bench", "--methods", "prompt_lookup,speculative", "--suite", suite, "--repeats", 1, "--max-new-tokens", 6,
+                             "--prompts", 1, "--json")
+    report = json.loads(out)
+    assert status == 0 and report.keys() == {"environment", "rows"}
+    assert [(r["method"], r["task"]) for r in report["rows"]] == [
+        (m, t) for m in ("autoregressive", "prompt_lookup", "speculative") for t in ("sea", "mat", "mean")]
+    assert all({"block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread"} <= r.keys()
+               for r in report["rows"])
+    assert report["environment"]["suite"] == "suite.jsonl.gz" and report["environment"]["target"]["name"] == "tiny"
+
+
+def test_verify_on_the_real_engine(command, monkeypatch):
+    from specviz.evidence import certificate as certify
+
+    monkeypatch.setattr(certify.distribution, "__defaults__", tuple(60 if d == 400 else d for d in certify.distribution.__defaults__))
+    status, out, err = command("verify", "--method", "speculative,jacobi", "--json")
+    rows = json.loads(out)
+    assert status == 0 and all(row.keys() == {"key", "greedy", "distribution", "detail"} for row in rows)
+    assert [row["key"] for row in rows] == ["speculative", "jacobi"]
+    assert all(row["greedy"] in ("identical", "near_tie") for row in rows)
+    assert [row["distribution"] for row in rows] == ["pass", "pass"] and rows[0]["detail"]["greedy"]["tokens"] > 0
+
+
+def test_verify_says_a_defect_in_its_status(command, monkeypatch):
+    from specviz.evidence import certificate as certify
+
+    monkeypatch.setattr(certify, "greedy", lambda loaded, key: {"status": "diverged", "detail": "token 3 differs."})
+    monkeypatch.setattr(certify, "distribution", lambda loaded, key: {"status": "pass", "detail": "fine."})
+    lossy = next(m.key for m in catalogue().values() if m.exactness == "approximate")
+    status, out, _ = command("verify", "--method", "speculative")
+    assert status == 1 and "diverged" in out and "token 3 differs. fine." in out
+    assert command("verify", "--method", lossy)[0] == 0  # it never promised
+
+
+def test_from_outside_help_and_mistakes_cost_nothing(at_home):
+    for argv, status, where in ((["--help"], 0, "out"), (["run"], 2, "err"), (["fly"], 2, "err")):
+        done = outside(at_home, *argv)
+        out, err = done.communicate(timeout=60)
+        assert done.returncode == status and (out if where == "out" else err)
+        assert "Traceback" not in err and (where == "out" or err.count("\n") == 1)
+    probe = "import sys, specviz, specviz.cli; specviz.cli.parser(); print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60).stdout == "[]\n"
+
+
+def test_from_outside_ctrl_c_ends_the_run_and_keeps_the_record(at_home, tmp_path):
+    path = tmp_path / "run.jsonl"
+    done = outside(at_home, "run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", 200, "--raw", "--stop",
+                   "\x01never", "--trace", path)
+    first = done.stdout.read(1)  # it writes
+    done.send_signal(signal.SIGINT)
+    out, err = done.stdout.read(), done.stderr.read()
+    assert done.wait(timeout=60) in (0, 130) and "Traceback" not in err  # 0: it was quicker than we were
+    trace = Trace.load(path)
+    assert first + out == trace.text() + "\n" and trace.of("done")[0]["finish"] in ("stopped", "length", "stop")
+
+
+def test_from_outside_a_reader_that_goes_away(at_home):
+    done = outside(at_home, "run", "--help")
+    done.stdout.close()
+    err = done.stderr.read()
+    assert done.wait(timeout=60) in (0, 1) and not err
+
+
+class Screen:
+    def __init__(self, tty):
+        self.text, self.tty = "", tty
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return self.tty
+
+
+def shown_on(screen, words, verdicts=("accepted", "correction"), stops=()):
+    vocab = byte_level()
+    writer = Writer(screen, TokenBytes(vocab), stops)
+    at = 0
+    for r, word in enumerate(words):
+        tokens = vocab.encode(word, add_special_tokens=False)
+        kind = verdicts[r % len(verdicts)]
+        path = tuple(range(len(tokens) - 1))
+        writer.take(Committed(r, 0.0, path, tuple(tokens), kind, None, None, {}, {}))
+        writer.take(Said(r, tuple((t, b"", at, at) for t in tokens)))
+    writer.close()
+    return screen.text
+
+
+def test_colours_come_with_a_second_channel_and_can_be_switched_off(monkeypatch):
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    text = shown_on(Screen(True), ["sea", "\n\U0001f600", "x"], ["accepted", "correction", "bonus"])
+    assert "\033[38;5;33;4m" in text and "\033[38;5;175;7m\U0001f600\033[0m" in text and "\033[38;5;36;1mx\033[0m" in text
+    assert "7m\n" not in text and "\ufffd" not in text
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown_on(Screen(True), ["sea", "x"]) == "seax"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown_on(Screen(True), ["sea"]) == "sea"
+    assert shown_on(Screen(False), ["sea"]) == "sea"
+
+
+def test_a_terminal_is_never_given_orders():
+    assert harmless("\033]0;pwned\x07 \u202egnp\ttab\nline\x9b31m") == "\\x1b]0;pwned\\x07 \\u202egnp\ttab\nline\\x9b31m"
+    assert shown_on(Screen(True), ["\033[2J"]) == "\\x1b[2J" and shown_on(Screen(False), ["\033[2J"]) == "\033[2J"
+
+
+def test_a_stop_string_is_not_printed():
+    assert shown_on(Screen(False), ["the EN", "D of it"], stops=("END",)) == "the "
+    assert shown_on(Screen(False), ["the EN", "jo"], stops=("END",)) == "the ENjo"
+
+
+def test_tables_line_up():
+    text = table([{"a": "x", "b": 1.23456, "c": [1.0, 2.0]}, {"a": "long", "b": None, "c": None}], ["a", "b", "c"])
+    assert text.splitlines() == ["a        b  c", "----  ----  ------", "x     1.23  1 to 2", "long     -  -"]
+
+

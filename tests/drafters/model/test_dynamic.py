@@ -1,0 +1,181 @@
+"""Trees that follow the draft's confidence or a plan, against brute force."""
+import heapq
+import itertools
+import math
+
+import pytest
+import torch
+
+from specviz.core import Budget, Costs, Dice, Outcome, Sampling, Scores, State, Verdict
+from specviz.drafters.model.dynamic import ConfidentTree, GreedyTree
+from specviz.drafters.model.sequoia import SequoiaTree
+from specviz.trees import SequoiaPlan, sparse
+
+from ...methods.toys import Rows, table, target_law
+
+ACCEPT = (0.6, 0.2, 0.1)
+
+
+def paths(tree):
+    return [tuple(tree.tokens[j] for j in tree.path(i)) for i in range(len(tree))]
+
+
+def model(vocab, seed):
+    draft = table(vocab, seed)
+    return Rows(lambda tokens: draft(tokens[1:]), vocab), draft
+
+
+@pytest.mark.parametrize("heat", [0.0, 0.5])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_confident_tree_keeps_the_likeliest_paths(seed, heat):
+    """With a beam that cuts nothing off: the best of all paths of the full tree."""
+    rows, draft = model(4, seed)
+
+    def hot(tokens):
+        return (draft(tokens).log() / (heat or 1)).softmax(-1)
+
+    tree = ConfidentTree(rows, beam=16).propose(State([0], Sampling(heat)), Budget(gamma=3, width=4, nodes=9))
+    chances = {path: p for n in (1, 2, 3) for path, p in target_law(hot, 4, n).items()}
+    assert sorted(paths(tree)) == sorted(sorted(chances, key=lambda path: -chances[path])[:9])
+    assert set(tree.draw) == {-1}
+
+
+def test_the_confident_tree_expands_the_best_of_each_level():
+    rows, draft = model(5, 4)
+    tree = ConfidentTree(rows, beam=2).propose(State([0]), Budget(gamma=3, width=3, nodes=99))
+    assert [tree.depths.count(d) for d in (1, 2, 3)] == [3, 6, 6]
+    first = target_law(draft, 5, 1)
+    parents = {paths(tree)[tree.parents[i]] for i in range(len(tree)) if tree.depths[i] == 2}
+    assert parents == set(sorted(first, key=lambda path: -first[path])[:2])
+
+
+def test_opt_tree_stops_when_a_level_promises_too_little():
+    rows, draft = model(4, 2)
+    chances, hoped = [], [0.0]
+    for depth in (1, 2, 3):
+        chances += target_law(draft, 4, depth).values()
+        hoped.append(sum(sorted(chances)[-3:]))
+    gains = [after - before for before, after in zip(hoped, hoped[1:])]
+    assert gains[0] > gains[1] > gains[2] > 0
+    for gain, grown in ((gains[0] + 1e-9, 4), (gains[1] + 1e-9, 16), (gains[2] + 1e-9, 28)):  # three of a level can matter
+        state = State([0])
+        ConfidentTree(rows, beam=16, gain=gain).propose(state, Budget(gamma=6, width=4, nodes=3))
+        assert state.notes[-1][1]["grown"] == grown
+
+
+def test_chains_are_grown_where_the_target_has_no_trees():
+    rows, _ = model(4, 2)
+    for drafter in (ConfidentTree(rows, 4), GreedyTree(rows)):
+        tree = drafter.propose(State([0], Sampling(1.0), Dice(1)), Budget(gamma=3, width=1, nodes=9))
+        assert tree.parents == (-1, 0, 1)
+        assert len(drafter.propose(State([0]), Budget(gamma=0))) == 0
+
+
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_dyspec_grows_where_the_value_is_greatest(ahead):
+    """A naive rewrite that scores every node when it needs it, at temperature 0 where nothing is random."""
+    rows, draft = model(5, 6)
+    tree = GreedyTree(rows, ahead).propose(State([0]), Budget(gamma=4, width=3, nodes=10))
+    heap, want, tried = [(-1.0, 0, ())], [], {}
+    for count in itertools.count(1, 2):
+        if len(want) == 10:
+            break
+        value, _, path = heapq.heappop(heap)
+        law = draft(list(path))
+        law[tried.setdefault(path, [])] = 0
+        law = law / law.sum()
+        token = int(law.argmax())
+        tried[path].append(token)
+        want.append((*path, token))
+        if len(tried[path]) < 3:
+            heapq.heappush(heap, (value * (1 - float(law[token])), count, path))
+        if len(want[-1]) < 4:
+            heapq.heappush(heap, (value * float(law[token]), count + 1, want[-1]))
+    assert paths(tree) == want
+
+
+def test_dyspec_draws_follow_their_laws():
+    rows, draft = model(5, 6)
+    for seed in range(10):
+        tree = GreedyTree(rows).propose(State([0], Sampling(1.0), Dice(seed)), Budget(gamma=4, width=4, nodes=9))
+        assert len(tree) == 9
+        for i in range(9):
+            law = draft([tree.tokens[j] for j in tree.path(i)[:-1]])
+            law[[tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]] = 0
+            assert torch.allclose(tree.law(i), law / law.sum())
+
+
+def test_golden_values_of_sequoias_program():
+    plan = SequoiaPlan(ACCEPT, 7, 4)
+    got = {(m, levels): float(plan.value[m, levels]) for m, levels in ((4, 3), (4, 5), (8, 3), (8, 5), (8, 2))}
+    assert got.pop((8, 2)) == -math.inf
+    assert got == pytest.approx({(4, 3): 2.16, (4, 5): 2.176, (8, 3): 2.56, (8, 5): 2.7456})
+
+
+def worth(shape, accept):
+    chance = []
+    for parent, rank in zip(shape.parents, shape.ranks):
+        chance.append((chance[parent] if parent >= 0 else 1.0) * accept[rank])
+    return 1 + sum(chance)
+
+
+@pytest.mark.parametrize("accept", [ACCEPT, (0.1, 0.5, 0.3), (0.9, 0.0, 0.05)])
+def test_sequoias_shapes_are_worth_their_value(accept):
+    plan = SequoiaPlan(accept, 9, 3)
+    for nodes, depth in ((1, 1), (3, 1), (5, 2), (9, 3), (4, 3)):
+        shape = plan.shape(nodes, depth)
+        assert len(shape) == nodes and max(shape.depths) <= depth
+        places = set(zip(shape.parents, shape.ranks))
+        assert all(rank == 0 or (parent, rank - 1) in places for parent, rank in places)
+        assert worth(shape, accept) == pytest.approx(float(plan.value[nodes + 1, depth + 1]))
+
+
+def test_with_falling_acceptance_the_program_equals_taking_the_best_places():
+    accept = [0.6 * 0.4**rank for rank in range(3)]
+    plan = SequoiaPlan(accept, 12, 4)
+    for nodes in (1, 5, 12):
+        assert float(plan.value[nodes + 1, 5]) == pytest.approx(worth(sparse(3, 4, nodes), accept))
+
+
+def test_sequoias_size_follows_the_costs():
+    plan = SequoiaPlan(ACCEPT, 12, 4)
+    assert plan.best(lambda nodes, depth: 1.0)[0] == 12
+    assert plan.best(lambda nodes, depth: 1.0 + nodes)[0] == 1
+    assert plan.best(lambda nodes, depth: 1.0 + 10 * depth)[1] == 1
+
+
+def test_sequoia_counts_which_sibling_was_accepted_and_plans_from_it():
+    rows, _ = model(5, 6)
+    drafter = SequoiaTree(rows, width=2, depth=2, nodes=4)
+    state = State([0], costs=Costs({1: 1.0, 4: 1.0}, {1: 0.0, 2: 0.0}))
+    drafter.start(state, rows, None)
+    tree = drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
+    assert len(tree) == 1 and state.notes[0][0] == "sequoia" and len(state.notes[0][1]["table"]) == 2
+    drafter.rounds = 4
+    tree = drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
+    assert len(tree) == 4 and state.notes[1][1]["nodes"] == 4
+    hits, looks = list(drafter.hits), list(drafter.looks)
+    second = tree.children(-1)[1]
+    outcome = Outcome(tree, Scores(torch.zeros(5, 5)), Verdict((second,), 3, "correction"), Budget(), (tree.tokens[second], 3), (0,), {})
+    for _ in range(400):
+        drafter.observe(state, outcome)
+    assert drafter.hits[0] == hits[0] and drafter.hits[1] == hits[1] + 400
+    assert drafter.looks[1] == looks[1] + 400
+    drafter.propose(state, Budget(gamma=2, width=2, nodes=4))
+    accept = state.notes[-1][1]["accept"]
+    assert accept[1] > 0.9 and accept[0] < 0.1 and len(state.notes) == 3
+
+
+def test_sequoia_tries_two_sizes_before_it_believes_the_costs():
+    rows, _ = model(5, 6)
+    for cost, want in ((0.001, 8), (5.0, 1)):
+        drafter, state = SequoiaTree(rows, width=2, depth=3, nodes=8), State([0], costs=Costs())
+        drafter.start(state, rows, None)
+        sizes = []
+        for _ in range(12):
+            tree = drafter.propose(state, Budget(gamma=3, width=2, nodes=8))
+            sizes.append(len(tree))
+            state.costs.learn(len(tree), 1.0 + cost * len(tree), max(tree.depths), 0.0)
+            drafter.observe(state, Outcome(tree, Scores(torch.zeros(1, 5)), Verdict((0,), 3, "correction"), Budget(), (1, 3), (0,), {}))
+        assert sizes[:8] == [2] * 4 + [8] * 4 and len(set(sizes[8:])) == 1
+        assert sizes[8] == 8 if want == 8 else sizes[8] <= 2

@@ -1,0 +1,171 @@
+"""The benchmark: pairing, shuffling, figures, suites, and transformers' own decoding beside ours."""
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from specviz import load
+from specviz.evidence.benchmark import MEAN, Item, answered, bench, choose, measure, quartiles, read_suite, rows
+from specviz.core import Sampling
+from specviz.trace.metrics import Totals
+from specviz import ROOT as HERE
+from specviz.run.request import SessionError
+from specviz.run.result import Result, collect
+from specviz.run.session import Session
+
+TASKS = ["story", "edit", "chat", "math", "code", "prose"]
+
+
+def fake(calls, name, seconds):
+    def run(prompt, sampling, length):
+        calls.append((name, prompt, sampling.seed, length))
+        totals = Totals(tokens=length, rounds=length // 2, tried=10, accepted=5, phase_seconds={"verify": seconds(len(calls)) * length})
+        return Result([1], list(range(length)), "length", totals, 0.9 * totals.seconds)
+    return run
+
+
+def test_every_run_is_paired_with_plain_decoding_in_a_shuffled_order():
+    calls = []
+    runners = {"plain": fake(calls, "plain", lambda _: 0.2), "fast": fake(calls, "fast", lambda _: 0.1),
+               "slow": fake(calls, "slow", lambda _: 0.4)}
+    items = [Item("a", "p"), Item("a", "q"), Item("b", "r")]
+    cells, interrupted = measure(runners, items, 4, 20, Sampling(seed=5), quiet=True)
+    assert not interrupted and [c[0] for c in calls[:3]] == list(runners)  # warm-up, short and thrown away
+    assert {c[3] for c in calls[:3]} != {20}
+    timed = calls[3:]
+    orders = [tuple(c[0] for c in timed[i:i + 3]) for i in range(0, len(timed), 3)]
+    assert len(orders) == 12 and all(sorted(o) == sorted(runners) for o in orders) and len(set(orders)) > 2
+    for i in range(0, len(timed), 3):  # same prompt, same seed
+        assert len({c[1:] for c in timed[i:i + 3]}) == 1
+    assert len({c[2] for c in timed}) == 12
+    report = {(r["method"], r["task"]): r for r in rows(cells, greedy=True)}
+    assert report["fast", "a"]["walltime_speedup"] == pytest.approx(2) and report["slow", MEAN]["walltime_speedup"] == pytest.approx(0.5)
+    assert report["fast", "a"]["spread"] == pytest.approx([2, 2]) and report["plain", "b"]["walltime_speedup"] == 1
+    assert report["fast", "a"]["runs"] == 8 and report["fast", MEAN]["runs"] == 12
+    assert report["fast", "a"]["block_efficiency"] == 2 and report["fast", "a"]["acceptance_rate"] == 0.5
+    assert report["fast", "a"]["tokens_per_second"] == pytest.approx(10)
+    assert report["fast", "a"]["overhead_share"] == pytest.approx(0.1) and report["fast", "a"]["same_tokens"] == 1
+    again = []
+    measure({n: fake(again, n, lambda _: 1.0) for n in runners}, items, 4, 20, Sampling(seed=5), quiet=True)
+    assert again == calls  # the same seed, the same order
+
+
+def test_the_median_of_pairs_ignores_one_bad_moment():
+    calls = []
+    runners = {"plain": fake(calls, "plain", lambda n: 0.2 * (9 if 20 < n < 23 else 1)), "fast": fake(calls, "fast", lambda _: 0.1)}
+    cells, _ = measure(runners, [Item("a", "p")], 30, 20, Sampling(), quiet=True)
+    assert {r["method"]: r["walltime_speedup"] for r in rows(cells, True) if r["task"] == "a"}["fast"] == pytest.approx(2)
+
+
+def test_the_mean_over_tasks_is_the_plain_mean_of_their_figures():
+    calls = []
+    speed = {"p": 0.2, "q": 0.05}
+    runners = {"plain": fake(calls, "plain", lambda _: 0.2), "m": lambda prompt, s, n: fake([], "m", lambda _: speed[prompt])(prompt, s, n)}
+    cells, _ = measure(runners, [Item("a", "p"), Item("b", "q")], 2, 10, Sampling(), quiet=True)
+    mine = {r["task"]: r for r in rows(cells, True) if r["method"] == "m"}
+    assert mine["a"]["walltime_speedup"] == pytest.approx(1) and mine["b"]["walltime_speedup"] == pytest.approx(4)
+    assert mine[MEAN]["walltime_speedup"] == pytest.approx(2.5) and mine[MEAN]["spread"] == pytest.approx([2.5, 2.5])
+
+
+def test_ctrl_c_reports_what_there_is():
+    calls = []
+
+    def tired(prompt, sampling, length):
+        if len(calls) > 8:
+            raise KeyboardInterrupt
+        return fake(calls, "tired", lambda _: 1.0)(prompt, sampling, length)
+
+    cells, interrupted = measure({"plain": tired}, [Item("a", "p")], 99, 20, Sampling(), quiet=True)
+    assert interrupted and cells["plain", "a"].runs == 8
+
+
+def test_runs_that_wrote_nothing_have_no_ratio():
+    empty = lambda prompt, sampling, length: Result([1], [], "stop", Totals())  # noqa: E731
+    cells, _ = measure({"plain": empty}, [Item("a", "p")], 2, 4, Sampling(), quiet=True)
+    assert rows(cells, True)[0]["walltime_speedup"] is None and rows(cells, True)[1]["spread"] == [None, None]
+    assert quartiles([]) == [None] * 3 and quartiles([2.0]) == [2.0] * 3 and quartiles([1.0, 2.0, 3.0]) == [1.5, 2, 2.5]
+
+
+def test_on_a_real_pair_with_transformers_beside(at_home):
+    report = bench(load(), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat", "math"], max_new_tokens=8,
+                   reference=True, quiet=True)
+    by = {(r["method"], r["task"]): r for r in report["rows"]}
+    assert {m for m, _ in by} == {"autoregressive", "speculative", "prompt_lookup", "transformers_generate", "transformers_assisted",
+                                  "transformers_prompt_lookup"}
+    for (_, _), row in by.items():
+        assert row["same_tokens"] == 1  # greedy, same weights: also transformers writes what we write
+        assert 0 <= row["overhead_share"] < 1
+    assert by["autoregressive", "chat"]["block_efficiency"] == 1 == by["transformers_generate", "chat"]["block_efficiency"]
+    env = report["environment"]
+    assert env["prompts"] == 2 and env["max_new_tokens"] == 8 and env["skipped"] == {} and env["draft"]["name"] == "tiny-draft"
+    json.dumps(report, allow_nan=False)
+
+
+def test_sampling_with_transformers_beside(at_home):
+    report = bench(load(), ["speculative"], repeats=1, prompts=1, tasks=["chat"], max_new_tokens=6, sampling=Sampling(0.9, 0, 0.95, 3),
+                   reference=True, quiet=True)
+    assert all(row["same_tokens"] is None and row["tokens"] >= 0 for row in report["rows"])
+    assert report["environment"]["temperature"] == 0.9
+
+
+def test_methods_that_cannot_run_are_named(at_home):
+    report = bench(load(draft="none"), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat"], max_new_tokens=4, quiet=True)
+    assert "needs a draft model" in report["environment"]["skipped"]["speculative"]
+    assert {r["method"] for r in report["rows"]} == {"autoregressive", "prompt_lookup"}
+    with pytest.raises(SessionError, match="needs a draft model"):
+        bench(load(draft="none"), ["speculative"], quiet=True)
+
+
+def test_prompts_that_do_not_fit_are_left_out_and_counted(at_home, tmp_path):
+    suite = tmp_path / "s.yaml"
+    suite.write_text(json.dumps({"a": ["the cat", "cat " * 400]}))
+    report = bench(load(), ["autoregressive"], suite, repeats=1, max_new_tokens=4, quiet=True)
+    assert (report["environment"]["prompts"], report["environment"]["too_long"]) == (1, 1)
+    with pytest.raises(SessionError, match="No prompt of the suite leaves room for 250 tokens in the context of 256"):
+        bench(load(), ["autoregressive"], suite, max_new_tokens=250, quiet=True)
+
+
+def test_our_own_suite():
+    items = read_suite()
+    assert Counter(i.task for i in items) == {task: 6 for task in TASKS}
+    assert len({i.prompt for i in items}) == 36 and all(len(i.prompt) < 700 for i in items)
+    assert (HERE / "assets" / "prompts" / "bench.yaml").is_file()
+
+
+def test_second_turns_stand_on_plain_decodings_answers(at_home, tmp_path):
+    suite = tmp_path / "turns.jsonl"
+    turns = ["the cat sat", "write it again"]
+    suite.write_text(json.dumps({"category": "rewrite", "turns": turns}) + "\n" + json.dumps({"category": "long", "turns": ["cat " * 400, "x"]}))
+    assert read_suite(suite) == [Item("rewrite", turns[1], (turns[0],)), Item("long", "x", ("cat " * 400,))]
+    loaded = load()
+    runners = {"autoregressive": SimpleNamespace(session=Session(loaded, "autoregressive"))}
+    (item,) = answered(runners, read_suite(suite), 8)
+    first = collect(Session(loaded, "autoregressive").run(turns[0], 8)).text
+    assert item.prompt == [{"role": "user", "content": turns[0]}, {"role": "assistant", "content": first}, {"role": "user", "content": turns[1]}]
+    report = bench(loaded, ["copyspec"], [suite, "ours"], tasks=["rewrite", "chat"], prompts=1, repeats=1, max_new_tokens=8, quiet=True)
+    assert report["environment"]["prompts"] == 2 and report["environment"]["suite"] == "turns.jsonl, bench.yaml"
+    assert {r["task"] for r in report["rows"]} == {"rewrite", "chat", MEAN} and all(r["same_tokens"] == 1 for r in report["rows"])
+
+
+def test_choosing_from_a_suite():
+    items = [Item("a", "1"), Item("b", "2"), Item("a", "3"), Item("a", "4")]
+    assert choose(items) == [items[0], items[2], items[3], items[1]]
+    assert choose(items, ["b"]) == [items[1]] and choose(items, [], 1) == [items[0], items[1]]
+    with pytest.raises(SessionError, match="no task 'c'; it has a, b"):
+        choose(items, ["c"])
+
+
+@pytest.mark.parametrize("name, data", [
+    ("a.jsonl", b""), ("a.jsonl", b"[1]\n"), ("a.jsonl", b'{"task": "x"}\n'), ("a.jsonl", b'{"task": 3, "prompt": "x"}\n'),
+    ("a.jsonl", b'{"task": "x", "prompt": " "}\n'), ("a.jsonl", b"\xff\xfe"), ("a.jsonl.gz", b"no gzip"), ("a.yaml", b"- x"),
+    ("a.jsonl", b'{"category": "x", "turns": []}\n'), ("a.jsonl", b'{"category": "x", "turns": "abc"}\n'), ("a.jsonl", b'{"category": "x", "turns": ["a", 3]}\n'),
+    ("a.yaml", b"x: ["), ("a.yaml", b"x: 3"), ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}', mtime=0)[:-9]),
+])
+def test_suites_that_are_none(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(SessionError, match="The suite .* (must hold rows|cannot be read|has a conversation)"):
+        read_suite(tmp_path / name)

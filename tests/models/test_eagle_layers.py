@@ -1,0 +1,177 @@
+"""The heads' arithmetic: against transformers' Llama, the drafting forward against the training one, trees against their paths."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers as tf
+
+from specviz.models import eagle, kangaroo
+from specviz.models.heads import Body
+from specviz.models.weights import ModelError
+
+from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
+
+FORMS = [{}, {"layers": 2}, {"bias": False, "heads": 2, "kv_heads": 2}, {"kv_heads": 1}]
+
+
+def close(got, want):
+    """Up to the rotary angles, which are in single precision everywhere."""
+    torch.testing.assert_close(got, want, atol=2e-6, rtol=2e-6)
+
+
+def llama(weights, layers=1):
+    """transformers' own decoder with the weights of a file; what the file lacks does nothing."""
+    bias = any(name.endswith("q_proj.bias") for name in weights)
+    config = tf.LlamaConfig(**{**CONFIG, "num_hidden_layers": layers, "attention_bias": bias, "rope_parameters": {
+        "rope_type": "default", "rope_theta": CONFIG["rope_theta"]}}, attn_implementation="eager")
+    net = tf.LlamaModel(config).double().eval()
+    told = net.load_state_dict({n: w.double() for n, w in weights.items() if n.startswith(("layers.", "norm."))}, strict=False)
+    for i, one in enumerate(net.layers):
+        if f"layers.{i}.input_layernorm.weight" in told.missing_keys:
+            one.input_layernorm = torch.nn.Identity()
+        if f"layers.{i}.mlp.down_proj.weight" in told.missing_keys:
+            one.mlp.down_proj.weight.data.zero_()
+        if bias:
+            one.self_attn.o_proj.bias.data.zero_()
+    if "norm.weight" in told.missing_keys:
+        net.norm = torch.nn.Identity()
+    return net
+
+
+@pytest.mark.parametrize("form", [{}, {"bias": False}, {"qkv_bias": True, "embedding": False}], ids=str)
+@torch.inference_mode()
+def test_a_published_eagle_head_is_read_and_computes_what_transformers_computes(tmp_path, form):
+    folder, weights = published_eagle(tmp_path / "eagle", **form)
+    ours = eagle.load(folder, BODY)
+    embeds, features = rows(9, 1), rows(9, 2)
+    x = torch.cat([embeds, features], -1) @ weights["fc.weight"].double().T + weights.get("fc.bias", torch.zeros(16)).double()
+    want = llama(weights)(inputs_embeds=x[None]).last_hidden_state[0]
+    close(ours(embeds[None], features[None])[0][0], want)
+    close(ours.open().read(embeds, features), want)
+
+
+@torch.inference_mode()
+def test_a_published_kangaroo_adapter_is_read_and_computes_what_transformers_computes(tmp_path):
+    folder, weights = published_kangaroo(tmp_path / "kangaroo")
+    ours, states = kangaroo.load(folder, BODY), rows(9)
+    assert ours.exit == kangaroo.EXIT and len(ours.layers) == 1
+    want = llama(weights)(inputs_embeds=states[None]).last_hidden_state[0]
+    close(ours(states[None])[0], want)
+    close(ours.last_norm(ours.open().read(states)), want)
+    assert kangaroo.load(published_kangaroo(tmp_path / "third", exit_layer=3)[0], BODY).exit == 3
+
+
+@pytest.mark.parametrize("spoil, sentence", [
+    (dict(hidden_size=32), "reads states of 32 numbers"),
+    (dict(vocab_size=99), "speaks 99 tokens"),
+    (dict(intermediate_size=21), "mlp.gate_proj.weight of .* its config says"),
+    (dict(num_attention_heads=3), "sizes that do not fit together"),
+    (dict(num_hidden_layers=2), "lacks the weight layers.1"),
+    (dict(rope_scaling={"type": "yarn"}), "no rotary scaling 'yarn'"),
+])
+def test_an_eagle_head_that_does_not_fit_is_refused_with_a_sentence(tmp_path, spoil, sentence):
+    folder, _ = published_eagle(tmp_path / "eagle", **spoil)
+    with pytest.raises(ModelError, match=sentence) as told:
+        eagle.load(folder, BODY)
+    assert "\n" not in str(told.value)
+
+
+def test_other_files_that_cannot_be_used(tmp_path):
+    folder, weights = published_eagle(tmp_path / "eagle")
+    write(folder, {**weights, "embed_tokens.weight": torch.zeros(41, 16)}, {k: v for k, v in CONFIG.items() if k != "vocab_size"})
+    with pytest.raises(ModelError, match="knows 41 tokens; toy has 40"):
+        eagle.load(folder, BODY)
+    write(folder, {name: w for name, w in weights.items() if name != "fc.weight"}, CONFIG)
+    with pytest.raises(ModelError, match="lacks the weight fc.weight"):
+        eagle.load(folder, BODY)
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
+    with pytest.raises(ModelError, match="cut short"):
+        eagle.load(folder, BODY)
+    for exit_layer in (0, 4, "2"):
+        with pytest.raises(ModelError, match="toy has 4 layers"):
+            kangaroo.load(published_kangaroo(tmp_path / "kangaroo", exit_layer=exit_layer)[0], BODY)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@torch.inference_mode()
+def test_rows_that_draft_are_the_rows_that_were_trained(form):
+    """Read in pieces, across the cache's step and beyond what was cropped again."""
+    net, cut = head(eagle, **form), [0, 1, 4, 9, 300]
+    embeds, features = rows(300, 1), rows(300, 2)
+    want = net(embeds[None], features[None])[0][0]
+    cache = net.open()
+    for a, b in zip(cut, cut[1:]):
+        close(cache.read(embeds[a:b], features[a:b]), want[a:b])
+    held = cache.kv().clone()
+    cache.crop(7)
+    close(cache.read(embeds[7:], features[7:]), want[7:])
+    close(cache.kv(), held)
+    adapter = head(kangaroo, **form)
+    want, cache = adapter(embeds[None])[0], adapter.open()
+    got = torch.cat([cache.read(embeds[a:b]) for a, b in zip(cut, cut[1:])])
+    close(adapter.last_norm(got), want)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@torch.inference_mode()
+def test_a_row_of_a_tree_sees_its_path_and_nothing_else(form):
+    net, parents, calls = head(eagle, **form), [-1, -1, -1, 0, 0, 2, 4, 5, 5], [(0, 3), (3, 6), (6, 9)]
+    embeds, features, e, f = rows(5, 1), rows(5, 2), rows(9, 3), rows(9, 4)
+    depths = []
+    for parent in parents:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    cache = net.open()
+    for _ in range(2):  # the scratch of an earlier round leaves no trace
+        cache.restart(0)
+        cache.read(embeds, features)
+        got = torch.cat([cache.branch(e[a:b], f[a:b], parents[a:b], depths[a:b]) for a, b in calls])
+    for node in range(9):
+        path = [node]
+        while parents[path[0]] >= 0:
+            path.insert(0, parents[path[0]])
+        want = net(torch.cat([embeds, e[path]])[None], torch.cat([features, f[path]])[None])[0][0, -1]
+        close(got[node], want)
+    assert cache.kv().shape[3] == 5
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@torch.inference_mode()
+def test_the_rollout_in_training_is_what_drafting_meets(layers):
+    """Guess j of row t: true features up to t - j, then the head's own guesses."""
+    net, steps, n = head(eagle, layers=layers), 4, 9
+    embeds, features = rows(n, 1), rows(n, 2)
+    trained = net(embeds[None], features[None], steps)
+    for root in range(n):  # the last row that stands on true features
+        cache = net.open()
+        guess = cache.read(embeds[:root + 1], features[:root + 1])[-1:]
+        for step in range(min(steps, n - root)):
+            close(guess[0], trained[step][0, root + step])
+            if root + step + 1 < n:
+                guess = cache.branch(embeds[root + step + 1:root + step + 2], guess, [step - 1], [step + 1])
+
+
+@torch.inference_mode()
+def test_half_precision_as_on_an_accelerator(tmp_path):
+    """A head takes the type of its target."""
+    body, embeds, features = replace(BODY, dtype=torch.bfloat16), rows(6, 1), rows(6, 2)
+    whole, half = (eagle.load(published_eagle(tmp_path / "eagle")[0], one) for one in (BODY, body))
+    want, cache = whole(embeds[None], features[None])[0][0], half.open()
+    got = cache.read(embeds[:5], features[:5])
+    got = torch.cat([got, cache.branch(embeds[5:], features[5:], [-1], [1])])
+    assert got.dtype == torch.bfloat16 and float((got - want).abs().mean()) < 0.03 * float(want.std())
+
+
+@torch.inference_mode()
+def test_text_longer_than_the_heads_context_is_still_read():
+    net = eagle.Eagle({**CONFIG, "max_position_embeddings": 8}).double()
+    out = net.open().read(rows(20, 1), rows(20, 2))
+    assert out.shape == (20, 16) and bool(torch.isfinite(out).all())
+
+
+def test_a_head_is_shaped_like_its_target():
+    config = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 56, "rms_norm_eps": 1e-4,
+              "rope_parameters": {"rope_type": "default", "rope_theta": 123.0}, "max_position_embeddings": 77}
+    made = eagle.build(Body("toy", 16, 40, 4, config=config), {"intermediate": 9})
+    assert made.sizes == eagle.Sizes(16, 8, 2, 4, 9, 1, 77, 1e-4) and made.config["rope_parameters"]["rope_theta"] == 123.0

@@ -1,0 +1,28 @@
+"""Random heads of every kind for a target of any size: what the catalogue-wide tests give to methods that need them."""
+from __future__ import annotations
+
+import torch
+
+from specviz.zoo.trained_heads import KINDS, reader
+from specviz.models.heads import Body
+from specviz.training.job import Job
+
+PROVIDED = frozenset(f"head:{kind}" for kind in KINDS)
+
+
+def body(target, config=None) -> Body:
+    """Facts of any target of ours; scripted ones compute in double precision and have no config."""
+    model = getattr(target, "model", None)
+    told = getattr(model, "config", None) or {}
+    return Body("toy", target.hidden, target.vocab, target.layers, torch.device("cpu"), getattr(model, "dtype", torch.float64),
+                config or (told if isinstance(told, dict) else told.to_dict()))
+
+
+def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:
+    """An untrained head of the recipe's tiny size; every weight is random, so that each of them matters."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = reader(kind).build(on, Job(size="tiny").numbers(kind))
+        for weight in made.parameters():
+            torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
+    return made.to(on.device, on.dtype).eval().requires_grad_(False)

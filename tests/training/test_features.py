@@ -1,0 +1,178 @@
+"""The recipes on a target of a few thousand weights: resumption, what the replay promises and the engine keeps, files, refusals."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.drafters.model.chain import DraftChain
+from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.heads.kangaroo import ExitAdapter
+from specviz.models import eagle as eagle_models
+from specviz.models import kangaroo as kangaroo_models
+from specviz.policies import Fixed
+from specviz.targets.fast import FastModel
+from specviz.training import chains, eagle, generate, kangaroo
+from specviz.training.features import Features
+from specviz.training.files import write_tensors
+from specviz.training.generate import Answer, Maker
+from specviz.training.job import TARGET, Job, TrainingError, fingerprint
+from specviz.verifiers import TokenRejection
+
+from ..models.tiny import body
+from ..targets.tiny import network
+
+RECIPES = {"eagle": (eagle, eagle_models), "kangaroo": (kangaroo, kangaroo_models)}
+STEPS, START = 30, 9
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def answers(net, count, seed):
+    """The net's own text: half greedy and with nothing but the greedy choice's word for it, half drawn."""
+    torch.manual_seed(seed)
+    texts = []
+    for i in range(count):
+        ids = torch.randint(0, 48, (START,)).tolist()
+        while len(ids) < START + 20:
+            logits = net(torch.tensor([ids])).logits[0, -1]
+            ids.append(int(logits.argmax() if i % 2 == 0 else torch.multinomial(logits.softmax(-1), 1)))
+        texts.append(ids)
+    read = Maker(net, None, Job(size="tiny").numbers("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
+    return [Answer(a.ids, a.start, a.task, i % 2 == 0, a.top_ids, a.top_logp) for i, a in enumerate(read)]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A work folder with a tiny target and its generations."""
+    work = tmp_path_factory.mktemp("work")
+    net = network(LlamaConfig(
+        vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=96, bos_token_id=None, eos_token_id=None, pad_token_id=None), seed=2)
+    net.get_input_embeddings().weight.data.mul_(0.3)
+    net.save_pretrained(work / "models" / TARGET)
+    with torch.inference_mode():
+        for split, count in (("train", 12), ("heldout", 4)):
+            place = work / "generations" / fingerprint(work / "models" / TARGET) / split
+            write_tensors(place / "shard-00000.safetensors", generate.pack(answers(net, count, len(split))))
+    return work
+
+
+def job(material, place, **more):
+    """A job of its own place that reads the common material."""
+    place.mkdir(exist_ok=True)
+    for name in ("generations", "models"):
+        if not (place / name).exists():
+            (place / name).mkdir()
+            for path in (material / name).iterdir():
+                (place / name / path.name).symlink_to(path)
+    return Job(work=place, device="cpu", size="tiny", quiet=True, **{"steps": STEPS, **more})
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):
+    place = tmp_path_factory.mktemp("trained")
+    for recipe, _ in RECIPES.values():
+        recipe.run(job(material, place))
+    return place
+
+
+def history(place, kind):
+    from safetensors import safe_open
+
+    path = next((place / kind).glob("*/checkpoint.safetensors"))
+    with safe_open(path, "pt") as file:
+        return [line[3] for line in json.loads(file.metadata()["progress"])["history"]]
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch, kind):
+    recipe, _ = RECIPES[kind]
+    whole = history(trained, kind)
+    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
+    inner, left = Features.batch, [11]
+
+    def killed(self, step, done):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return inner(self, step, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Features, "batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            recipe.run(job(material, tmp_path / "again"))
+    assert len(history(tmp_path / "again", kind)) == 11
+    made = recipe.run(job(material, tmp_path / "again"))
+    assert history(tmp_path / "again", kind) == whole
+    a, b = (load_file(place / "models" / recipe.NAME / "model.safetensors") for place in (trained, made.parent.parent))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_what_is_written_loads_and_says_what_it_is(trained, kind):
+    recipe, reader = RECIPES[kind]
+    place = trained / "models" / recipe.NAME
+    model = FastModel(trained / "models" / TARGET)
+    head = reader.load(place, body(model.open()))
+    assert all(bool(torch.isfinite(w).all()) for w in head.parameters())
+    card = (place / "README.md").read_text()
+    assert "Built with Llama" in card and "facts are unreliable" in card and f"training {kind}" in card and "{" not in card
+    assert (place / "loss.svg").is_file() and load_file(place / "model.safetensors").popitem()[1].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind):
+    """Tokens a round of greedy chains, counted on the text and on the engine."""
+    recipe, reader = RECIPES[kind]
+    gamma, work = 3, job(material, tmp_path / "replay")
+    model = FastModel(trained / "models" / TARGET)
+    head = reader.load(trained / "models" / recipe.NAME, body(model.open()))
+    features = Features(work, work.numbers(kind), layer=getattr(head, "exit", None))
+    features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
+    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
+    guesses = recipe.ahead(head, features)
+    promised = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    rounds = committed = accepted = 0
+    for answer in chosen:
+        target = model.open()
+        drafter = FeatureDrafter(head, DraftChain) if kind == "eagle" else ExitAdapter(head)
+        parts = Parts(drafter, Fixed(gamma), TokenRejection())
+        state = State(answer.ids[:START].tolist(), Sampling(0.0), limit=len(answer.ids) - START)
+        open_run(parts, target, state)
+        while not state.done:
+            outcome = play(parts, target, state)
+            rounds, committed = rounds + 1, committed + len(outcome.committed)
+            accepted += len(outcome.verdict.path)
+        assert state.tokens == answer.ids.tolist()
+    assert accepted > 0 and promised["block_efficiency"] == round(committed / rounds, 4)
+
+
+def test_figures_walk_rounds():
+    yes, no = [True] * 6, [False] * 6
+    assert chains.figures([[yes, yes]], 2) == {"block_efficiency": 3.0, "acceptance_rate": 1.0, "by_position": [1.0, 1.0]}
+    assert chains.figures([[no, yes]], 2) == {"block_efficiency": 1.0, "acceptance_rate": 0.0, "by_position": [0.0, 0.0]}
+    assert chains.figures([[yes, no]], 2)["by_position"] == [1.0, 0.0] and chains.figures([[yes, no]], 2)["block_efficiency"] == 2.0
+
+
+def test_refusals(material, tmp_path, monkeypatch):
+    one = job(material, tmp_path / "one")
+    numbers = Job.numbers
+    for told, sentence in ((3, "between 1 and 2"), (0, "between 1 and 2")):
+        monkeypatch.setattr(Job, "numbers", lambda self, recipe, told=told: numbers(self, recipe) | {"exit_layer": told})
+        with pytest.raises(TrainingError, match=sentence):
+            kangaroo.run(one)
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"intermediate": 60_000, "rollout": 1})
+    with pytest.raises(TrainingError, match="9.5 are allowed"):
+        eagle.run(job(material, tmp_path / "large", steps=1))

@@ -1,0 +1,209 @@
+"""The recipes of heads: a killed run resumes to the same weights, a full disk keeps the old ones, a loss that is what it says."""
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specviz.models import hydra as heads_hydra, medusa as heads_medusa
+from specviz.models.heads import Body
+from specviz.training import files, hydra, medusa, ranks
+from specviz.training.data import TASKS, chat_prompt
+from specviz.training.draft import collate
+from specviz.training.features import Features
+from specviz.training.generate import Answer, pack
+from specviz.training.files import write_tensors
+from specviz.training.job import TARGET, Job, TrainingError, fingerprint
+from specviz.training.runner import Runner
+
+from ..zoo.checkpoints import write
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A tiny target that was never trained, and made-up answers with their laws."""
+    write(tmp_path / "models" / TARGET)
+    dice = torch.Generator().manual_seed(0)
+    root = tmp_path / "generations" / fingerprint(tmp_path / "models" / TARGET)
+    for split, count in (("train", 24), ("heldout", 12)):
+        made = []
+        for i in range(count):
+            ids, size = torch.randint(3, 300, (30,), generator=dice), 12
+            law = torch.randn(size, 300, generator=dice).mul(3).log_softmax(-1).topk(8)
+            made.append(Answer(ids, 30 - size, TASKS[i % 6], i % 2 == 0, law.indices.short(), law.values.half()))
+        write_tensors(root / split / "shard-00000.safetensors", pack(made))
+    return tmp_path
+
+
+def job(work, **more):
+    return Job(work=work, size="tiny", quiet=True, device="cpu", **{"steps": 6, **more})
+
+
+@pytest.mark.parametrize("recipe", [medusa, hydra], ids=lambda r: r.__name__.rpartition(".")[2])
+def test_a_killed_run_ends_at_the_same_weights(work, monkeypatch, recipe):
+    name = recipe.__name__.rpartition(".")[2]
+    place = recipe.run(job(work))
+    want = load_file(place / "model.safetensors")
+    checkpoint = work / name / fingerprint(work / "models" / TARGET) / "checkpoint.safetensors"
+    checkpoint.unlink()
+    update, count = Runner.update, [0]
+
+    def killed(self, loss_at):
+        count[0] += 1
+        if count[0] == 4:
+            raise KeyboardInterrupt
+        return update(self, loss_at)
+
+    monkeypatch.setattr(Runner, "update", killed)
+    with pytest.raises(KeyboardInterrupt):
+        recipe.run(job(work))
+    monkeypatch.setattr(Runner, "update", update)
+    assert checkpoint.is_file()
+    again = load_file(recipe.run(job(work)) / "model.safetensors")
+    assert want.keys() == again.keys() and all(torch.equal(want[key], again[key]) for key in want)
+    before = torch.stack([tensor.float().abs().mean() for tensor in want.values()])
+    assert before.isfinite().all() and float(before.sum()) > 0
+
+
+def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
+    place = medusa.run(job(work))
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    features = Features(job(work), job(work).numbers("medusa"))
+    model = heads_medusa.build(features.body, features.numbers)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    runner = Runner(job(work), "medusa", model, features.numbers, features.place("medusa"))
+    with pytest.raises(TrainingError, match="No space left on device.*untouched"):
+        medusa.chains.export(job(work), medusa.NAME, model, features, runner, "")
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
+    """Output matrices of their own make a folder of several files, none larger than asked; going back leaves one."""
+    numbers, whole = Job.numbers, files.write_shards
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"output": "own"})
+    monkeypatch.setattr(medusa.chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
+    place = medusa.run(job(work, steps=1))
+    parts = sorted(path.name for path in place.glob("*.safetensors"))
+    assert len(parts) > 2 and "model.safetensors" not in parts and max((place / name).stat().st_size for name in parts) < 40_000
+    made = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    assert len(made.lm_heads) == 3 and made.accuracy
+    monkeypatch.setattr(medusa.chains, "write_shards", whole)
+    medusa.run(job(work, steps=1))
+    assert [path.name for path in place.glob("*.safetensors*")] == ["model.safetensors"]
+    again = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values()))
+
+
+def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):
+    shipped = write(tmp_path / "assets" / TARGET, seed=9).parent
+    with pytest.raises(TrainingError, match="ship that one first"):
+        medusa.run(job(work, ship=True, shipped=shipped))
+    with pytest.raises(TrainingError, match="run `generate` first"):
+        medusa.run(Job(work=tmp_path / "other", shipped=work / "models", size="tiny", quiet=True))
+
+
+@pytest.fixture
+def features(work):
+    return Features(job(work), job(work).numbers("medusa"))
+
+
+def test_states_and_places_are_the_targets_own(features):
+    """The batch's states are what the target's forward gives; ``back`` never leaves its row."""
+    batch = features.batch(0, 0.0)
+    with torch.no_grad():
+        want = features.target.model(batch.ids).last_hidden_state
+    width = batch.ids.shape[1]
+    assert torch.equal(batch.states.view(want.shape), want) and batch.layer is None
+    assert torch.equal(batch.ids.flatten()[batch.where + 1], batch.labels)
+    for steps in (1, 3, 20):
+        kept, places = batch.back(steps)
+        assert torch.equal(places + steps, batch.where[kept]) and torch.equal(places // width, batch.where[kept] // width)
+        assert len(kept) == int((batch.where % width >= steps).sum())
+    again = features.batch(0, 0.0)
+    assert all(torch.equal(a, b) for a, b in ((again.ids, batch.ids), (again.states, batch.states), (again.top_logp, batch.top_logp)))
+
+
+def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(features):
+    """By hand, in full: head k reads the state k + 1 places before the place whose law it learns."""
+    torch.manual_seed(1)
+    model = heads_medusa.build(features.body, features.numbers)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    answer = features.heldout[0]
+    batch = features.states(collate([answer], 64, features.device))
+
+    def guess(batch, index):
+        kept, places = batch.back(index + 1)
+        return kept, model.blocks[index](batch.states[places].float())
+
+    found = float(ranks.loss(model, guess, features, batch, features.numbers | {"hard": 0.0}).detach())
+    total = weights = 0.0
+    for k in range(len(model)):
+        each = []
+        for j in range(len(answer.ids) - answer.start):
+            state = batch.states[answer.start + j - 1 - (k + 1)].float()
+            q = (features.head.float() @ model.blocks[k](state)).log_softmax(-1)
+            p, ids = answer.top_logp[j].double().exp(), answer.top_ids[j].long()
+            rest = max(1e-6, 1 - float(p.sum()))
+            each.append(float((p * (p.log() - q[ids].double())).sum()) + rest * float(torch.log(torch.tensor(rest / (1 - float(q[ids].exp().sum()))))))
+        total, weights = total + 0.8**k * sum(each) / len(each), weights + 0.8**k
+    assert found == pytest.approx(total / weights, rel=2e-2)  # the recipe computes in half precision
+
+
+def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
+    numbers = job(work).numbers("hydra")
+    features = Features(job(work), numbers)
+    torch.manual_seed(1)
+    model = heads_hydra.build(features.body, numbers | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    batch = features.states(collate(features.heldout[:2], 64, features.device))
+    reader = hydra.Reader(model, features)
+    with torch.no_grad():
+        states = model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
+        for index in range(len(model)):
+            kept, found = reader.guess(batch, index)
+            for row in (0, len(kept) - 1):
+                place = int(batch.where[kept[row]])  # the last token that is read stands here
+                above = [states[place - index - 1], *(features.embedding[batch.ids.flatten()[place - index + i]].float() for i in range(index + 1))]
+                assert torch.allclose(model.hydra_mlp[index](torch.cat(above)), found[row], atol=1e-5)
+
+
+def test_ranks_count_how_many_tokens_a_head_prefers(features):
+    torch.manual_seed(2)
+    model = heads_medusa.build(features.body, features.numbers)
+
+    def guess(batch, index):
+        kept, places = batch.back(index + 1)
+        return kept, batch.states[places].float() * (index + 1)
+
+    rows = ranks.ranks(model, guess, features, features.heldout[:3])
+    table = ranks.accuracy(rows, 300)
+    for row in table:
+        assert sum(row) == pytest.approx(1, abs=2e-3), "the token has some rank"
+    answer = features.heldout[0]
+    batch = features.states(collate([answer], 64, features.device))
+    logits = features.head.float() @ batch.states[answer.start + 4 - 1 - 2].float()
+    assert int(rows[0][1, 4]) == int((logits > logits[answer.ids[answer.start + 4]]).sum())
+
+
+def test_the_cost_of_a_pass_is_measured_for_every_size(features):
+    seconds = ranks.costs(features.path, repeats=1)
+    assert seconds.keys() == set(ranks.SIZES) and all(0 < value < 60 for value in seconds.values())
+
+
+def test_chat_prompts_are_long_enough_for_every_head():
+    """A head that stands k tokens back never looks before the row: the template alone is longer than that."""
+    from transformers import AutoTokenizer
+
+    from specviz.training.job import SHIPPED
+
+    words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
+    assert len(chat_prompt(words, "")) > Job().numbers("medusa")["heads"]

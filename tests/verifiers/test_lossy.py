@@ -1,0 +1,109 @@
+"""Lossy rules: what they accept, how far they stray, and that they say so."""
+import math
+
+import pytest
+import torch
+
+from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.methods import catalogue
+from specviz.verifiers import Lenient, TokenRejection, Typical
+from specviz.verifiers.lossy import divergence
+
+from ..methods.toys import distance, greedy, kit, law_of, round_law, run, table, target_law
+
+P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+ONE = Sampling(1.0)
+
+
+def one_draw(law):
+    def propose(state):
+        return DraftTree.chain([state.dice.pick("draft", law)], law[None])
+    return propose
+
+
+@pytest.mark.parametrize("lenience", [1.0, 0.5, 0.2])
+def test_lenience_follows_its_closed_form(lenience):
+    """e(x) = q a + (1 - sum q a) residual, and the drift noted is KL(p, e)."""
+    a = (P / (lenience * Q)).clamp(max=1)
+    want = Q * a + (1 - (Q * a).sum()) * (P - Q).clamp(min=0) / (P - Q).clamp(min=0).sum()
+    law, _, first = round_law(one_draw(Q), Lenient(lenience), lambda c: P, 1)
+    assert distance({x: p for (x,), p in law.items()}, dict(enumerate(want.tolist()))) < 1e-12
+    assert first == pytest.approx(float((Q * a).sum()))
+    state = State([0], ONE, Dice(1))
+    Lenient(lenience).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
+    assert state.notes == [("drift", {"nats": [pytest.approx(divergence(P, want))]})]
+    assert (divergence(P, want) < 1e-12) == (lenience == 1.0)
+
+
+def test_lenience_of_one_is_exact_and_a_lower_one_accepts_more_and_strays():
+    target, draft = table(4, 1), table(4, 2)
+    want, gained, strayed = target_law(target, 4, 1), [], []
+    for verifier in (TokenRejection(), Lenient(1.0), Lenient(0.6), Lenient(0.3)):
+        law, accepted, _ = round_law(one_draw(draft([])), verifier, target, 1)
+        gained.append(accepted)
+        strayed.append(distance(law, want))
+    assert gained[0] == pytest.approx(gained[1]) and gained[1] < gained[2] < gained[3]
+    assert max(strayed[:2]) < 1e-12 and 1e-3 < strayed[2] < strayed[3]
+
+
+@pytest.mark.parametrize("lenience,path", [(0.3, (0, 1)), (0.5, (0,)), (0.8, ())])
+def test_greedy_lenience_compares_with_the_best(lenience, path):
+    rows = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]).log()
+    state = State([0], Sampling(), Dice(0))
+    verdict = Lenient(lenience).verify(DraftTree.chain([1, 2]), Scores(rows), state)
+    assert verdict.path == path and verdict.token == (0, 0, 2)[len(path)]
+    assert bool(state.notes) == bool(path)
+
+
+def test_typical_acceptance_is_a_threshold_that_falls_with_entropy():
+    sharp, flat = torch.tensor([0.9, 0.06, 0.04]), torch.full((3,), 1 / 3)
+    for law, x, ok in ((sharp, 0, True), (sharp, 1, False), (flat, 2, True)):
+        verdict = Typical().verify(DraftTree.chain([x]), Scores(law.log().repeat(2, 1)), State([0], ONE, Dice(0)))
+        assert (verdict.path == (0,)) == ok
+    assert Typical(floor=0.05).verify(DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, Dice(0))).path == (0,)
+
+
+@pytest.mark.parametrize("law", [[0.5, 0.3, 0.15, 0.05], [0.9, 0.06, 0.03, 0.01], [0.25, 0.25, 0.25, 0.25]])
+@pytest.mark.parametrize("floor, share", [(0.09, 0.3), (1.0, 0.3), (1.0, 0.9)])
+def test_typical_acceptance_is_its_formula(law, floor, share):
+    """p(x) > min(floor, share exp(-H)), H in nats; with the floor out of the way it is the entropy that decides."""
+    least = min(floor, share * math.exp(sum(p * math.log(p) for p in law)))
+    for x in range(4):
+        scores = Scores(torch.tensor(law, dtype=torch.float64).log().repeat(2, 1))
+        verdict = Typical(floor, share).verify(DraftTree.chain([x]), scores, State([0], ONE, Dice(0)))
+        assert (verdict.path == (0,)) == (law[x] > least)
+
+
+def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest():
+    """As Medusa's evaluation does; the first child that passes may lead nowhere."""
+    law = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+
+    def judged(tokens, parents):
+        tree = DraftTree(tokens, parents, (-1,) * len(tokens))
+        verdict = Typical().verify(tree, Scores(law.log().repeat(1 + len(tree), 1)), State([0], ONE, Dice(0)))
+        return verdict.path, [(t.node, t.verdict) for t in verdict.trials], verdict.kind
+
+    assert judged((0, 1, 3, 2), (-1, -1, 0, 1))[0] == (1, 3), "token 0 passes, but nothing below it does"
+    path, trials, kind = judged((1, 0, 2, 2, 3), (-1, -1, 0, 1, 1))
+    assert path == (1, 3) and kind == "bonus", "of two paths of two the likelier one"
+    assert trials == [(0, "skipped"), (1, "accepted"), (2, "skipped"), (3, "accepted"), (4, "rejected")]
+    assert judged((3,), (-1,)) == ((), [(0, "rejected")], "correction")
+
+
+def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():
+    sharp = torch.tensor([0.9, 0.06, 0.04], dtype=torch.float64)
+    chain, scores = DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1))
+    got = law_of(lambda dice: Typical().verify(chain, scores, State([0], ONE, dice)).token)
+    assert distance(got, dict(enumerate(sharp.tolist()))) < 1e-12
+
+
+def test_they_run_and_say_that_they_are_not_exact():
+    things, prompt = kit(12, 0.9, 3), [1, 2, 0, 3, 1, 2]
+    for key in ("lenience", "typical_acceptance"):
+        method = catalogue()[key]
+        assert method.exactness == "approximate"
+        for sampling in (Sampling(), ONE):
+            tokens, outcomes = run(method, things, prompt, 30, sampling)
+            assert len(tokens) == 30 and len(outcomes) < 30
+    assert run(catalogue()["typical_acceptance"], things, prompt, 30)[0] == greedy(things.net, prompt, 30)
+    assert run(catalogue()["lenience"], things, prompt, 30, lenience=1.0)[0] == greedy(things.net, prompt, 30)

@@ -1,0 +1,157 @@
+"""Heads by name: found for their target, read once, shared; every reason not to use them is one sentence, before anything is loaded."""
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from specviz import load
+from specviz import zoo
+from specviz.zoo.trained_heads import KINDS
+from specviz.methods import catalogue
+from specviz import ROOT as HERE
+from specviz.zoo.registry import ZooError, register
+from specviz.run.result import collect
+from specviz.run.session import Session
+from specviz.zoo import survey
+
+from .checkpoints import register as tiny_pair
+from .checkpoints import write
+from ..models import tiny
+
+BY_KIND = {need[5:]: method for method in catalogue().values() for need in method.needs if need.startswith("head:")}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The tiny pair of tests/session with a random head of every kind, in models.yaml for the target ``tiny``."""
+    lines = [f"  tiny-{kind}: {{path: heads/{kind}, role: head, for: tiny, kind: {kind}}}" for kind in KINDS]
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, heads="\n".join(lines))))
+    zoo.forget()
+    on = tiny.body(load().open_target())
+    for kind in KINDS:
+        made = tiny.head(kind, on)
+        folder = tmp_path / "heads" / kind
+        folder.mkdir(parents=True)
+        save_file({key: tensor.clone() for key, tensor in made.state_dict().items()}, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(made.config))
+    yield tmp_path
+    zoo.forget()
+
+
+def both(kind):
+    """The sentence, from loading and from the survey, which must agree."""
+    loaded, method = load(), BY_KIND[kind]
+    said = loaded.why_not(method)
+    assert survey()(method) == said
+    if said is not None:
+        assert said.endswith(".") and "\n" not in said and f"specviz.training {kind}" in said
+        with pytest.raises(ZooError, match="needs"):
+            loaded.kit().head(kind)
+    return said
+
+
+def test_every_kind_runs_and_its_weights_are_shared(home):
+    loaded = load()
+    assert loaded.heads.provides == tiny.PROVIDED <= loaded.provides
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    for kind, method in BY_KIND.items():
+        assert both(kind) is None
+        assert loaded.kit().head(kind) is load().kit().head(kind)
+        if method.exactness == "exact":
+            assert collect(Session(loaded, method.key).run("the cat", 12)).token_ids == plain.token_ids
+    assert load(str(home / "target")).heads.provides == tiny.PROVIDED, "a target is known by its folder too"
+    assert load("tiny-draft").heads.provides == frozenset()
+
+
+def test_heads_that_are_not_there_or_broken(home):
+    config = json.loads((home / "heads/medusa/config.json").read_text())
+    weights = home / "heads/medusa/model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-40])
+    assert "cut short" in both("medusa")
+    weights.write_bytes(whole)
+    for change, says in (({"hidden_size": 48}, "reads states of 48 numbers, and tiny has 32"),
+                         ({"vocab_size": 299}, "speaks 299 tokens, and tiny has 300")):
+        (home / "heads/medusa/config.json").write_text(json.dumps(config | change))
+        assert "tiny-medusa" not in says and says in both("medusa")
+    (home / "heads/medusa/config.json").write_text("{nonsense")
+    assert "cannot be read" in both("medusa")
+    (home / "heads/medusa/config.json").unlink()
+    assert "no config.json" in both("medusa")
+    (home / "heads/hydra/model.safetensors").rename(home / "heads/hydra/hydra_lm_head.pt")
+    assert "hydra_lm_head.pt" in both("hydra") and "convert it to safetensors" in both("hydra")
+    shutil.rmtree(home / "heads/eagle")
+    assert both("eagle").startswith("EAGLE") and "eagle heads trained on tiny" in both("eagle")
+    assert load().heads.provides == {"head:kangaroo"}, "the others still work"
+
+
+def test_a_missing_shard_is_named(home):
+    folder = home / "heads/medusa"
+    parts = load_file(folder / "model.safetensors")
+    names = {key: "model-00001-of-00002.safetensors" for key in parts}
+    save_file(parts, folder / "model-00001-of-00002.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    save_file({"x": torch.ones(1)}, folder / "model-00002-of-00002.safetensors")
+    index.write_text(json.dumps({"weight_map": names | {"x": "model-00002-of-00002.safetensors"}}))
+    assert both("medusa") is None
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    assert "lacks the shard model-00002-of-00002.safetensors" in both("medusa")
+
+
+def test_what_the_config_does_not_say_is_found_when_the_weights_are_read(home):
+    folder = home / "heads/medusa"
+    save_file({"0.0.linear.weight": torch.ones(48, 48), "0.1.weight": torch.ones(300, 48)}, folder / "model.safetensors")
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(ZooError, match="reads states of 48 numbers, and tiny has 32"):
+        load().kit().head("medusa")
+
+
+@pytest.mark.parametrize("entry, says", [
+    ("{path: h, role: head}", "must say 'for' and 'kind'"), ("{path: h, role: head, for: tiny}", "must say 'for' and 'kind'"),
+    ("{path: h, for: tiny, kind: medusa}", "must say 'for' and 'kind'"), ("{path: h, kind: medusa}", "must say 'for' and 'kind'"),
+    ("{path: h, role: head, for: none, kind: medusa}", "there is no model 'none'"),
+])
+def test_an_entry_that_makes_no_sense(tmp_path, entry, says):
+    (tmp_path / "models.yaml").write_text(f"default: tiny\nbackends: {{fast: [llama]}}\nmodels:\n  tiny: {{path: a}}\n  h: {entry}\n")
+    with pytest.raises(ZooError) as error:
+        register(tmp_path / "models.yaml")
+    assert says in str(error.value)
+
+
+def test_a_kind_that_nothing_reads(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, odd="  odd: {path: h, role: head, for: tiny, kind: horoscope}")))
+    with pytest.raises(ZooError, match="odd a head of kind 'horoscope'; there are medusa"):
+        load()
+
+
+def test_the_projects_own_heads_are_of_known_kinds_and_each_has_a_method():
+    heads = [entry for entry in register(HERE / "models.yaml").entries.values() if entry.role == "head"]
+    assert {entry.kind for entry in heads} == KINDS.keys() == BY_KIND.keys()
+
+
+def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
+    """Named by the draft's own entry; without it staged drafting is greyed out, with another vocabulary it is refused."""
+    path = tiny_pair(tmp_path, small="  tiny-small: {path: small, role: draft}")
+    path.write_text(path.read_text().replace("{path: draft, role: draft}", "{path: draft, role: draft, draft: tiny-small}"))
+    monkeypatch.setenv("SPECVIZ_MODELS", str(path))
+    method = catalogue()["staged_models"]
+    zoo.forget()
+    assert "draft --size small" in load().why_not(method) and survey()(method) == load().why_not(method)
+    with pytest.raises(ZooError, match="needs a draft model for the draft model"):
+        load().kit().open("small")
+    write(tmp_path / "small", layers=1, seed=5)
+    loaded = load()
+    assert loaded.why_not(method) is None and survey()(method) is None
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == plain.token_ids
+    assert "small" not in load(draft="none").provides
+    write(tmp_path / "small", layers=1, seed=5, vocab=290)
+    zoo.forget()
+    with pytest.raises(ZooError, match="small cannot draft for tiny: their vocabularies differ"):
+        load().kit().open("small")
+    zoo.forget()

@@ -1,0 +1,256 @@
+"""Models by name, folder and commit; weights shared; every way a model can be unusable said in one sentence."""
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from specviz import load
+from specviz.core import DraftTree, Scores
+from specviz.zoo.device import physical_cores, read_device, use_cores
+from specviz.methods import catalogue
+from specviz import ROOT as HERE
+from specviz.zoo.registry import register
+from specviz.run.result import collect
+from specviz.run.session import Session
+from specviz.zoo.tokenizer import end_tokens
+from specviz.zoo import ZooError, survey
+from specviz.zoo.padded_vocabulary import Fitted
+from specviz.zoo.requirements import why_not
+
+from .checkpoints import write
+
+
+def refused(match, *args, **options):
+    with pytest.raises(ZooError) as error:
+        load(*args, **options)
+    said = str(error.value)
+    assert re.search(match, said), said
+    assert "\n" not in said and said.endswith(".") and "Traceback" not in said
+
+
+def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
+    loaded = load()
+    assert (loaded.name, loaded.draft_name, loaded.vocab, loaded.context) == ("tiny", "tiny-draft", 300, 256)
+    can = [m for m in catalogue().values() if not loaded.why_not(m)]
+    assert {"autoregressive", "speculative", "draft_tree", "prompt_lookup"} <= {m.key for m in can}
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    for key in ("speculative", "draft_tree"):
+        assert collect(Session(loaded, key).run("the cat", 12)).token_ids == plain.token_ids
+    assert loaded.facts["target"] | {"parameters": 0} == {
+        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "backend": "fast"}
+    assert loaded.facts["target"]["parameters"] > loaded.facts["draft"]["parameters"] > 0
+    assert {"machine", "device", "dtype", "threads", "torch", "transformers"} <= loaded.facts["env"].keys()
+
+
+def test_weights_are_shared_and_caches_are_not(at_home):
+    first, second = load(), load("tiny", "tiny-draft", "cpu")
+    assert first.model is second.model and first.draft is second.draft
+    kit = first.kit()
+    draft = kit.open("draft")
+    assert kit.opened == [kit.target, draft] and kit.target is not first.open_target()
+
+
+def test_end_tokens_come_from_the_generation_config_and_the_tokenizer(at_home, tmp_path):
+    assert load().end_tokens == {2, 299}
+    folder = write(tmp_path / "m")
+    (folder / "generation_config.json").unlink()
+    assert end_tokens(folder, load().tokenizer) == {2}
+
+
+def test_a_folder_will_do_and_has_no_draft_unless_named(at_home):
+    loaded = load(str(at_home / "target"))
+    assert loaded.draft is None and "needs a draft model" in loaded.why_not(catalogue()["speculative"])
+    assert load(str(at_home / "target"), str(at_home / "draft")).why_not(catalogue()["speculative"]) is None
+    assert load(draft="none").draft is None
+
+
+def test_names_that_are_no_models(at_home):
+    for name in ("nope", "../../x", "", "/etc/passwd", "x" * 5000, "a/b/c", "https://example.org/m"):
+        refused("There is no model .*; there are tiny, tiny-draft, missing", name)
+    refused("There is no model 'nope'", None, "nope")
+    refused("Pin org/x to a commit", "org/x")
+    refused("Pin org/x to a commit", "org/x@main")
+    refused("There is no model", str(at_home / "target"), named_only=True)  # a visitor of the page gets names only
+    refused("There is no model", "org/x@" + "0" * 40, named_only=True)
+    refused("no config.json", "missing")
+    refused("no config.json", str(at_home))
+
+
+def test_a_hub_model_that_cannot_be_fetched(at_home):
+    refused("x cannot be fetched: .* not fetched before", "org/x@" + "0" * 40)
+
+
+def test_devices():
+    assert read_device("cpu").type == "cpu"
+    for device in ("tpu9", "", "cuda:x"):
+        with pytest.raises(ZooError, match="no device"):
+            read_device(device)
+    if not torch.cuda.is_available():
+        with pytest.raises(ZooError, match="no accelerator"):
+            read_device("cuda")
+
+
+def test_a_draft_with_another_vocabulary(at_home, tmp_path):
+    refused("cannot draft for tiny: their vocabularies differ .290 and 300 tokens", None, str(write(tmp_path / "other", vocab=290)))
+    bare = write(tmp_path / "bare", vocab=299, tokenizer=False)
+    refused("vocabularies differ", None, str(bare))
+    assert load(draft=str(write(tmp_path / "same", tokenizer=False))).draft_name == "same"
+
+
+def test_a_padded_draft_speaks_in_the_targets_width(at_home, tmp_path):
+    padded = write(tmp_path / "padded", layers=1, vocab=300, seed=3)
+    tensors = load_file(padded / "model.safetensors")
+    embedding = tensors["model.embed_tokens.weight"]
+    tensors["model.embed_tokens.weight"] = torch.cat([embedding, embedding[:20]])
+    save_file(tensors, padded / "model.safetensors")
+    config = json.loads((padded / "config.json").read_text())
+    (padded / "config.json").write_text(json.dumps(config | {"vocab_size": 320}))
+    loaded = load(draft=str(padded))
+    draft = loaded.kit().open("draft")
+    assert draft.vocab == 300 and draft.provides == loaded.provides
+    draft.sync([5, 6, 7])
+    assert draft.score(DraftTree()).logits.shape == (1, 300)
+    same = load().kit().open("draft")
+    same.sync([5, 6, 7])
+    assert torch.allclose(same.score(DraftTree()).logits, draft.score(DraftTree()).logits, atol=1e-5)
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 10))
+    assert collect(Session(loaded, "speculative").run("the cat", 10)).token_ids == plain.token_ids
+
+
+def test_a_narrow_draft_never_proposes_what_it_does_not_know():
+    class Narrow:
+        vocab, busy = 2, 1.5
+
+        def score(self, tree, start=0):
+            return Scores(torch.zeros(1, 2))
+
+    fitted = Fitted(Narrow(), 4)
+    assert fitted.score(DraftTree()).logits.softmax(-1).tolist() == [[0.5, 0.5, 0.0, 0.0]] and fitted.busy == 1.5
+
+
+def broken(folder, how):
+    tensors = load_file(folder / "model.safetensors")
+    how(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+def test_checkpoints_that_cannot_be_used(at_home, tmp_path):
+    refused("lacks the weight model.norm", broken(write(tmp_path / "a"), lambda t: t.pop("model.norm.weight")))
+    refused("not numbers", broken(write(tmp_path / "b"), lambda t: t["model.norm.weight"].fill_(float("nan"))))
+    cut = write(tmp_path / "c") / "model.safetensors"
+    cut.write_bytes(cut.read_bytes()[:1000])
+    refused("cut short|safetensors", str(cut.parent))
+    pickled = write(tmp_path / "d")
+    shutil.move(pickled / "model.safetensors", pickled / "pytorch_model.bin")
+    refused("has no model.safetensors", str(pickled))
+    (write(tmp_path / "e") / "config.json").write_text("{not json")
+    refused("config.json of e cannot be read", str(tmp_path / "e"))
+    refused("nothing here runs|cannot be", str(write(tmp_path / "f", model_type="t5", is_encoder_decoder=True)))
+    refused("shape", str(write(tmp_path / "g", hidden_size=16)))
+    no_words = write(tmp_path / "h", tokenizer=False)
+    loaded = load(str(no_words))
+    with pytest.raises(ZooError, match="h has no tokenizer"):
+        print(loaded.tokenizer)
+
+
+def test_a_pair_whose_usual_draft_is_broken_still_runs_alone(at_home, monkeypatch, tmp_path):
+    home = tmp_path / "zoo"
+    shutil.copytree(at_home, home)
+    shutil.rmtree(home / "draft")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(home / "models.yaml"))
+    loaded = load()
+    assert loaded.draft is None and "tiny-draft is not in" in loaded.why_not(catalogue()["speculative"])
+    assert loaded.why_not(catalogue()["autoregressive"]) is None
+    assert survey()(catalogue()["speculative"]) == loaded.why_not(catalogue()["speculative"])
+    refused("tiny-draft is not in", None, "tiny-draft")
+
+
+def test_the_survey_says_what_loading_would(at_home):
+    loaded, outlook = load(), survey()
+    for method in catalogue().values():
+        assert outlook(method) == loaded.why_not(method)
+
+
+@pytest.mark.parametrize("text, says", [
+    ("default: x\nmodels: [", "line 2: "),
+    ("default: tiny\nbackends: {fast: [llama]}\nmodels:\n  tiny: {path: a}\n  tiny: {path: b}", "line 5: tiny is there twice"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, hub: b/c}", "line 4: tiny needs either a path or a hub id"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny:\n    hub: b/c\n    revision: main", "line 5: tiny needs a hub id"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, colour: red}", "line 4: 'colour' is not one of"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: 3", "line 4: tiny must be a list of names"),
+    ("default: big\nbackends: {}\nmodels:\n  tiny: {path: a}", "line 1: there is no model 'big'"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: judge}", "line 4: the role of tiny"),
+    ("default: tiny\nbackends: {fast: llama}\nmodels:\n  tiny: {path: a}", "line 2: a row of backends"),
+    ("default: tiny\nmodels:\n  tiny: {path: a}", "line 1: backends must be"),
+    ("- a\n- b", "line 1: the file must be"), ("", "line 1: the file must be"), ("\x00", "line 1: "),
+])
+def test_a_malformed_models_yaml_names_the_line(tmp_path, text, says):
+    (tmp_path / "models.yaml").write_text(text)
+    with pytest.raises(ZooError) as error:
+        register(tmp_path / "models.yaml")
+    assert says in str(error.value) and str(error.value).startswith("models.yaml, line ") and str(error.value).endswith(".")
+
+
+def test_no_models_yaml(tmp_path):
+    with pytest.raises(ZooError, match="models.yaml cannot be read"):
+        register(tmp_path / "models.yaml")
+
+
+def test_a_forward_that_is_not_there(tmp_path, monkeypatch):
+    write(tmp_path / "target")
+    (tmp_path / "models.yaml").write_text("default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    refused("names a forward 'warp'; there are fast, hf")
+
+
+def test_the_projects_own_register():
+    book = register(HERE / "models.yaml")
+    assert book.entries[book.default].draft in book.entries
+    for entry in book.entries.values():
+        assert entry.about and entry.licence and entry.size, entry.name
+        assert entry.path or len(entry.revision) == 40
+    assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
+
+
+def test_other_architectures_go_through_transformers(tmp_path, at_home):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=128, bos_token_id=1, eos_token_id=2)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt")
+    shutil.copy(at_home / "target" / "tokenizer.json", tmp_path / "gpt")
+    shutil.copy(at_home / "target" / "tokenizer_config.json", tmp_path / "gpt")
+    loaded = load(str(tmp_path / "gpt"), "tiny-draft")
+    assert loaded.facts["target"]["backend"] == "hf" and "tree" in loaded.provides
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 8))
+    assert collect(Session(loaded, "draft_tree").run("the cat", 8)).token_ids == plain.token_ids
+
+
+def test_cores(monkeypatch):
+    assert 1 <= physical_cores() <= 4096
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    use_cores()  # the tests' OMP_NUM_THREADS has its way
+    assert used == []
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr("specviz.zoo.device.physical_cores", lambda: 6)
+    for load_average in (0.5, 9.0):
+        monkeypatch.setattr("os.getloadavg", lambda: (load_average, 0, 0))  # noqa: B023
+        use_cores()
+    assert used == [6, 1]
+
+
+def test_whatever_is_missing_there_is_a_sentence():
+    from dataclasses import replace
+
+    plain = catalogue()["autoregressive"]
+    for need in ("draft", "tree", "rewind", "early", "skip", "kv", "tap:final", "store:text"):
+        said = why_not(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
+        assert said.startswith("Plain decoding needs a ") and said.endswith(".") and "{" not in said
+    assert why_not(plain, "gpt2", frozenset(), has_draft=False) is None
