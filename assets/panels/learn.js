@@ -2,13 +2,19 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  P.kinds = { ...(P.kinds || {}), learn: { label: "Chapters", items: [
-    { key: "start", title: "Start here", line: "The picture, and three lessons" },
-    { key: "methods", title: "Methods", line: "A card for each" },
-    { key: "formula", title: "How fast should it be?", line: "The formula, with live numbers" },
-    { key: "numbers", title: "Numbers by other names", line: "What papers call them" },
-    { key: "quiz", title: "Quiz", line: "Will the target accept?" },
-    { key: "glossary", title: "Words", line: "Every term in a sentence" },
-    { key: "present", title: "Present", line: "Large type, keyboard only" },
-  ] } };
+  P.kinds = {
+    ...(P.kinds || {}),
+    learn: {
+      label: "Chapters",
+      items: [
+        { key: "start", title: "Start here", line: "The picture, and three lessons" },
+        { key: "methods", title: "Methods", line: "A card for each" },
+        { key: "formula", title: "How fast should it be?", line: "The formula, with live numbers" },
+        { key: "numbers", title: "Numbers by other names", line: "What papers call them" },
+        { key: "quiz", title: "Quiz", line: "Will the target accept?" },
+        { key: "glossary", title: "Words", line: "Every term in a sentence" },
+        { key: "present", title: "Present", line: "Large type, keyboard only" },
+      ],
+    },
+  };
 })();

@@ -4,41 +4,78 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el, f3, setText } = SpecViz.dom;
-  const K = P.kit, T = SpecViz.text, F = SpecViz.fold;
+  const K = P.kit,
+    T = SpecViz.text,
+    F = SpecViz.fold;
 
   /* Every examined token of the drafting lanes; half of the questions are refusals where there are enough. */
   function questions(lanes) {
-    const yes = [], no = [];
-    for (const l of lanes) if (!l.baseline) for (const r of l.rounds) for (const j of r.raw.trials) (j.verdict === "accepted" ? yes : no).push({ l, r, j, node: r.all[j.node] });
+    const yes = [],
+      no = [];
+    for (const l of lanes)
+      if (!l.baseline)
+        for (const r of l.rounds)
+          for (const j of r.raw.trials) (j.verdict === "accepted" ? yes : no).push({ l, r, j, node: r.all[j.node] });
     return { yes, no };
   }
   /* The text before a node: what was committed before its round, and its ancestors. */
   function before(q, most = 22) {
-    const { l, r, node } = q, words = l.folded.tokens.slice(Math.max(0, r.raw.first - most), r.raw.first).map((t) => t.parts), up = [];
+    const { l, r, node } = q,
+      words = l.folded.tokens.slice(Math.max(0, r.raw.first - most), r.raw.first).map((t) => t.parts),
+      up = [];
     for (let x = node.parent; x >= 0; x = r.all[x].parent) up.unshift(x);
     return { words, up: up.map((id) => partsOf(l, r.all[id].tok)) };
   }
-  const partsOf = (l, tok) => (l.folded.vocab.has(tok) ? T.alone(T.bytesOf(l.folded.vocab.get(tok))) : [F.label(l.folded, tok)]);
+  const partsOf = (l, tok) =>
+    l.folded.vocab.has(tok) ? T.alone(T.bytesOf(l.folded.vocab.get(tok))) : [F.label(l.folded, tok)];
 
   function view(env) {
-    const score = { right: 0, asked: 0, run: 0 }, box = el("div", { class: "pn-box pn-quiz" }), said = el("p", { class: "pn-small", role: "status" });
-    const root = el("div", { class: "pn-view" }, K.head("Will the target accept?", K.lead("A guess from the recording on the board, with its verdict hidden. Decide before the target does.")), box, said);
-    let seed = 1, now = null, lanes = null, open = false, seen = new Set();
+    const score = { right: 0, asked: 0, run: 0 },
+      box = el("div", { class: "pn-box pn-quiz" }),
+      said = el("p", { class: "pn-small", role: "status" });
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head(
+        "Will the target accept?",
+        K.lead("A guess from the recording on the board, with its verdict hidden. Decide before the target does."),
+      ),
+      box,
+      said,
+    );
+    let seed = 1,
+      now = null,
+      lanes = null,
+      open = false,
+      seen = new Set();
 
     function next() {
-      const { yes, no } = questions(lanes), rnd = () => { seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0; return seed / 4294967296; };
+      const { yes, no } = questions(lanes),
+        rnd = () => {
+          seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+          return seed / 4294967296;
+        };
       const fresh = (list) => list.filter((q) => !seen.has(q.l.id + "/" + q.r.i + "/" + q.j.node));
       const pools = [fresh(yes), fresh(no)];
-      if (!pools[0].length && !pools[1].length) { seen = new Set(); pools[0] = yes; pools[1] = no; }
+      if (!pools[0].length && !pools[1].length) {
+        seen = new Set();
+        pools[0] = yes;
+        pools[1] = no;
+      }
       const pool = !pools[1].length || (pools[0].length && rnd() < 0.5) ? pools[0] : pools[1];
-      if (!pool.length) { now = null; box.replaceChildren(env.empty("", "The quiz needs a recording with a draft that was checked.")); return; }
+      if (!pool.length) {
+        now = null;
+        box.replaceChildren(env.empty("", "The quiz needs a recording with a draft that was checked."));
+        return;
+      }
       now = pool[Math.floor(rnd() * pool.length)];
       seen.add(now.l.id + "/" + now.r.i + "/" + now.j.node);
       open = false;
       ask();
     }
     function sentence(q, mark) {
-      const b = before(q), p = el("p", { class: "pn-text", dir: "auto" }, "\u2026");
+      const b = before(q),
+        p = el("p", { class: "pn-text", dir: "auto" }, "\u2026");
       for (const parts of b.words) p.append(...SpecViz.dom.parts(parts));
       for (const parts of b.up) p.append(el("span", { class: "t dra" }, SpecViz.dom.parts(parts)));
       p.append(el("span", { class: "guess " + (mark || "") }, SpecViz.dom.parts(partsOf(q.l, q.node.tok))));
@@ -46,34 +83,103 @@
     }
     /* Two bars, p and q, where the rule weighs them; at temperature 0 p would give the answer away. */
     function evidence(q) {
-      const sampled = q.l.temperature > 0 && q.j.p !== null && q.j.q !== null, top = (q.node.top || []).slice(0, 4);
-      if (sampled) return el("div", null, P.plot.bars([{ name: "draft, q", value: q.j.q, show: f3(q.j.q) }, { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" }], { max: 1, label: "Odds of the guess" }), K.small("Kept if a random draw falls below min(1, p/q). High odds can still lose."));
-      if (top.length > 1 && top[0][1] < 0.9995) return el("div", null, P.plot.bars(top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })), { max: 1, label: "The draft's own odds" }), K.small("The draft's own odds. Temperature 0: it is kept only if it is the target's first choice."));
-      return K.small(q.node.src ? `Copied from earlier text. ${q.l.temperature > 0 ? "Kept with the probability that the target gives it." : "Kept only if it is the target's first choice."}` : "The draft's first choice. It stays only if it is the target's first choice too.");
+      const sampled = q.l.temperature > 0 && q.j.p !== null && q.j.q !== null,
+        top = (q.node.top || []).slice(0, 4);
+      if (sampled)
+        return el(
+          "div",
+          null,
+          P.plot.bars(
+            [
+              { name: "draft, q", value: q.j.q, show: f3(q.j.q) },
+              { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" },
+            ],
+            { max: 1, label: "Odds of the guess" },
+          ),
+          K.small("Kept if a random draw falls below min(1, p/q). High odds can still lose."),
+        );
+      if (top.length > 1 && top[0][1] < 0.9995)
+        return el(
+          "div",
+          null,
+          P.plot.bars(
+            top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })),
+            { max: 1, label: "The draft's own odds" },
+          ),
+          K.small("The draft's own odds. Temperature 0: it is kept only if it is the target's first choice."),
+        );
+      return K.small(
+        q.node.src
+          ? `Copied from earlier text. ${q.l.temperature > 0 ? "Kept with the probability that the target gives it." : "Kept only if it is the target's first choice."}`
+          : "The draft's first choice. It stays only if it is the target's first choice too.",
+      );
     }
     function ask() {
-      const keep = K.button("It stays", () => answer(true), "primary"), drop = K.button("It is refused", () => answer(false));
+      const keep = K.button("It stays", () => answer(true), "primary"),
+        drop = K.button("It is refused", () => answer(false));
       box.replaceChildren(sentence(now), evidence(now), el("div", { class: "pn-row pn-ask" }, keep, drop));
     }
     function answer(guess) {
       if (open || !now) return;
       open = true;
-      const truth = now.j.verdict === "accepted", right = guess === truth, j = now.j;
+      const truth = now.j.verdict === "accepted",
+        right = guess === truth,
+        j = now.j;
       score.asked++;
       score.right += right;
       score.run = right ? score.run + 1 : 0;
-      const why = j.a !== null && j.u !== null && now.l.temperature > 0 ? `It would stay with probability ${f3(j.a)}; the draw was ${f3(j.u)}.` : truth ? "It was the target's first choice." : `The target wanted ${"\u201c" + F.label(now.l.folded, now.r.tail.tok, 18) + "\u201d"}.`;
-      const node = now, again = K.button("Next", next, "primary");
-      box.replaceChildren(sentence(now, truth ? "acc" : "rej"),
-        el("div", { class: "pn-verdict", "data-good": String(truth), role: "status" }, el("b", null, el("span", { class: "sign", "aria-hidden": "true" }, truth ? "\u2713" : "\u2715"), truth ? "The target keeps it" : "The target refuses it"), el("span", null, `${right ? "You were right." : "You said otherwise."} ${why}`)),
-        el("div", { class: "pn-row pn-ask" }, again, K.button("Show it on the board", () => env.show({ lane: node.l.id, round: node.r.i, phase: 4, node: node.j.node, tab: "why" }), "quietly")));
-      setText(said, `${score.right} of ${score.asked} right${score.run > 2 ? `, ${score.run} in a row` : ""}. Always saying \u201cit stays\u201d would be right ${Math.round(100 * share())} % of the time on this recording.`);
+      const why =
+        j.a !== null && j.u !== null && now.l.temperature > 0
+          ? `It would stay with probability ${f3(j.a)}; the draw was ${f3(j.u)}.`
+          : truth
+            ? "It was the target's first choice."
+            : `The target wanted ${"\u201c" + F.label(now.l.folded, now.r.tail.tok, 18) + "\u201d"}.`;
+      const node = now,
+        again = K.button("Next", next, "primary");
+      box.replaceChildren(
+        sentence(now, truth ? "acc" : "rej"),
+        el(
+          "div",
+          { class: "pn-verdict", "data-good": String(truth), role: "status" },
+          el(
+            "b",
+            null,
+            el("span", { class: "sign", "aria-hidden": "true" }, truth ? "\u2713" : "\u2715"),
+            truth ? "The target keeps it" : "The target refuses it",
+          ),
+          el("span", null, `${right ? "You were right." : "You said otherwise."} ${why}`),
+        ),
+        el(
+          "div",
+          { class: "pn-row pn-ask" },
+          again,
+          K.button(
+            "Show it on the board",
+            () => env.show({ lane: node.l.id, round: node.r.i, phase: 4, node: node.j.node, tab: "why" }),
+            "quietly",
+          ),
+        ),
+      );
+      setText(
+        said,
+        `${score.right} of ${score.asked} right${score.run > 2 ? `, ${score.run} in a row` : ""}. Always saying \u201cit stays\u201d would be right ${Math.round(100 * share())} % of the time on this recording.`,
+      );
       again.focus({ preventScroll: true });
     }
-    function share() { const { yes, no } = questions(lanes); return yes.length / Math.max(1, yes.length + no.length); }
+    function share() {
+      const { yes, no } = questions(lanes);
+      return yes.length / Math.max(1, yes.length + no.length);
+    }
     return {
       root,
-      update() { const l = env.lanes(); if (l !== lanes || !box.firstChild) { lanes = l; seen = new Set(); next(); } },
+      update() {
+        const l = env.lanes();
+        if (l !== lanes || !box.firstChild) {
+          lanes = l;
+          seen = new Set();
+          next();
+        }
+      },
       destroy() {},
       state: () => ({ now, score, open }),
       answer,

@@ -11,7 +11,8 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el } = SpecViz.dom;
-  const K = P.kit, EVERY = 250;
+  const K = P.kit,
+    EVERY = 250;
 
   P.mount = function mount(host, kind, ctx) {
     const panel = P.kinds[kind];
@@ -31,11 +32,16 @@
       this.host = host;
       this.views = new Map();
       this.env = environment(ctx, this);
-      this.sized = new ResizeObserver(() => { this.measure(); if (this.dirty && this.seen()) this.update(); });
+      this.sized = new ResizeObserver(() => {
+        this.measure();
+        if (this.dirty && this.seen()) this.update();
+      });
       this.sized.observe(this.root);
       this.off = ctx.board && typeof ctx.board.on === "function" ? ctx.board.on("change", () => this.soon()) : null;
       /* Another panel, or a lesson, may ask this one to show a view. */
-      this.asked = (e) => { if (e.detail && e.detail.kind === kind) this.show(e.detail.view); };
+      this.asked = (e) => {
+        if (e.detail && e.detail.kind === kind) this.show(e.detail.view);
+      };
       document.addEventListener("specviz:show", this.asked);
       this.measure();
       this.show(panel.items[0].key);
@@ -46,10 +52,16 @@
       this.root.classList.toggle("narrow", w <= 640);
       this.root.classList.toggle("mid", w <= 980);
     }
-    seen() { return this.root.isConnected && this.root.clientWidth > 0; }
+    seen() {
+      return this.root.isConnected && this.root.clientWidth > 0;
+    }
     soon() {
       this.dirty = true;
-      if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; if (this.seen()) this.update(); }, EVERY);
+      if (!this.timer)
+        this.timer = setTimeout(() => {
+          this.timer = 0;
+          if (this.seen()) this.update();
+        }, EVERY);
     }
     show(key) {
       if (!P.views[key]) return;
@@ -60,10 +72,15 @@
       this.rail.body.replaceChildren(this.views.get(key).root);
       this.update();
     }
-    view() { return this.views.get(this.key); }
+    view() {
+      return this.views.get(this.key);
+    }
     update() {
       if (this.dead) return;
-      if (!this.seen()) { this.dirty = true; return; }
+      if (!this.seen()) {
+        this.dirty = true;
+        return;
+      }
       this.dirty = false;
       this.view().update();
     }
@@ -80,27 +97,79 @@
 
   /* What a view may know: the trace as lanes, where the board stands, and a few sentences that many of them need. */
   function environment(ctx, panel) {
-    const records = () => { try { return ctx.board?.trace?.() || []; } catch { return []; } };
-    const where = () => { try { return ctx.board?.where?.() || {}; } catch { return {}; } };
+    const records = () => {
+      try {
+        return ctx.board?.trace?.() || [];
+      } catch {
+        return [];
+      }
+    };
+    const where = () => {
+      try {
+        return ctx.board?.where?.() || {};
+      } catch {
+        return {};
+      }
+    };
     const lanes = () => P.read.lanes(records());
     let off = null;
     const env = {
       /* What cannot run on the models that are there, {method: why}: asked once; nothing where nobody can tell. */
-      off: () => (off = off || Promise.resolve(typeof ctx.ask === "function" ? ctx.ask("unavailable", {}) : {}).then((got) => (got && typeof got === "object" ? got : {}), () => { off = null; return {}; })),
-      ctx, panel, records, lanes, where,
+      off: () =>
+        (off =
+          off ||
+          Promise.resolve(typeof ctx.ask === "function" ? ctx.ask("unavailable", {}) : {}).then(
+            (got) => (got && typeof got === "object" ? got : {}),
+            () => {
+              off = null;
+              return {};
+            },
+          )),
+      ctx,
+      panel,
+      records,
+      lanes,
+      where,
       lane: () => P.read.focus(lanes(), where()),
-      go(tab) { ctx.go?.(tab); },
+      go(tab) {
+        ctx.go?.(tab);
+      },
       /* Show a round on the board: the tab where it is, then the round itself. */
-      show(to, tab = "watch") { ctx.go?.(tab); ctx.board?.goto?.(to); },
+      show(to, tab = "watch") {
+        ctx.go?.(tab);
+        ctx.board?.goto?.(to);
+      },
       laneLine(l) {
-        const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)), said = `${K.say(l.title, 80)}, ${l.tokens} tokens${l.machine ? ", " + (l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ") + K.say(l.machine, 90) : ""}`;
-        if (all.length < 2) return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
-        const pick = K.select({ label: "From the board", options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]), value: String(l.id), on: (v) => { ctx.board?.goto?.({ lane: Number(v) }); env.chosen = Number(v); panel.update(); } });
+        const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)),
+          said = `${K.say(l.title, 80)}, ${l.tokens} tokens${l.machine ? ", " + (l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ") + K.say(l.machine, 90) : ""}`;
+        if (all.length < 2)
+          return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
+        const pick = K.select({
+          label: "From the board",
+          options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]),
+          value: String(l.id),
+          on: (v) => {
+            ctx.board?.goto?.({ lane: Number(v) });
+            env.chosen = Number(v);
+            panel.update();
+          },
+        });
         pick.root.classList.add("pn-lanepick");
         return pick.root;
       },
       empty(title, text) {
-        return el("div", { class: "pn-idle" }, title ? el("b", null, title) : null, text, el("div", { class: "pn-row" }, K.button("Open a recording", () => ctx.go?.("traces")), K.button("Run something", () => ctx.go?.("watch"))));
+        return el(
+          "div",
+          { class: "pn-idle" },
+          title ? el("b", null, title) : null,
+          text,
+          el(
+            "div",
+            { class: "pn-row" },
+            K.button("Open a recording", () => ctx.go?.("traces")),
+            K.button("Run something", () => ctx.go?.("watch")),
+          ),
+        );
       },
     };
     env.lane = () => P.read.focus(lanes(), env.chosen !== undefined ? { lane: env.chosen } : where());

@@ -5,10 +5,19 @@
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el } = SpecViz.dom;
   const K = P.kit;
-  const KEYS = [["Space", "play or pause"], ["\u2190 \u2192", "round by round"], ["Shift \u2190 \u2192", "inside a round"], ["Home End", "first and last round"], ["[ ]", "slower, faster"], ["+ \u2212", "larger, smaller"], ["Esc", "leave"]];
+  const KEYS = [
+    ["Space", "play or pause"],
+    ["\u2190 \u2192", "round by round"],
+    ["Shift \u2190 \u2192", "inside a round"],
+    ["Home End", "first and last round"],
+    ["[ ]", "slower, faster"],
+    ["+ \u2212", "larger, smaller"],
+    ["Esc", "leave"],
+  ];
   let on = null;
 
-  const boardOf = (ctx) => (ctx.board && ctx.board.board && ctx.board.board.root) || document.querySelector("#board .sv") || null;
+  const boardOf = (ctx) =>
+    (ctx.board && ctx.board.board && ctx.board.board.root) || document.querySelector("#board .sv") || null;
 
   function start(ctx) {
     if (on) return on;
@@ -16,29 +25,64 @@
     const root = boardOf(ctx);
     if (!root) return null;
     P.lessons?.close?.();
-    const rested = [], top = root.closest(".gradio-container") || document.body;
-    for (let x = root; x && x !== top; x = x.parentElement) for (const s of x.parentElement ? x.parentElement.children : []) if (s !== x && !["SCRIPT", "STYLE", "LINK"].includes(s.tagName) && s.style.display !== "none") { rested.push([s, s.style.display]); s.style.setProperty("display", "none", "important"); }
-    const hint = el("div", { class: "sv svp pn-presenting", role: "status" }, KEYS.map(([k, what]) => el("span", null, el("kbd", null, k), what)), K.button("Leave", stop));
+    const rested = [],
+      top = root.closest(".gradio-container") || document.body;
+    for (let x = root; x && x !== top; x = x.parentElement)
+      for (const s of x.parentElement ? x.parentElement.children : [])
+        if (s !== x && !["SCRIPT", "STYLE", "LINK"].includes(s.tagName) && s.style.display !== "none") {
+          rested.push([s, s.style.display]);
+          s.style.setProperty("display", "none", "important");
+        }
+    const hint = el(
+      "div",
+      { class: "sv svp pn-presenting", role: "status" },
+      KEYS.map(([k, what]) => el("span", null, el("kbd", null, k), what)),
+      K.button("Leave", stop),
+    );
     (root.closest(".gradio-container") || document.body).append(hint);
     const fade = setTimeout(() => hint.classList.add("quiet1"), 6000);
-    on = { ctx, root, rested, hint, fade, zoom: root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1, was: root.style.zoom, full: false };
+    on = {
+      ctx,
+      root,
+      rested,
+      hint,
+      fade,
+      zoom: root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1,
+      was: root.style.zoom,
+      full: false,
+    };
     root.style.zoom = String(on.zoom);
     document.addEventListener("keydown", key, true);
     document.addEventListener("fullscreenchange", left);
     const full = document.documentElement.requestFullscreen;
-    if (typeof full === "function") Promise.resolve(full.call(document.documentElement)).then(() => { if (on) on.full = true; }).catch(() => {});
+    if (typeof full === "function")
+      Promise.resolve(full.call(document.documentElement))
+        .then(() => {
+          if (on) on.full = true;
+        })
+        .catch(() => {});
     ctx.board?.play?.();
     return on;
   }
-  const left = () => { if (on && on.full && !document.fullscreenElement) stop(); };
+  const left = () => {
+    if (on && on.full && !document.fullscreenElement) stop();
+  };
   function key(e) {
     if (!on || e.ctrlKey || e.metaKey || e.altKey) return;
     on.hint.classList.remove("quiet1");
     clearTimeout(on.fade);
     on.fade = setTimeout(() => on && on.hint.classList.add("quiet1"), 3000);
-    if (e.key === "Escape") { e.preventDefault(); e.stopPropagation(); stop(); } else if (e.key === "+" || e.key === "=") size(0.1); else if (e.key === "-") size(-0.1);
+    if (e.key === "Escape") {
+      e.preventDefault();
+      e.stopPropagation();
+      stop();
+    } else if (e.key === "+" || e.key === "=") size(0.1);
+    else if (e.key === "-") size(-0.1);
   }
-  function size(by) { on.zoom = K.clamp(Math.round((on.zoom + by) * 20) / 20, 0.7, 2.5); on.root.style.zoom = String(on.zoom); }
+  function size(by) {
+    on.zoom = K.clamp(Math.round((on.zoom + by) * 20) / 20, 0.7, 2.5);
+    on.root.style.zoom = String(on.zoom);
+  }
   function stop() {
     if (!on) return;
     const { root, rested, hint, fade, was, ctx, full } = on;
@@ -54,11 +98,45 @@
   }
 
   function view(env) {
-    const root = el("div", { class: "pn-view" },
-      K.head("Present", K.lead("For a lecture: the board alone, in large type, with nothing else on the screen. It plays the recording that is on the board, and needs no network.")),
-      el("div", { class: "pn-row" }, K.button("Start presenting", () => start(env.ctx), "primary")),
-      el("div", { class: "pn-box" }, el("h3", null, "Keys"), el("dl", { class: "pn-keysheet" }, KEYS.map(([k, what]) => el("div", null, el("dt", null, k.split(" ").map((x) => el("kbd", null, x))), el("dd", null, what))))),
-      K.small("To show one round to a class, copy its link in the Traces tab: it opens in the same place on every phone."));
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head(
+        "Present",
+        K.lead(
+          "For a lecture: the board alone, in large type, with nothing else on the screen. It plays the recording that is on the board, and needs no network.",
+        ),
+      ),
+      el(
+        "div",
+        { class: "pn-row" },
+        K.button("Start presenting", () => start(env.ctx), "primary"),
+      ),
+      el(
+        "div",
+        { class: "pn-box" },
+        el("h3", null, "Keys"),
+        el(
+          "dl",
+          { class: "pn-keysheet" },
+          KEYS.map(([k, what]) =>
+            el(
+              "div",
+              null,
+              el(
+                "dt",
+                null,
+                k.split(" ").map((x) => el("kbd", null, x)),
+              ),
+              el("dd", null, what),
+            ),
+          ),
+        ),
+      ),
+      K.small(
+        "To show one round to a class, copy its link in the Traces tab: it opens in the same place on every phone.",
+      ),
+    );
     return { root, update() {}, destroy: stop };
   }
 

@@ -11,13 +11,16 @@
 
   /* The board gives a fresh list of the same records each time: its ends tell whether anything came or changed. */
   function lanes(records) {
-    const list = Array.isArray(records) ? records : [], n = list.length;
-    if (memo.n !== n || memo.first !== list[0] || memo.last !== list[n - 1]) memo = { n, first: list[0], last: list[n - 1], lanes: read(list) };
+    const list = Array.isArray(records) ? records : [],
+      n = list.length;
+    if (memo.n !== n || memo.first !== list[0] || memo.last !== list[n - 1])
+      memo = { n, first: list[0], last: list[n - 1], lanes: read(list) };
     return memo.lanes;
   }
 
   function read(list) {
-    const st = SpecViz.fold.fold(list), raw = new Map();
+    const st = SpecViz.fold.fold(list),
+      raw = new Map();
     for (const r of list) {
       if (!r || typeof r !== "object" || !Number.isInteger(r.lane)) continue;
       if (r.type === "header" && !raw.has(r.lane)) raw.set(r.lane, { header: r, timing: new Map() });
@@ -30,37 +33,80 @@
   }
 
   function lane(st, folded, raw) {
-    const h = folded.header || { method: {} }, full = obj(raw && raw.header), env = obj(full.env), sampling = obj(full.sampling);
+    const h = folded.header || { method: {} },
+      full = obj(raw && raw.header),
+      env = obj(full.env),
+      sampling = obj(full.sampling);
     const out = {
-      id: folded.id, folded, key: h.method.key || "", title: h.method.title || "Lane " + (folded.id + 1), family: h.method.family || "", exactness: h.method.exactness || "",
-      baseline: SpecViz.metrics.isBaseline(folded), mode: h.mode || "recorded", created: h.created || "", machine: h.env ? h.env.machine : "", prompt: h.prompt ? h.prompt.text : "",
-      temperature: finite(sampling.temperature) ? sampling.temperature : 0, knobs: obj(full.knobs), maxNew: h.max_new_tokens || 0, sampling,
-      dtype: typeof env.dtype === "string" ? env.dtype : "", targetSize: pos(obj(full.target).parameters), draftSize: pos(obj(full.draft).parameters),
-      targetName: h.target ? h.target.name : "", draftName: h.draft ? h.draft.name : "", runId: h.run_id || "", rounds: [],
+      id: folded.id,
+      folded,
+      key: h.method.key || "",
+      title: h.method.title || "Lane " + (folded.id + 1),
+      family: h.method.family || "",
+      exactness: h.method.exactness || "",
+      baseline: SpecViz.metrics.isBaseline(folded),
+      mode: h.mode || "recorded",
+      created: h.created || "",
+      machine: h.env ? h.env.machine : "",
+      prompt: h.prompt ? h.prompt.text : "",
+      temperature: finite(sampling.temperature) ? sampling.temperature : 0,
+      knobs: obj(full.knobs),
+      maxNew: h.max_new_tokens || 0,
+      sampling,
+      dtype: typeof env.dtype === "string" ? env.dtype : "",
+      targetSize: pos(obj(full.target).parameters),
+      draftSize: pos(obj(full.draft).parameters),
+      targetName: h.target ? h.target.name : "",
+      draftName: h.draft ? h.draft.name : "",
+      runId: h.run_id || "",
+      rounds: [],
     };
-    for (const r of folded.rounds.slice(0, folded.committed)) if (r.commit) out.rounds.push(round(r, raw && raw.timing.get(r.i)));
+    for (const r of folded.rounds.slice(0, folded.committed))
+      if (r.commit) out.rounds.push(round(r, raw && raw.timing.get(r.i)));
     let at = 0;
-    for (const r of out.rounds) { r.from = at; at += r.n; }
+    for (const r of out.rounds) {
+      r.from = at;
+      at += r.n;
+    }
     out.tokens = at;
     out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st));
     return out;
   }
 
   function round(r, timing) {
-    const ns = (k) => pos(obj(timing)[k]) / 1e9, t = timing ? { draft: ns("draft_ns"), verify: ns("verify_ns"), other: ns("judge_ns") + ns("cache_ns") + ns("other_ns") } : null;
-    const draft = r.draft, verify = r.verify;
-    const nodes = r.nodes.filter((n) => !n.probe), depth = nodes.reduce((m, n) => Math.max(m, n.depth), 0);
+    const ns = (k) => pos(obj(timing)[k]) / 1e9,
+      t = timing
+        ? { draft: ns("draft_ns"), verify: ns("verify_ns"), other: ns("judge_ns") + ns("cache_ns") + ns("other_ns") }
+        : null;
+    const draft = r.draft,
+      verify = r.verify;
+    const nodes = r.nodes.filter((n) => !n.probe),
+      depth = nodes.reduce((m, n) => Math.max(m, n.depth), 0);
     return {
-      i: r.i, raw: r, nodes, all: r.nodes, depth, path: r.path, why: r.why, tail: r.commit.tail, n: Math.max(0, r.commit.n_new), rows: verify ? Math.max(1, verify.n_in || r.nodes.length + 1) : 1,
-      draft: t ? t.draft : draft ? draft.t1 - draft.t0 : 0, verify: t ? t.verify : verify ? verify.t1 - verify.t0 : 0, other: t ? t.other : 0,
+      i: r.i,
+      raw: r,
+      nodes,
+      all: r.nodes,
+      depth,
+      path: r.path,
+      why: r.why,
+      tail: r.commit.tail,
+      n: Math.max(0, r.commit.n_new),
+      rows: verify ? Math.max(1, verify.n_in || r.nodes.length + 1) : 1,
+      draft: t ? t.draft : draft ? draft.t1 - draft.t0 : 0,
+      verify: t ? t.verify : verify ? verify.t1 - verify.t0 : 0,
+      other: t ? t.other : 0,
     };
   }
 
   /* Medians of what a lane's rounds cost, in seconds. `step`: one step of the draft, by levels of the tree. */
   function costs(l) {
-    const rs = l.rounds.filter((r) => r.verify > 0), drafted = rs.filter((r) => r.depth > 0);
+    const rs = l.rounds.filter((r) => r.verify > 0),
+      drafted = rs.filter((r) => r.depth > 0);
     return {
-      draft: median(rs.map((r) => r.draft)) ?? 0, verify: median(rs.map((r) => r.verify)) ?? 0, other: median(rs.map((r) => r.other)) ?? 0,
+      draft: median(rs.map((r) => r.draft)) ?? 0,
+      verify: median(rs.map((r) => r.verify)) ?? 0,
+      other: median(rs.map((r) => r.other)) ?? 0,
       step: drafted.length ? sum(drafted.map((r) => r.draft)) / sum(drafted.map((r) => r.depth)) : 0,
       idle: median(rs.filter((r) => !r.depth).map((r) => r.draft)) ?? 0,
       rows: median(rs.map((r) => r.rows)) ?? 1,
@@ -70,7 +116,9 @@
   /* Acceptance by level: at how many levels was some candidate tried, and at how many was one kept. In a chain this is
      accepted / tried; in a tree a level counts once, however many siblings were examined. */
   function levels(l) {
-    const by = l.metrics.per_position, tried = sum(by.map((p) => p.tried)), kept = sum(by.map((p) => p.accepted));
+    const by = l.metrics.per_position,
+      tried = sum(by.map((p) => p.tried)),
+      kept = sum(by.map((p) => p.accepted));
     return { tried, kept, alpha: tried ? kept / tried : null };
   }
 

@@ -3,8 +3,10 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el, setText, count } = SpecViz.dom;
-  const K = P.kit, BYTES = 20 * 2 ** 20;
-  const size = (n) => (!K.finite(n) ? "" : n >= 1e6 ? (n / 1e6).toFixed(1) + " MB" : Math.max(1, Math.round(n / 1e3)) + " kB");
+  const K = P.kit,
+    BYTES = 20 * 2 ** 20;
+  const size = (n) =>
+    !K.finite(n) ? "" : n >= 1e6 ? (n / 1e6).toFixed(1) + " MB" : Math.max(1, Math.round(n / 1e3)) + " kB";
 
   /* A text becomes the board's trace, or one sentence says why not; a refused one leaves the board as it was. */
   function openText(env, text, name) {
@@ -23,7 +25,9 @@
     let stream = file.stream();
     const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
     if (head[0] === 0x1f && head[1] === 0x8b) stream = stream.pipeThrough(new DecompressionStream("gzip"));
-    const reader = stream.getReader(), decode = new TextDecoder("utf-8", { fatal: true }), parts = [];
+    const reader = stream.getReader(),
+      decode = new TextDecoder("utf-8", { fatal: true }),
+      parts = [];
     let total = 0;
     try {
       for (;;) {
@@ -40,27 +44,90 @@
   }
 
   function library(env) {
-    const tell = K.status(), said = K.status(), list = el("div", { class: "pn-shelf" });
-    const input = el("input", { type: "file", accept: ".jsonl,.json,.gz,.txt,application/jsonl", class: "pn-file", "aria-label": "Choose a trace file", on: { change: () => { take(input.files[0]); input.value = ""; } } });
-    const drop = el("div", { class: "pn-drop" }, el("b", null, "Open a file"), el("span", null, "Drop a trace here, or choose one. It stays in this browser: .jsonl or .jsonl.gz, at most 20 MB."), el("div", { class: "pn-row" }, K.button("Choose a file", () => input.click()), input), said.root);
-    for (const [name, on] of [["dragover", true], ["dragenter", true], ["dragleave", false], ["drop", false]]) drop.addEventListener(name, (e) => { e.preventDefault(); drop.classList.toggle("over", on); if (name === "drop") take(e.dataTransfer.files[0]); });
-    const root = el("div", { class: "pn-view" }, K.head("Recordings", K.lead("Open one and it plays at once. No model is loaded, and every tab works on it.")), list, tell.root, drop);
+    const tell = K.status(),
+      said = K.status(),
+      list = el("div", { class: "pn-shelf" });
+    const input = el("input", {
+      type: "file",
+      accept: ".jsonl,.json,.gz,.txt,application/jsonl",
+      class: "pn-file",
+      "aria-label": "Choose a trace file",
+      on: {
+        change: () => {
+          take(input.files[0]);
+          input.value = "";
+        },
+      },
+    });
+    const drop = el(
+      "div",
+      { class: "pn-drop" },
+      el("b", null, "Open a file"),
+      el(
+        "span",
+        null,
+        "Drop a trace here, or choose one. It stays in this browser: .jsonl or .jsonl.gz, at most 20 MB.",
+      ),
+      el(
+        "div",
+        { class: "pn-row" },
+        K.button("Choose a file", () => input.click()),
+        input,
+      ),
+      said.root,
+    );
+    for (const [name, on] of [
+      ["dragover", true],
+      ["dragenter", true],
+      ["dragleave", false],
+      ["drop", false],
+    ])
+      drop.addEventListener(name, (e) => {
+        e.preventDefault();
+        drop.classList.toggle("over", on);
+        if (name === "drop") take(e.dataTransfer.files[0]);
+      });
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head("Recordings", K.lead("Open one and it plays at once. No model is loaded, and every tab works on it.")),
+      list,
+      tell.root,
+      drop,
+    );
     let asked = false;
 
     async function take(file) {
       if (!file) return;
       said.set("Reading\u2026", "busy");
-      try { const why = openText(env, await textOf(file), ""); said.set(why || "Opened.", why ? "error" : ""); } catch (e) { said.set(K.sentence(e), "error"); }
+      try {
+        const why = openText(env, await textOf(file), "");
+        said.set(why || "Opened.", why ? "error" : "");
+      } catch (e) {
+        said.set(K.sentence(e), "error");
+      }
     }
     async function ask() {
       asked = true;
       const got = await K.request(env.ctx, "library", {}, { tell, busy: "Fetching the list\u2026" });
-      if (got === null) { asked = false; list.replaceChildren(); return; }
+      if (got === null) {
+        asked = false;
+        list.replaceChildren();
+        return;
+      }
       const all = (Array.isArray(got) ? got : []).filter((x) => x && typeof x.name === "string").slice(0, 60);
-      list.replaceChildren(...all.map((x) => {
-        const press = el("button", { type: "button", class: "pn-choice", "data-name": x.name, on: { click: () => open(x, press) } }, el("b", null, K.say(x.title || x.name, 120)), x.about ? el("span", null, K.say(x.about, 300)) : null, el("small", null, size(x.bytes)));
-        return press;
-      }));
+      list.replaceChildren(
+        ...all.map((x) => {
+          const press = el(
+            "button",
+            { type: "button", class: "pn-choice", "data-name": x.name, on: { click: () => open(x, press) } },
+            el("b", null, K.say(x.title || x.name, 120)),
+            x.about ? el("span", null, K.say(x.about, 300)) : null,
+            el("small", null, size(x.bytes)),
+          );
+          return press;
+        }),
+      );
       if (!all.length) tell.set("No recordings are shipped with this copy.");
     }
     async function open(x, press) {
@@ -69,7 +136,14 @@
       const why = openText(env, typeof text === "string" ? text : P.history.lines(text), x.name);
       tell.set(why, "error");
     }
-    return { root, update() { if (!asked) ask(); }, destroy() {}, take };
+    return {
+      root,
+      update() {
+        if (!asked) ask();
+      },
+      destroy() {},
+      take,
+    };
   }
 
   function save(name, parts, type) {
@@ -78,40 +152,109 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   }
   /* JSON inside a script element that no browser runs: no tag can open or close, no separator ends a line. */
-  const inert = (value) => JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  const inert = (value) =>
+    JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
   /* The server's empty page with this trace in it. The page's policy names the digests of its script and style, not of data. */
   function fillPage(page, records) {
-    const from = page.indexOf(">", page.indexOf('id="trace"')) + 1, to = page.indexOf("<" + "/script>", from);
-    if (page.indexOf('id="trace"') < 0 || from < 1 || to < 0) throw new Error("The server's page has no place for a trace.");
+    const from = page.indexOf(">", page.indexOf('id="trace"')) + 1,
+      to = page.indexOf("<" + "/script>", from);
+    if (page.indexOf('id="trace"') < 0 || from < 1 || to < 0)
+      throw new Error("The server's page has no place for a trace.");
     return page.slice(0, from) + inert(records) + page.slice(to);
   }
-  const nameOf = (lanes) => "specviz-" + (lanes.find((l) => !l.baseline)?.key || "trace").replace(/[^a-z0-9_-]+/gi, "-").slice(0, 40);
+  const nameOf = (lanes) =>
+    "specviz-" + (lanes.find((l) => !l.baseline)?.key || "trace").replace(/[^a-z0-9_-]+/gi, "-").slice(0, 40);
 
   function takeHome(env) {
-    const tell = K.status(), told = K.status(), what = el("div"), place = el("p", { class: "pn-small" });
-    const link = K.field({ label: "Link to this place", value: "", most: 60_000, readonly: true, on() {} }), frame = K.field({ label: "For slides and web pages (iframe)", value: "", most: 60_000, readonly: true });
+    const tell = K.status(),
+      told = K.status(),
+      what = el("div"),
+      place = el("p", { class: "pn-small" });
+    const link = K.field({ label: "Link to this place", value: "", most: 60_000, readonly: true, on() {} }),
+      frame = K.field({ label: "For slides and web pages (iframe)", value: "", most: 60_000, readonly: true });
     for (const f of [link, frame]) f.input.addEventListener("focus", () => f.input.select());
-    const page = K.button("One HTML page", html), lines = K.button("JSON Lines", () => { save(nameOf(env.lanes()) + ".jsonl", env.records().map((r) => JSON.stringify(r) + "\n"), "application/jsonl"); tell.set("Saved."); });
-    const root = el("div", { class: "pn-view" }, K.head("Take it home", K.lead("The trace on the board, as a file or as a link to exactly what is shown now.")), what);
+    const page = K.button("One HTML page", html),
+      lines = K.button("JSON Lines", () => {
+        save(
+          nameOf(env.lanes()) + ".jsonl",
+          env.records().map((r) => JSON.stringify(r) + "\n"),
+          "application/jsonl",
+        );
+        tell.set("Saved.");
+      });
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head("Take it home", K.lead("The trace on the board, as a file or as a link to exactly what is shown now.")),
+      what,
+    );
     const body = [
-      el("div", { class: "pn-box" }, el("h3", null, "As a file"), el("p", { class: "pn-prose" }, "The HTML page opens with a double click, offline, with the whole viewer inside. JSON Lines is for programs and for opening here again. Both hold the prompt and the text."), el("div", { class: "pn-row pn-gap" }, page, lines), tell.root),
-      el("div", { class: "pn-box pn-controls" }, el("h3", null, "As a link"), place, link.root, el("div", { class: "pn-row" }, K.button("Copy link", () => K.copy(link.value, told), "primary"), K.button("Copy iframe", () => K.copy(frame.value, told))), frame.root, told.root),
+      el(
+        "div",
+        { class: "pn-box" },
+        el("h3", null, "As a file"),
+        el(
+          "p",
+          { class: "pn-prose" },
+          "The HTML page opens with a double click, offline, with the whole viewer inside. JSON Lines is for programs and for opening here again. Both hold the prompt and the text.",
+        ),
+        el("div", { class: "pn-row pn-gap" }, page, lines),
+        tell.root,
+      ),
+      el(
+        "div",
+        { class: "pn-box pn-controls" },
+        el("h3", null, "As a link"),
+        place,
+        link.root,
+        el(
+          "div",
+          { class: "pn-row" },
+          K.button("Copy link", () => K.copy(link.value, told), "primary"),
+          K.button("Copy iframe", () => K.copy(frame.value, told)),
+        ),
+        frame.root,
+        told.root,
+      ),
     ];
     async function html() {
       const got = await K.request(env.ctx, "html", {}, { press: page, tell, busy: "Building the page\u2026" });
       if (typeof got !== "string") return;
-      try { save(nameOf(env.lanes()) + ".html", [fillPage(got, env.records())], "text/html"); tell.set("Saved."); } catch (e) { tell.set(K.sentence(e), "error"); }
+      try {
+        save(nameOf(env.lanes()) + ".html", [fillPage(got, env.records())], "text/html");
+        tell.set("Saved.");
+      } catch (e) {
+        tell.set(K.sentence(e), "error");
+      }
     }
     /* What a run was asked, from its headers, in the page's own names. */
     function choice() {
-      const heads = env.records().filter((r) => r && r.type === "header"), first = heads[0] || {}, sampling = first.sampling || {}, own = heads.filter((h) => h.method && h.method.key !== SpecViz.metrics.BASELINE);
-      return { prompt: first.prompt && first.prompt.text, methods: own.map((h) => String(h.method.key)), knobs: Object.fromEntries(own.filter((h) => h.knobs && Object.keys(h.knobs).length).map((h) => [String(h.method.key), h.knobs])), temperature: sampling.temperature, top_p: sampling.top_p, seed: sampling.seed, length: first.max_new_tokens };
+      const heads = env.records().filter((r) => r && r.type === "header"),
+        first = heads[0] || {},
+        sampling = first.sampling || {},
+        own = heads.filter((h) => h.method && h.method.key !== SpecViz.metrics.BASELINE);
+      return {
+        prompt: first.prompt && first.prompt.text,
+        methods: own.map((h) => String(h.method.key)),
+        knobs: Object.fromEntries(
+          own.filter((h) => h.knobs && Object.keys(h.knobs).length).map((h) => [String(h.method.key), h.knobs]),
+        ),
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+        seed: sampling.seed,
+        length: first.max_new_tokens,
+      };
     }
     function address() {
       let url = null;
-      try { url = env.ctx.link?.(choice()); } catch { /* the board's own link, then */ }
+      try {
+        url = env.ctx.link?.(choice());
+      } catch {
+        /* the board's own link, then */
+      }
       if (typeof url !== "string" || !url) return location.href.split("#")[0] + (env.ctx.board?.link?.() || "");
-      const at = url.indexOf("#"), q = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
+      const at = url.indexOf("#"),
+        q = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
       q.set("page", env.where().layout === "race" ? "race" : "watch");
       for (const [k, v] of [...q]) if (v === "undefined") q.delete(k);
       return (at < 0 ? url : url.slice(0, at)) + "#" + q;
@@ -119,12 +262,25 @@
     return {
       root,
       update() {
-        if (!env.lanes().length) { what.replaceChildren(env.empty("", "There is no trace on the board yet.")); return; }
+        if (!env.lanes().length) {
+          what.replaceChildren(env.empty("", "There is no trace on the board yet."));
+          return;
+        }
         if (!what.contains(body[0])) what.replaceChildren(el("div", { class: "pn-view" }, body));
-        const url = address(), w = env.where();
+        const url = address(),
+          w = env.where();
         link.input.value = url;
-        try { const u = new URL(url); u.searchParams.set("embed", "1"); frame.input.value = `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" style="border:0" title="specviz"></iframe>`; } catch { frame.input.value = ""; }
-        setText(place, `It opens round ${Math.max(1, (w.round ?? 0) + 1)}${w.node !== null && w.node !== undefined ? " with its token selected" : ""}. A shipped recording opens at once; a run of your own is told by its prompt, methods and seed, and is run again by whoever opens the link and presses Run.`);
+        try {
+          const u = new URL(url);
+          u.searchParams.set("embed", "1");
+          frame.input.value = `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" style="border:0" title="specviz"></iframe>`;
+        } catch {
+          frame.input.value = "";
+        }
+        setText(
+          place,
+          `It opens round ${Math.max(1, (w.round ?? 0) + 1)}${w.node !== null && w.node !== undefined ? " with its token selected" : ""}. A shipped recording opens at once; a run of your own is told by its prompt, methods and seed, and is run again by whoever opens the link and presses Run.`,
+        );
       },
       destroy() {},
     };

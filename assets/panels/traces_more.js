@@ -3,36 +3,106 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el, pct, f3, count, parts } = SpecViz.dom;
-  const K = P.kit, M = P.maths, T = SpecViz.text;
+  const K = P.kit,
+    M = P.maths,
+    T = SpecViz.text;
   const SHOWN = 3000;
 
   function history(env) {
-    const list = el("div", { class: "pn-shelf one" }), tell = K.status();
-    const clear = K.button("Forget all", () => { P.history.clear(); }, "quietly");
-    const root = el("div", { class: "pn-view" }, K.head("Your runs", K.lead("The last runs of this browser, kept in this browser. Nothing is sent anywhere.")), list, el("div", { class: "pn-row" }, clear, tell.root));
-    const when = (iso) => { const d = new Date(iso); return Number.isNaN(d.getTime()) ? "" : d.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }); };
+    const list = el("div", { class: "pn-shelf one" }),
+      tell = K.status();
+    const clear = K.button(
+      "Forget all",
+      () => {
+        P.history.clear();
+      },
+      "quietly",
+    );
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head("Your runs", K.lead("The last runs of this browser, kept in this browser. Nothing is sent anywhere.")),
+      list,
+      el("div", { class: "pn-row" }, clear, tell.root),
+    );
+    const when = (iso) => {
+      const d = new Date(iso);
+      return Number.isNaN(d.getTime())
+        ? ""
+        : d.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+    };
     function fill() {
       const all = P.history.read();
       clear.hidden = !all.length;
-      list.replaceChildren(...(all.length ? all.map((x) => el("div", { class: "pn-run" },
-        el("button", { type: "button", class: "pn-choice", on: { click: () => tell.set(P.io.openText(env, x.text, ""), "error") } }, el("b", null, el("bdi", null, K.say(x.prompt, 120) || "Without a prompt")), el("span", null, (Array.isArray(x.methods) ? x.methods : []).map((m) => K.say(m, 60)).join(", ")), el("small", null, `${when(x.at)}, ${P.io.size(x.text.length)}`)),
-        el("button", { type: "button", class: "pn-x", "aria-label": "Forget this run", on: { click: () => P.history.forget(x.id) } }, "\u00d7"))) : [el("div", { class: "pn-idle" }, el("b", null, "No runs yet"), "Press Run on the Watch tab; what it writes is kept here, up to a dozen.")]));
+      list.replaceChildren(
+        ...(all.length
+          ? all.map((x) =>
+              el(
+                "div",
+                { class: "pn-run" },
+                el(
+                  "button",
+                  {
+                    type: "button",
+                    class: "pn-choice",
+                    on: { click: () => tell.set(P.io.openText(env, x.text, ""), "error") },
+                  },
+                  el("b", null, el("bdi", null, K.say(x.prompt, 120) || "Without a prompt")),
+                  el("span", null, (Array.isArray(x.methods) ? x.methods : []).map((m) => K.say(m, 60)).join(", ")),
+                  el("small", null, `${when(x.at)}, ${P.io.size(x.text.length)}`),
+                ),
+                el(
+                  "button",
+                  {
+                    type: "button",
+                    class: "pn-x",
+                    "aria-label": "Forget this run",
+                    on: { click: () => P.history.forget(x.id) },
+                  },
+                  "\u00d7",
+                ),
+              ),
+            )
+          : [
+              el(
+                "div",
+                { class: "pn-idle" },
+                el("b", null, "No runs yet"),
+                "Press Run on the Watch tab; what it writes is kept here, up to a dozen.",
+              ),
+            ]),
+      );
     }
     document.addEventListener("specviz:history", fill);
     return { root, update: fill, destroy: () => document.removeEventListener("specviz:history", fill) };
   }
 
   /* What kind of token: by its bytes alone. */
-  const KINDS = [["newline", "line breaks", (s) => /^[\s]*[\r\n]+[\s]*$/.test(s)], ["digit", "numbers", (s) => /^\s*\d+$/.test(s)], ["mark", "punctuation", (s) => /^\s*[\p{P}\p{S}]+$/u.test(s)], ["start", "beginnings of words", (s) => /^\s/.test(s)], ["inside", "rest of words", () => true]];
+  const KINDS = [
+    ["newline", "line breaks", (s) => /^[\s]*[\r\n]+[\s]*$/.test(s)],
+    ["digit", "numbers", (s) => /^\s*\d+$/.test(s)],
+    ["mark", "punctuation", (s) => /^\s*[\p{P}\p{S}]+$/u.test(s)],
+    ["start", "beginnings of words", (s) => /^\s/.test(s)],
+    ["inside", "rest of words", () => true],
+  ];
   const kindOf = (s) => KINDS.find(([, , is]) => is(s))[0];
 
   /* For each token of the output: how likely was it that the draft's guess would stay? {a: 0..1 or null, node, round} */
   function ease(lane) {
-    const { hit } = M.answers(lane), out = [];
-    for (const r of lane.rounds) for (let j = 0; j < r.n; j++) {
-      const id = r.path[j], test = id !== undefined ? r.raw.judges.get(id) : null, h = hit[out.length];
-      out.push({ a: h === null ? null : h === 0 ? 0 : test && test.a !== null ? test.a : 1, round: r.i, node: id !== undefined ? id : "tail", hit: h });
-    }
+    const { hit } = M.answers(lane),
+      out = [];
+    for (const r of lane.rounds)
+      for (let j = 0; j < r.n; j++) {
+        const id = r.path[j],
+          test = id !== undefined ? r.raw.judges.get(id) : null,
+          h = hit[out.length];
+        out.push({
+          a: h === null ? null : h === 0 ? 0 : test && test.a !== null ? test.a : 1,
+          round: r.i,
+          node: id !== undefined ? id : "tail",
+          hit: h,
+        });
+      }
     return out;
   }
 
@@ -40,16 +110,49 @@
     const root = el("div", { class: "pn-view" });
     let last;
     function paint(l) {
-      const list = ease(l), tokens = l.folded.tokens.slice(0, Math.min(list.length, SHOWN)), text = el("p", { class: "pn-heat", dir: "auto" });
+      const list = ease(l),
+        tokens = l.folded.tokens.slice(0, Math.min(list.length, SHOWN)),
+        text = el("p", { class: "pn-heat", dir: "auto" });
       const by = new Map(KINDS.map(([k]) => [k, { asked: 0, kept: 0 }]));
       tokens.forEach((t, i) => {
-        const e = list[i], say = T.joined(t.parts);
-        if (e.hit !== null) { const k = by.get(kindOf(say)); k.asked++; k.kept += e.hit; }
-        const hard = e.a === null ? null : 1 - e.a, span = el("span", { class: "h " + (hard === null ? "none" : e.hit ? "kept" : "lost"), "data-i": i, role: "button", tabindex: i ? "-1" : "0", title: hard === null ? "The draft was not asked here" : e.hit ? `Kept; chance ${f3(e.a)}` : "The guess here was refused", css: hard ? { "--h": Math.round(100 * hard) + "%" } : null }, parts(t.parts));
+        const e = list[i],
+          say = T.joined(t.parts);
+        if (e.hit !== null) {
+          const k = by.get(kindOf(say));
+          k.asked++;
+          k.kept += e.hit;
+        }
+        const hard = e.a === null ? null : 1 - e.a,
+          span = el(
+            "span",
+            {
+              class: "h " + (hard === null ? "none" : e.hit ? "kept" : "lost"),
+              "data-i": i,
+              role: "button",
+              tabindex: i ? "-1" : "0",
+              title:
+                hard === null
+                  ? "The draft was not asked here"
+                  : e.hit
+                    ? `Kept; chance ${f3(e.a)}`
+                    : "The guess here was refused",
+              css: hard ? { "--h": Math.round(100 * hard) + "%" } : null,
+            },
+            parts(t.parts),
+          );
         text.append(span);
       });
-      text.addEventListener("keydown", (ev) => { /* one stop for the Tab key; the arrows walk the text */
-        const s = ev.target.closest("[data-i]"), to = s && { ArrowRight: s.nextElementSibling, ArrowLeft: s.previousElementSibling, Home: text.firstElementChild, End: text.lastElementChild }[ev.key];
+      text.addEventListener("keydown", (ev) => {
+        /* one stop for the Tab key; the arrows walk the text */
+        const s = ev.target.closest("[data-i]"),
+          to =
+            s &&
+            {
+              ArrowRight: s.nextElementSibling,
+              ArrowLeft: s.previousElementSibling,
+              Home: text.firstElementChild,
+              End: text.lastElementChild,
+            }[ev.key];
         if (s && ev.key === "Enter") s.click();
         if (!to) return;
         ev.preventDefault();
@@ -58,19 +161,83 @@
         to.tabIndex = 0;
         to.focus();
       });
-      text.addEventListener("click", (ev) => { const s = ev.target.closest("[data-i]"); if (s) { const e = list[Number(s.dataset.i)]; env.show({ lane: l.id, round: e.round, phase: 4, node: e.node, tab: "why" }); } });
-      const rows = KINDS.map(([k, name]) => ({ name, ...by.get(k) })).filter((x) => x.asked), asked = K.sum(rows.map((x) => x.asked)), kept = K.sum(rows.map((x) => x.kept));
-      root.replaceChildren(K.head("Where it was easy", K.lead("The text, shaded where a guess was likely to fail. Runs of clean text are where the speed comes from.")), env.laneLine(l),
-        el("div", { class: "pn-box" }, el("div", { class: "pn-keys pn-heatkey" }, el("span", null, el("span", { class: "h kept" }, "kept")), el("span", null, el("span", { class: "h kept", css: { "--h": "55%" } }, "kept"), "by luck: it might have failed"), el("span", null, el("span", { class: "h lost", css: { "--h": "100%" } }, "word"), "the guess was refused here"), el("span", null, el("span", { class: "h none" }, "word"), "nobody asked the draft")), text,
-          list.length > SHOWN ? K.small(`The first ${SHOWN.toLocaleString("en")} of ${list.length.toLocaleString("en")} tokens.`) : null, K.small("Choose a token to see its round on the board; arrow keys walk the text.")),
-        el("div", { class: "pn-box pn-words" }, el("h3", null, "By kind of token"), P.plot.bars(rows.map((x) => ({ name: x.name, value: x.kept / x.asked, show: `${pct(x.kept / x.asked)} of ${x.asked}`, mark: asked ? kept / asked : 0 })), { max: 1, label: "Share of guesses kept, by kind of token" }), K.small(`Guesses kept where the draft was asked. The mark is the whole text's ${pct(asked ? kept / asked : 0)}.`)));
+      text.addEventListener("click", (ev) => {
+        const s = ev.target.closest("[data-i]");
+        if (s) {
+          const e = list[Number(s.dataset.i)];
+          env.show({ lane: l.id, round: e.round, phase: 4, node: e.node, tab: "why" });
+        }
+      });
+      const rows = KINDS.map(([k, name]) => ({ name, ...by.get(k) })).filter((x) => x.asked),
+        asked = K.sum(rows.map((x) => x.asked)),
+        kept = K.sum(rows.map((x) => x.kept));
+      root.replaceChildren(
+        K.head(
+          "Where it was easy",
+          K.lead(
+            "The text, shaded where a guess was likely to fail. Runs of clean text are where the speed comes from.",
+          ),
+        ),
+        env.laneLine(l),
+        el(
+          "div",
+          { class: "pn-box" },
+          el(
+            "div",
+            { class: "pn-keys pn-heatkey" },
+            el("span", null, el("span", { class: "h kept" }, "kept")),
+            el(
+              "span",
+              null,
+              el("span", { class: "h kept", css: { "--h": "55%" } }, "kept"),
+              "by luck: it might have failed",
+            ),
+            el(
+              "span",
+              null,
+              el("span", { class: "h lost", css: { "--h": "100%" } }, "word"),
+              "the guess was refused here",
+            ),
+            el("span", null, el("span", { class: "h none" }, "word"), "nobody asked the draft"),
+          ),
+          text,
+          list.length > SHOWN
+            ? K.small(`The first ${SHOWN.toLocaleString("en")} of ${list.length.toLocaleString("en")} tokens.`)
+            : null,
+          K.small("Choose a token to see its round on the board; arrow keys walk the text."),
+        ),
+        el(
+          "div",
+          { class: "pn-box pn-words" },
+          el("h3", null, "By kind of token"),
+          P.plot.bars(
+            rows.map((x) => ({
+              name: x.name,
+              value: x.kept / x.asked,
+              show: `${pct(x.kept / x.asked)} of ${x.asked}`,
+              mark: asked ? kept / asked : 0,
+            })),
+            { max: 1, label: "Share of guesses kept, by kind of token" },
+          ),
+          K.small(
+            `Guesses kept where the draft was asked. The mark is the whole text's ${pct(asked ? kept / asked : 0)}.`,
+          ),
+        ),
+      );
     }
     return {
       root,
       update() {
         const l = env.lane();
-        if (!l) { root.replaceChildren(env.empty("Where it was easy", "Open or run a trace with a drafting method first.")); last = null; return; }
-        if (l !== last) { last = l; paint(l); }
+        if (!l) {
+          root.replaceChildren(env.empty("Where it was easy", "Open or run a trace with a drafting method first."));
+          last = null;
+          return;
+        }
+        if (l !== last) {
+          last = l;
+          paint(l);
+        }
       },
       destroy() {},
     };
@@ -79,22 +246,68 @@
   const STATES = [
     ["", "Ready", "Press Run, or open a recorded trace.", "Nothing has run. The board invites."],
     ["busy", "Loading", "Reading the models: 34 of 62 MB.", "Once, at the first Run. Recordings play meanwhile."],
-    ["busy", "Queued", "2 runs before yours, about 20 seconds.", "One run at a time on one processor, so that times are honest."],
+    [
+      "busy",
+      "Queued",
+      "2 runs before yours, about 20 seconds.",
+      "One run at a time on one processor, so that times are honest.",
+    ],
     ["live", "Live", "Running now on this server.", "Every figure is the engine's own clock."],
     ["recorded", "Recorded", "Recorded on a named machine, on a named day.", "It happened, elsewhere and earlier."],
     ["simulated", "Simulated", "Hand-made trace. No model ran.", "The only dashed frame."],
     ["busy", "Stopped", "Stopped; what was written is kept.", "The rounds so far stay playable."],
-    ["error", "Error", "The prompt is longer than the model's context.", "One sentence, one thing to do. The last trace stays."],
+    [
+      "error",
+      "Error",
+      "The prompt is longer than the model's context.",
+      "One sentence, one thing to do. The last trace stays.",
+    ],
   ];
   function states() {
-    return { root: el("div", { class: "pn-view" }, K.head("What the badge says", K.lead("One badge and one sentence always stand above the board: they say where its numbers come from.")),
-      el("div", { class: "pn-states" }, STATES.map(([mode, word, say, why]) => el("div", { class: "pn-box" }, el("div", { class: "notice" }, el("span", { class: "mode", "data-mode": mode || "busy" }, el("i"), el("span", null, word)), el("span", { class: "say" }, say)), K.small(why))))), update() {}, destroy() {} };
+    return {
+      root: el(
+        "div",
+        { class: "pn-view" },
+        K.head(
+          "What the badge says",
+          K.lead("One badge and one sentence always stand above the board: they say where its numbers come from."),
+        ),
+        el(
+          "div",
+          { class: "pn-states" },
+          STATES.map(([mode, word, say, why]) =>
+            el(
+              "div",
+              { class: "pn-box" },
+              el(
+                "div",
+                { class: "notice" },
+                el("span", { class: "mode", "data-mode": mode || "busy" }, el("i"), el("span", null, word)),
+                el("span", { class: "say" }, say),
+              ),
+              K.small(why),
+            ),
+          ),
+        ),
+      ),
+      update() {},
+      destroy() {},
+    };
   }
 
   Object.assign((P.views = P.views || {}), { history, heat, states });
   P.heat = { ease, kindOf };
-  P.kinds = { ...(P.kinds || {}), traces: { label: "Traces", items: [
-    { key: "library", title: "Recordings", line: "Open one, or a file" }, { key: "take", title: "Take it home", line: "Files, links, slides" }, { key: "history", title: "Your runs", line: "Kept in this browser" },
-    { key: "heat", title: "Where it was easy", line: "The text, shaded" }, { key: "states", title: "What the badge says", line: "Live, recorded, simulated" },
-  ] } };
+  P.kinds = {
+    ...(P.kinds || {}),
+    traces: {
+      label: "Traces",
+      items: [
+        { key: "library", title: "Recordings", line: "Open one, or a file" },
+        { key: "take", title: "Take it home", line: "Files, links, slides" },
+        { key: "history", title: "Your runs", line: "Kept in this browser" },
+        { key: "heat", title: "Where it was easy", line: "The text, shaded" },
+        { key: "states", title: "What the badge says", line: "Live, recorded, simulated" },
+      ],
+    },
+  };
 })();

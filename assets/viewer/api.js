@@ -14,8 +14,12 @@
       where: () => where(board),
       goto: (to) => go(board, to || {}),
       setLayout: (name) => board.setLayout(name),
-      play: () => { if (board.cur.mode !== "play") board.play(); },
-      pause: () => { if (board.cur.mode === "play") board.toggle(); },
+      play: () => {
+        if (board.cur.mode !== "play") board.play();
+      },
+      pause: () => {
+        if (board.cur.mode === "play") board.toggle();
+      },
       link: () => link(board),
       follow: (hash) => follow(board, hash),
     };
@@ -26,7 +30,15 @@
   /* {layout, lane, round, phase, node, tab, t}: lane, round and node are those the inspector shows; round is -1 without one. */
   function where(board) {
     const s = board.seen || {};
-    return { layout: board.race() ? "race" : "watch", lane: s.lane ?? null, round: s.round ?? -1, phase: s.phase ?? 0, node: s.node ?? null, tab: board.inspector.tab, t: board.now() };
+    return {
+      layout: board.race() ? "race" : "watch",
+      lane: s.lane ?? null,
+      round: s.round ?? -1,
+      phase: s.phase ?? 0,
+      node: s.node ?? null,
+      tab: board.inspector.tab,
+      t: board.now(),
+    };
   }
 
   function go(board, to) {
@@ -35,19 +47,29 @@
     const lane = board.focus();
     if (typeof to.tab === "string") board.inspector.show(to.tab);
     if (!lane || !lane.committed) return;
-    if (Number.isInteger(to.round)) board.goto(to.round, Number.isInteger(to.phase) ? Math.min(4, Math.max(1, to.phase)) : 4);
-    if (to.node === "tail" || Number.isInteger(to.node)) (board.selectNode(lane.id, Number.isInteger(to.round) ? board.cur.round : board.where().round, to.node, true), board.inspector.raise());
+    if (Number.isInteger(to.round))
+      board.goto(to.round, Number.isInteger(to.phase) ? Math.min(4, Math.max(1, to.phase)) : 4);
+    if (to.node === "tail" || Number.isInteger(to.node))
+      (board.selectNode(lane.id, Number.isInteger(to.round) ? board.cur.round : board.where().round, to.node, true),
+        board.inspector.raise());
     board.later();
   }
 
   /* "#layout=watch&lane=0&round=7&phase=4&node=2&tab=why": opens the same round with the same token selected. */
   function link(board) {
-    const w = where(board), out = new URLSearchParams();
-    for (const k of FIELDS) if (w[k] !== null && w[k] !== undefined && !(k === "node" && !board.ui.sel)) out.set(k, String(w[k]));
+    const w = where(board),
+      out = new URLSearchParams();
+    for (const k of FIELDS)
+      if (w[k] !== null && w[k] !== undefined && !(k === "node" && !board.ui.sel)) out.set(k, String(w[k]));
     return "#" + out;
   }
   function follow(board, hash) {
-    const q = new URLSearchParams(String(hash || "").replace(/^#/, "").slice(0, 400)), to = {};
+    const q = new URLSearchParams(
+        String(hash || "")
+          .replace(/^#/, "")
+          .slice(0, 400),
+      ),
+      to = {};
     for (const k of FIELDS) {
       const x = q.get(k);
       if (x !== null) to[k] = /^\d{1,6}$/.test(x) ? Number(x) : x;

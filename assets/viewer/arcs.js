@@ -28,19 +28,28 @@
       if (now === this.key && this.round === round) return;
       this.clear();
       Object.assign(this, { key: now, round });
-      const box = this.stage.page.getBoundingClientRect(), paths = [];
+      const box = this.stage.page.getBoundingClientRect(),
+        paths = [];
       for (const run of SV.lens.match.runs({ lane, round })) {
         if (run.source !== "context") continue;
-        const from = this.sources(lane, run), to = run.nodes.map((n) => this.copy(lane, round, n)).filter(Boolean), gone = !to.length;
-        if (gone) to.push(this.stage.span(round.upto - 1)); /* the copy was refused: the arc ends where it would have stood */
-        for (const e of from) { e.classList.add("src"); this.marked.push(e); }
-        if (from.length && to[0]) paths.push(this.arc(from[0].getBoundingClientRect(), to[0].getBoundingClientRect(), box, gone));
+        const from = this.sources(lane, run),
+          to = run.nodes.map((n) => this.copy(lane, round, n)).filter(Boolean),
+          gone = !to.length;
+        if (gone)
+          to.push(this.stage.span(round.upto - 1)); /* the copy was refused: the arc ends where it would have stood */
+        for (const e of from) {
+          e.classList.add("src");
+          this.marked.push(e);
+        }
+        if (from.length && to[0])
+          paths.push(this.arc(from[0].getBoundingClientRect(), to[0].getBoundingClientRect(), box, gone));
       }
       this.layer.setAttribute("height", paths.length ? Math.max(0, Math.ceil(box.height) - 2) : 0);
       this.layer.replaceChildren(...paths);
     }
     sources(lane, run) {
-      const ids = lane.header ? lane.header.prompt.ids.length : 0, out = [];
+      const ids = lane.header ? lane.header.prompt.ids.length : 0,
+        out = [];
       for (let i = run.from; i < run.to; i++) {
         const e = i < ids ? this.stage.ask.querySelector(`[data-p="${i}"]`) : this.stage.span(i - ids);
         if (e) out.push(e);
@@ -54,9 +63,15 @@
       return null;
     }
     arc(a, b, box, gone) {
-      const x1 = a.left + a.width / 2 - box.left, x2 = b.left + b.width / 2 - box.left, y1 = a.top - box.top, y2 = b.top - box.top;
+      const x1 = a.left + a.width / 2 - box.left,
+        x2 = b.left + b.width / 2 - box.left,
+        y1 = a.top - box.top,
+        y2 = b.top - box.top;
       const lift = Math.min(30, 12 + Math.abs(x2 - x1) * 0.06 + Math.abs(y2 - y1) * 0.1);
-      return svg("path", { class: gone ? "gone" : null, d: `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - 1).toFixed(1)}m-3.5 -5l3.5 5l3.5 -5` });
+      return svg("path", {
+        class: gone ? "gone" : null,
+        d: `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - 1).toFixed(1)}m-3.5 -5l3.5 5l3.5 -5`,
+      });
     }
   }
 

@@ -19,8 +19,15 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, setAttr, palette, who } = SV.dom;
-  const F = SV.fold, M = SV.metrics;
-  const LEGEND = [["acc", "accepted", "accepted"], ["rej", "rejected", "rejected"], ["cor", "correction", "correction"], ["bon", "bonus", "bonus"], ["ski", "never examined", "skipped"]];
+  const F = SV.fold,
+    M = SV.metrics;
+  const LEGEND = [
+    ["acc", "accepted", "accepted"],
+    ["rej", "rejected", "rejected"],
+    ["cor", "correction", "correction"],
+    ["bon", "bonus", "bonus"],
+    ["ski", "never examined", "skipped"],
+  ];
 
   const BEAT = 100; /* ms between two paints of a run in flight */
 
@@ -63,18 +70,89 @@
       this.ribbon = new SV.ribbon.Ribbon(this);
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
-      this.legend = el("div", { class: "legend", role: "group", "aria-label": "Show only" }, LEGEND.map(([cls, name]) =>
-        el("button", { "aria-pressed": "false", "data-filter": name, title: "Show only these", on: { click: () => this.setFilter(name) } }, el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"), name, el("span", { class: "n" }))), (this.asked = el("bdi", { class: "asked" })),
-        el("span", { class: "tools" }, (this.marksBtn = el("button", { class: "marks", "aria-pressed": "false", "aria-label": "Show blanks and open bytes", title: "Show blanks and open bytes (m)", on: { click: () => this.setMarks(!this.ui.marks) } }, "\u00b7\u21b5")), (this.colourPick = new SV.colours.Choice()).root));
+      this.legend = el(
+        "div",
+        { class: "legend", role: "group", "aria-label": "Show only" },
+        LEGEND.map(([cls, name]) =>
+          el(
+            "button",
+            {
+              "aria-pressed": "false",
+              "data-filter": name,
+              title: "Show only these",
+              on: { click: () => this.setFilter(name) },
+            },
+            el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"),
+            name,
+            el("span", { class: "n" }),
+          ),
+        ),
+        (this.asked = el("bdi", { class: "asked" })),
+        el(
+          "span",
+          { class: "tools" },
+          (this.marksBtn = el(
+            "button",
+            {
+              class: "marks",
+              "aria-pressed": "false",
+              "aria-label": "Show blanks and open bytes",
+              title: "Show blanks and open bytes (m)",
+              on: { click: () => this.setMarks(!this.ui.marks) },
+            },
+            "\u00b7\u21b5",
+          )),
+          (this.colourPick = new SV.colours.Choice()).root,
+        ),
+      );
       this.filters = [...this.legend.querySelectorAll("[data-filter]")];
       this.lanePick = new SV.pick.Pick(this);
-      this.blank = el("div", { class: "blank" }, el("b", null, "Nothing has run yet"), "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.");
+      this.blank = el(
+        "div",
+        { class: "blank" },
+        el("b", null, "Nothing has run yet"),
+        "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.",
+      );
       this.lanesBox = el("div", { class: "lanes" });
-      this.stagePanel = el("section", { class: "panel p-stage", "aria-label": "Text" }, this.lanePick.root, this.legend, this.ledger.say, this.blank, this.lanesBox);
-      const key = (keys, what) => el("span", null, keys.map((k) => el("kbd", null, k)), what);
-      this.hints = el("div", { class: "hints" }, key(["space"], "play"), key(["\u2190", "\u2192"], "round"), key(["shift", "\u2190", "\u2192"], "phase"), key(["home", "end"], "first, last"), key(["m"], "blanks"), key(["[", "]"], "speed"));
-      this.announce = el("span", { "aria-live": "polite", css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" } });
-      this.root.replaceChildren(this.notice.root, this.transport.root, el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root), this.ledger.root, this.figures.root, this.hints, this.announce);
+      this.stagePanel = el(
+        "section",
+        { class: "panel p-stage", "aria-label": "Text" },
+        this.lanePick.root,
+        this.legend,
+        this.ledger.say,
+        this.blank,
+        this.lanesBox,
+      );
+      const key = (keys, what) =>
+        el(
+          "span",
+          null,
+          keys.map((k) => el("kbd", null, k)),
+          what,
+        );
+      this.hints = el(
+        "div",
+        { class: "hints" },
+        key(["space"], "play"),
+        key(["\u2190", "\u2192"], "round"),
+        key(["shift", "\u2190", "\u2192"], "phase"),
+        key(["home", "end"], "first, last"),
+        key(["m"], "blanks"),
+        key(["[", "]"], "speed"),
+      );
+      this.announce = el("span", {
+        "aria-live": "polite",
+        css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" },
+      });
+      this.root.replaceChildren(
+        this.notice.root,
+        this.transport.root,
+        el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root),
+        this.ledger.root,
+        this.figures.root,
+        this.hints,
+        this.announce,
+      );
       this.lanes = new Map();
       this.links = new SV.link.Links(this);
       this.inspector.sheet.watch(this.root);
@@ -84,22 +162,35 @@
     listen() {
       this.onKey = (e) => SV.keys.handle(this, e);
       this.root.addEventListener("keydown", this.onKey);
-      this.onDocKey = (e) => { if (e.target === document.body) SV.keys.handle(this, e); };
+      this.onDocKey = (e) => {
+        if (e.target === document.body) SV.keys.handle(this, e);
+      };
       document.addEventListener("keydown", this.onDocKey);
-      this.sized = new ResizeObserver(() => { this.measure(); this.later(); });
+      this.sized = new ResizeObserver(() => {
+        this.measure();
+        this.later();
+      });
       this.sized.observe(this.root);
       this.sized.observe(this.transport.scrub);
       this.watchSight();
       this.themed = new MutationObserver(() => this.retheme());
-      for (const n of [document.documentElement, document.body]) this.themed.observe(n, { attributes: true, attributeFilter: ["class", "style"] });
+      for (const n of [document.documentElement, document.body])
+        this.themed.observe(n, { attributes: true, attributeFilter: ["class", "style"] });
       this.themed.observe(this.root, { attributes: true, attributeFilter: ["data-colours"] });
       this.dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
       this.onScheme = () => this.retheme();
       this.dark?.addEventListener?.("change", this.onScheme);
       this.retheme();
     }
-    retheme() { this.colourPick.list.value = SV.colours.now(); this.colors = palette(this.root); this.theme = SV.text.hash(Object.values(this.colors).join()); this.later(); }
-    setEmbed(on) { this.root.classList.toggle("embed", Boolean(on)); }
+    retheme() {
+      this.colourPick.list.value = SV.colours.now();
+      this.colors = palette(this.root);
+      this.theme = SV.text.hash(Object.values(this.colors).join());
+      this.later();
+    }
+    setEmbed(on) {
+      this.root.classList.toggle("embed", Boolean(on));
+    }
     measure() {
       const w = this.root.clientWidth || 1000;
       this.width = w;
@@ -124,7 +215,11 @@
     open(trace) {
       if (typeof trace === "string") {
         const { records, why } = SV.reader.read(trace);
-        if (why) { this.setStatus({ state: "error", text: why }); this.settle(); return why; }
+        if (why) {
+          this.setStatus({ state: "error", text: why });
+          this.settle();
+          return why;
+        }
         trace = records;
       }
       this.load(trace);
@@ -146,72 +241,171 @@
     }
     snap(act) {
       const was = this.st.records;
-      if (act.mend) { this.st = F.initial(); this.records = []; this.ui.sel = null; }
+      if (act.mend) {
+        this.st = F.initial();
+        this.records = [];
+        this.ui.sel = null;
+      }
       this.add(act.e);
       if (was || !this.st.records) return;
-      if (!this.isLive()) { this.settle(); this.begin(); } else if (act.fresh) { this.reopened = true; this.edge(1); } /* an earlier run, opened again */
+      if (!this.isLive()) {
+        this.settle();
+        this.begin();
+      } else if (act.fresh) {
+        this.reopened = true;
+        this.edge(1);
+      } /* an earlier run, opened again */
     }
     /* While a run streams, only what can be seen is painted: see paint.js. */
     watchSight() {
       this.seenNow = new Set();
-      this.sight = new IntersectionObserver((list) => {
-        for (const { target, isIntersecting } of list) if (isIntersecting) this.seenNow.add(target); else this.seenNow.delete(target);
-        this.later();
-      }, { rootMargin: "48px" });
-      for (const e of [this.inspector.tree, this.inspector.body, this.ribbon.root, this.chart.root, this.ledger.root, this.figures.root]) this.sight.observe(e);
+      this.sight = new IntersectionObserver(
+        (list) => {
+          for (const { target, isIntersecting } of list)
+            if (isIntersecting) this.seenNow.add(target);
+            else this.seenNow.delete(target);
+          this.later();
+        },
+        { rootMargin: "48px" },
+      );
+      for (const e of [
+        this.inspector.tree,
+        this.inspector.body,
+        this.ribbon.root,
+        this.chart.root,
+        this.ledger.root,
+        this.figures.root,
+      ])
+        this.sight.observe(e);
     }
-    get still() { return Boolean(this.calm?.matches); }
-    isLive() { const h = this.header(); return Boolean(h && h.mode === "live"); }
-    header() { for (const l of this.list()) if (l.header) return l.header; return null; }
+    get still() {
+      return Boolean(this.calm?.matches);
+    }
+    isLive() {
+      const h = this.header();
+      return Boolean(h && h.mode === "live");
+    }
+    header() {
+      for (const l of this.list()) if (l.header) return l.header;
+      return null;
+    }
     /* In the order shown: the methods as they came, plain decoding last. */
-    list() { const all = this.st.order.map((id) => this.st.lanes.get(id)); return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))]; }
+    list() {
+      const all = this.st.order.map((id) => this.st.lanes.get(id));
+      return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
+    }
     setStatus(s) {
       if (!s || typeof s !== "object") return;
       this.statusState = typeof s.state === "string" ? s.state : null;
       this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
     }
     settle() {
-      const lanes = this.list(), failed = lanes.find((l) => l.error);
-      let s = lanes.length ? (lanes.every((l) => l.done || l.error) ? (lanes.some((l) => l.done && ["stopped", "deadline"].includes(l.done.finish)) ? "stopped" : "done") : this.isLive() ? "live" : "done") : "idle";
-      if (failed) { s = "error"; if (!this.statusText) this.statusText = SV.text.joined(SV.text.visible(String(failed.error.why || "This method failed."))).slice(0, 300); }
+      const lanes = this.list(),
+        failed = lanes.find((l) => l.error);
+      let s = lanes.length
+        ? lanes.every((l) => l.done || l.error)
+          ? lanes.some((l) => l.done && ["stopped", "deadline"].includes(l.done.finish))
+            ? "stopped"
+            : "done"
+          : this.isLive()
+            ? "live"
+            : "done"
+        : "idle";
+      if (failed) {
+        s = "error";
+        if (!this.statusText)
+          this.statusText = SV.text
+            .joined(SV.text.visible(String(failed.error.why || "This method failed.")))
+            .slice(0, 300);
+      }
       this.setState(this.statusState || s);
-      for (const [k, n] of [["seq", this.box.last], ["lost", this.box.lost], ["gaps", this.box.gaps], ["records", this.st.records]]) setAttr(this.root, "data-" + k, n);
+      for (const [k, n] of [
+        ["seq", this.box.last],
+        ["lost", this.box.lost],
+        ["gaps", this.box.gaps],
+        ["records", this.st.records],
+      ])
+        setAttr(this.root, "data-" + k, n);
       this.soon();
     }
     setState(s) {
       if (s === this.state && s === this.root.dataset.state) return;
       this.state = s;
       this.root.dataset.state = s;
-      if (["done", "stopped", "error"].includes(s)) setText(this.announce, s === "error" ? this.statusText : "The run has ended. " + this.list().map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens").join(", "));
+      if (["done", "stopped", "error"].includes(s))
+        setText(
+          this.announce,
+          s === "error"
+            ? this.statusText
+            : "The run has ended. " +
+                this.list()
+                  .map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens")
+                  .join(", "),
+        );
     }
     /* A finished trace begins at its beginning, moving; with reduced motion it rests on its last round. */
     begin() {
       if (!this.list().some((l) => l.committed)) return;
-      if (this.still || this.options.autoplay === false) { this.cur.mode = "hold"; this.edge(1); } else { this.edge(0); this.play(); }
+      if (this.still || this.options.autoplay === false) {
+        this.cur.mode = "hold";
+        this.edge(1);
+      } else {
+        this.edge(0);
+        this.play();
+      }
     }
 
     /* ---- painting ---- */
-    later() { if (!this.frame && !this.dead) this.frame = requestAnimationFrame((t) => { this.frame = 0; if (this.cur.mode === "play") this.advance(t); this.paint(); if (this.cur.mode === "play") this.later(); }); }
+    later() {
+      if (!this.frame && !this.dead)
+        this.frame = requestAnimationFrame((t) => {
+          this.frame = 0;
+          if (this.cur.mode === "play") this.advance(t);
+          this.paint();
+          if (this.cur.mode === "play") this.later();
+        });
+    }
     /* What a run in flight brings is drawn ten times a second; what a person does, with the next frame. */
     soon() {
       const wait = this.state === "live" && this.cur.mode === "follow" ? BEAT - (performance.now() - this.painted) : 0;
       if (wait <= 0) this.later();
-      else this.beat ??= setTimeout(() => { this.beat = null; this.later(); }, wait);
+      else
+        this.beat ??= setTimeout(() => {
+          this.beat = null;
+          this.later();
+        }, wait);
     }
-    paint() { this.painted = performance.now(); if (!this.dead) { SV.paint.all(this); this.tell(); } }
+    paint() {
+      this.painted = performance.now();
+      if (!this.dead) {
+        SV.paint.all(this);
+        this.tell();
+      }
+    }
     /* Listeners hear of a change once a painted frame, however many steps led to it. */
     on(name, f) {
       if (name !== "change" || typeof f !== "function") return () => {};
       this.ears.add(f);
       return () => this.ears.delete(f);
     }
-    where() { return SV.api.where(this); }
+    where() {
+      return SV.api.where(this);
+    }
     tell() {
       if (!this.ears.size) return;
-      const w = this.where(), key = JSON.stringify(w) + this.st.records + this.state + who(this.st);
+      const w = this.where(),
+        key = JSON.stringify(w) + this.st.records + this.state + who(this.st);
       if (key === this.told) return;
       this.told = key;
-      for (const f of this.ears) { try { f(w); } catch (e) { setTimeout(() => { throw e; }); } }
+      for (const f of this.ears) {
+        try {
+          f(w);
+        } catch (e) {
+          setTimeout(() => {
+            throw e;
+          });
+        }
+      }
     }
     destroy() {
       this.dead = true;

@@ -4,12 +4,16 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, niceStep, who } = SV.dom;
-  const POINTS = 120, EVERY = 240, H = 176;
+  const POINTS = 120,
+    EVERY = 240,
+    H = 176;
   const DASH = ["solid", "dash", "dot", "dashdot"];
 
   /* The curve of one lane up to k rounds, thinned evenly; the last point is always there. */
   function curve(lane, k) {
-    const out = [], step = Math.max(1, Math.ceil(k / POINTS)), from = lane.prefill ? lane.prefill.t1 : 0;
+    const out = [],
+      step = Math.max(1, Math.ceil(k / POINTS)),
+      from = lane.prefill ? lane.prefill.t1 : 0;
     for (let i = k - 1; i >= 1; i -= step) {
       const s = lane.rounds[i].sum;
       if (s && s.t > from) out.push([s.t, s.tokens / (s.t - from)]);
@@ -22,62 +26,180 @@
       this.board = board;
       this.box = el("div", { class: "chart", role: "img", "aria-label": "Tokens per second over engine time" });
       this.body = el("div", { class: "pbody" }, this.box);
-      this.root = el("section", { class: "panel p-rate", "aria-label": "Throughput" }, el("div", { class: "phead" }, el("h2", null, "Throughput"), el("span", { class: "small quiet end" }, "tokens per second since the prefill, engine clock")), this.body);
+      this.root = el(
+        "section",
+        { class: "panel p-rate", "aria-label": "Throughput" },
+        el(
+          "div",
+          { class: "phead" },
+          el("h2", null, "Throughput"),
+          el("span", { class: "small quiet end" }, "tokens per second since the prefill, engine clock"),
+        ),
+        this.body,
+      );
       this.last = 0;
     }
 
     /* v: {lanes: [{lane, k}], end, theme, width} */
     paint(v) {
       const w = v.width;
-      const key = [w, v.theme, v.end, ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane))].join();
+      const key = [
+        w,
+        v.theme,
+        v.end,
+        ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
+      ].join();
       if (key === this.key) return;
       const wait = EVERY - (performance.now() - this.last);
-      if (wait > 0) { if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }
+      if (wait > 0) {
+        if (!this.timer)
+          this.timer = setTimeout(() => {
+            this.timer = null;
+            this.board.soon();
+          }, wait);
+        return;
+      }
       this.key = key;
       this.last = performance.now();
       let g = 0;
-      const series = v.lanes.map(({ lane, k }) => ({ name: SV.stage.titleOf(lane), base: SV.metrics.isBaseline(lane), dash: SV.metrics.isBaseline(lane) ? -1 : g++, pts: curve(lane, k) }));
+      const series = v.lanes.map(({ lane, k }) => ({
+        name: SV.stage.titleOf(lane),
+        base: SV.metrics.isBaseline(lane),
+        dash: SV.metrics.isBaseline(lane) ? -1 : g++,
+        pts: curve(lane, k),
+      }));
       const top = Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1])));
       if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
       else this.svg(series, v, w, top);
     }
 
     svg(series, v, w, top) {
-      const right = margin(series, w), L = 30, B = H - 20, step = niceStep((top * 1.08) / 4), max = step * Math.ceil((top * 1.04) / step);
-      const X = (t) => L + (t / v.end) * (w - L - right), Y = (y) => B - (y / max) * (B - 8);
-      const S = svg("svg", { width: w, height: H, viewBox: `0 0 ${w} ${H}` }), add = (...kids) => S.append(...kids);
-      for (let y = 0; y <= max * 1.001; y += step) add(svg("line", { class: y ? "grid1" : "axis", x1: L, x2: w - right, y1: Y(y), y2: Y(y) }), svg("text", { class: "ax", x: L - 6, y: Y(y) + 4, "text-anchor": "end" }, String(+y.toPrecision(3))));
+      const right = margin(series, w),
+        L = 30,
+        B = H - 20,
+        step = niceStep((top * 1.08) / 4),
+        max = step * Math.ceil((top * 1.04) / step);
+      const X = (t) => L + (t / v.end) * (w - L - right),
+        Y = (y) => B - (y / max) * (B - 8);
+      const S = svg("svg", { width: w, height: H, viewBox: `0 0 ${w} ${H}` }),
+        add = (...kids) => S.append(...kids);
+      for (let y = 0; y <= max * 1.001; y += step)
+        add(
+          svg("line", { class: y ? "grid1" : "axis", x1: L, x2: w - right, y1: Y(y), y2: Y(y) }),
+          svg("text", { class: "ax", x: L - 6, y: Y(y) + 4, "text-anchor": "end" }, String(+y.toPrecision(3))),
+        );
       const ax = SV.ribbon.axis(v.end, w - L - right - 60);
-      ax.ticks.forEach((t, i) => add(svg("text", { class: "ax", x: X(t), y: H - 4, "text-anchor": i ? "middle" : "start" }, ax.text(t, i === ax.ticks.length - 1))));
+      ax.ticks.forEach((t, i) =>
+        add(
+          svg(
+            "text",
+            { class: "ax", x: X(t), y: H - 4, "text-anchor": i ? "middle" : "start" },
+            ax.text(t, i === ax.ticks.length - 1),
+          ),
+        ),
+      );
       const ends = [];
       for (const s of series) {
         if (s.pts.length < 1) continue;
-        add(svg("path", { class: "ln " + (s.base ? "base" : "l" + (s.dash % 4)), d: s.pts.map(([t, y], i) => (i ? "L" : "M") + X(t).toFixed(1) + " " + Y(y).toFixed(1)).join("") }));
+        add(
+          svg("path", {
+            class: "ln " + (s.base ? "base" : "l" + (s.dash % 4)),
+            d: s.pts.map(([t, y], i) => (i ? "L" : "M") + X(t).toFixed(1) + " " + Y(y).toFixed(1)).join(""),
+          }),
+        );
         const [t, y] = s.pts[s.pts.length - 1];
         add(svg("circle", { class: "dot", cx: X(t), cy: Y(y), r: 2.5 }));
         ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) });
       }
       spread(ends, B).forEach((l) => add(svg("text", { class: "nm", x: w - right + 10, y: l.y + 4 }, l.text)));
-      if (!ends.length) add(svg("text", { class: "ax", x: (w - right) / 2, y: B / 2, "text-anchor": "middle" }, "two rounds are needed for a rate"));
+      if (!ends.length)
+        add(
+          svg(
+            "text",
+            { class: "ax", x: (w - right) / 2, y: B / 2, "text-anchor": "middle" },
+            "two rounds are needed for a rate",
+          ),
+        );
       this.box.replaceChildren(S);
     }
 
     plotly(series, v, w, top) {
-      const p = this.board.colors, ms = v.end < 2 ? 1e3 : 1;
+      const p = this.board.colors,
+        ms = v.end < 2 ? 1e3 : 1;
       const color = (s) => (s.base ? p.ink3 : s.dash < 2 ? p.ink : p.ink2);
-      const data = series.map((s) => ({ type: "scatter", mode: "lines", name: s.name, x: s.pts.map((q) => q[0] * ms), y: s.pts.map((q) => q[1]), line: { color: color(s), width: s.base ? 1.5 : 2, dash: s.base ? "solid" : DASH[s.dash % 4] }, hovertemplate: "%{y:.1f} tok/s at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>" }));
-      const right = margin(series, w), max = top * 1.12, ends = [];
-      for (const s of series) if (s.pts.length) { const y = s.pts[s.pts.length - 1][1]; ends.push({ y: (1 - y / max) * (H - 32), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) }); }
-      const notes = spread(ends, H - 32).map((l) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 8, yref: "paper", y: 1 - l.y / (H - 32), yanchor: "middle", showarrow: false, text: plain(l.text), font: { size: 12, color: p.ink } }));
-      const ax = { gridcolor: p.line, linecolor: p.line2, zeroline: false, tickfont: { size: 11, color: p.ink3 }, fixedrange: false };
-      const layout = { height: H, width: w, margin: { l: 34, r: right, t: 8, b: 24 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: p.sans }, showlegend: false, uirevision: "throughput", hovermode: "closest", annotations: notes,
-        xaxis: { ...ax, showgrid: false, range: [0, v.end * ms], ticksuffix: ms > 1 ? " ms" : " s", showticksuffix: "last", nticks: 6 }, yaxis: { ...ax, range: [0, max], nticks: 5 } };
+      const data = series.map((s) => ({
+        type: "scatter",
+        mode: "lines",
+        name: s.name,
+        x: s.pts.map((q) => q[0] * ms),
+        y: s.pts.map((q) => q[1]),
+        line: { color: color(s), width: s.base ? 1.5 : 2, dash: s.base ? "solid" : DASH[s.dash % 4] },
+        hovertemplate: "%{y:.1f} tok/s at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>",
+      }));
+      const right = margin(series, w),
+        max = top * 1.12,
+        ends = [];
+      for (const s of series)
+        if (s.pts.length) {
+          const y = s.pts[s.pts.length - 1][1];
+          ends.push({
+            y: (1 - y / max) * (H - 32),
+            text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0),
+          });
+        }
+      const notes = spread(ends, H - 32).map((l) => ({
+        xref: "paper",
+        x: 1,
+        xanchor: "left",
+        xshift: 8,
+        yref: "paper",
+        y: 1 - l.y / (H - 32),
+        yanchor: "middle",
+        showarrow: false,
+        text: plain(l.text),
+        font: { size: 12, color: p.ink },
+      }));
+      const ax = {
+        gridcolor: p.line,
+        linecolor: p.line2,
+        zeroline: false,
+        tickfont: { size: 11, color: p.ink3 },
+        fixedrange: false,
+      };
+      const layout = {
+        height: H,
+        width: w,
+        margin: { l: 34, r: right, t: 8, b: 24 },
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        font: { family: p.sans },
+        showlegend: false,
+        uirevision: "throughput",
+        hovermode: "closest",
+        annotations: notes,
+        xaxis: {
+          ...ax,
+          showgrid: false,
+          range: [0, v.end * ms],
+          ticksuffix: ms > 1 ? " ms" : " s",
+          showticksuffix: "last",
+          nticks: 6,
+        },
+        yaxis: { ...ax, range: [0, max], nticks: 5 },
+      };
       if (!this.drawn) this.box.replaceChildren();
       this.drawn = true;
-      globalThis.Plotly.react(this.box, data, layout, { displayModeBar: false, responsive: false, doubleClick: "reset" });
+      globalThis.Plotly.react(this.box, data, layout, {
+        displayModeBar: false,
+        responsive: false,
+        doubleClick: "reset",
+      });
     }
 
-    stop() { clearTimeout(this.timer); if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box); }
+    stop() {
+      clearTimeout(this.timer);
+      if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box);
+    }
   }
 
   /* Plotly reads a little markup in labels; a method's title is text. */
@@ -87,7 +209,10 @@
   function spread(ends, bottom) {
     ends.sort((a, b) => a.y - b.y);
     for (let i = 1; i < ends.length; i++) ends[i].y = Math.max(ends[i].y, ends[i - 1].y + 15);
-    for (let i = ends.length - 1, lim = bottom; i >= 0; i--) { ends[i].y = Math.min(ends[i].y, lim); lim = ends[i].y - 15; }
+    for (let i = ends.length - 1, lim = bottom; i >= 0; i--) {
+      ends[i].y = Math.min(ends[i].y, lim);
+      lim = ends[i].y - 15;
+    }
     return ends;
   }
 

@@ -24,16 +24,30 @@
     return e;
   }
 
-  function setText(e, s) { if (e.textContent !== s) e.textContent = s; }
-  function setAttr(e, k, v) { if (e.getAttribute(k) !== String(v)) e.setAttribute(k, String(v)); }
-  function parts(list) { return list.map((p) => (typeof p === "string" ? p : el("span", { class: "chip" }, p.c))); }
+  function setText(e, s) {
+    if (e.textContent !== s) e.textContent = s;
+  }
+  function setAttr(e, k, v) {
+    if (e.getAttribute(k) !== String(v)) e.setAttribute(k, String(v));
+  }
+  function parts(list) {
+    return list.map((p) => (typeof p === "string" ? p : el("span", { class: "chip" }, p.c)));
+  }
 
-  const f3 = (x) => (x === null || x === undefined ? "\u2013" : x > 0 && x < 0.0005 ? x.toExponential(0) : x.toFixed(3));
+  const f3 = (x) =>
+    x === null || x === undefined ? "\u2013" : x > 0 && x < 0.0005 ? x.toExponential(0) : x.toFixed(3);
   const f2 = (x) => (x === null || x === undefined ? "" : x >= 0.995 ? "1.0" : x.toFixed(2).replace(/^0/, ""));
   const pct = (x) => (x === null || x === undefined ? "\u2013" : Math.round(x * 100) + " %");
   const rate = (x) => (x === null || x === undefined ? "\u2013" : x >= 1000 ? x.toFixed(0) : x.toFixed(1));
   const times = (x) => (x === null || x === undefined ? "\u2013" : x.toFixed(2) + "\u00d7");
-  const span = (s) => (s === null || s === undefined ? "\u2013" : s < 0.01 ? (s * 1e3).toFixed(1) + " ms" : s < 1 ? Math.round(s * 1e3) + " ms" : s.toFixed(2) + " s");
+  const span = (s) =>
+    s === null || s === undefined
+      ? "\u2013"
+      : s < 0.01
+        ? (s * 1e3).toFixed(1) + " ms"
+        : s < 1
+          ? Math.round(s * 1e3) + " ms"
+          : s.toFixed(2) + " s";
   const count = (n, one, many) => n + " " + (n === 1 ? one : many || one + "s");
 
   function niceStep(x) {
@@ -56,9 +70,27 @@
     return c;
   }
 
-  const ROLES = ["surface", "sunken", "line", "line2", "ink", "ink2", "ink3", "acc", "rej", "cor", "bon", "verify", "draft", "over", "sans", "mono"];
+  const ROLES = [
+    "surface",
+    "sunken",
+    "line",
+    "line2",
+    "ink",
+    "ink2",
+    "ink3",
+    "acc",
+    "rej",
+    "cor",
+    "bon",
+    "verify",
+    "draft",
+    "over",
+    "sans",
+    "mono",
+  ];
   function palette(root) {
-    const cs = getComputedStyle(root), out = {};
+    const cs = getComputedStyle(root),
+      out = {};
     for (const r of ROLES) out[r] = cs.getPropertyValue("--sv-" + r).trim();
     return out;
   }
@@ -75,15 +107,41 @@
   /* A definition, shown while its term is pointed at or has the focus. */
   function tip(key, name) {
     const d = SV.metrics.DEFINITIONS[key];
-    return el("span", { class: "tip", role: "tooltip" }, el("b", null, name || d[0]), el("span", null, d[1]), el("code", null, d[2]));
+    return el(
+      "span",
+      { class: "tip", role: "tooltip" },
+      el("b", null, name || d[0]),
+      el("span", null, d[1]),
+      el("code", null, d[2]),
+    );
   }
 
   /* The same inside a sentence: a word that tells its meaning when it is pointed at, reached or tapped. */
   function term(key, word) {
-    const say = tip(key), all = word + ": " + SV.metrics.DEFINITIONS[key][1];
+    const say = tip(key),
+      all = word + ": " + SV.metrics.DEFINITIONS[key][1];
     say.setAttribute("aria-hidden", "true");
     return el("button", { class: "term", type: "button", "aria-label": all }, el("span", { class: "def" }, word), say);
   }
 
-  SV.dom = { el, svg, setText, setAttr, parts, f2, f3, pct, rate, times, span, count, niceStep, sheet, palette, tip, term, who };
+  SV.dom = {
+    el,
+    svg,
+    setText,
+    setAttr,
+    parts,
+    f2,
+    f3,
+    pct,
+    rate,
+    times,
+    span,
+    count,
+    niceStep,
+    sheet,
+    palette,
+    tip,
+    term,
+    who,
+  };
 })();

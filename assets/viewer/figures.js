@@ -9,75 +9,201 @@
     const c = lane.checks.filter((x) => ["greedy_equal", "near_tie", "diverged"].includes(x.kind)).pop();
     if (!c) return null;
     const d = c.detail || {};
-    if (c.kind === "greedy_equal") return d.equal === false ? ["differs", "see the check record"] : ["identical", "token for token"];
-    const at = Number.isFinite(d.at) ? "at token " + d.at : "", gap = Number.isFinite(d.margin) ? ", margin " + d.margin.toPrecision(2) : "";
+    if (c.kind === "greedy_equal")
+      return d.equal === false ? ["differs", "see the check record"] : ["identical", "token for token"];
+    const at = Number.isFinite(d.at) ? "at token " + d.at : "",
+      gap = Number.isFinite(d.margin) ? ", margin " + d.margin.toPrecision(2) : "";
     return c.kind === "near_tie" ? ["near-tie", at + gap] : ["diverged", (at || "not the same text") + gap];
   }
 
   class Figures {
     constructor() {
       this.cells = {};
-      this.row = el("dl", { class: "cellsrow" }, ["tokens_per_second", "walltime_speedup", "block_efficiency", "draft_yield", "per_position", "verdicts"].map((k) => this.cell(k)));
+      this.row = el(
+        "dl",
+        { class: "cellsrow" },
+        ["tokens_per_second", "walltime_speedup", "block_efficiency", "draft_yield", "per_position", "verdicts"].map(
+          (k) => this.cell(k),
+        ),
+      );
       this.table = el("div", { class: "scroll" });
       this.wrap = el("div", { class: "rtable", hidden: true }, this.table);
       this.root = el("section", { class: "panel metrics", "aria-label": "Figures" }, this.row, this.wrap);
     }
     cell(key) {
-      const c = { dt: el("dt", null, SV.metrics.DEFINITIONS[key][0]), v: el("span"), unit: el("small"), s: el("div", { class: "s" }) };
+      const c = {
+        dt: el("dt", null, SV.metrics.DEFINITIONS[key][0]),
+        v: el("span"),
+        unit: el("small"),
+        s: el("div", { class: "s" }),
+      };
       c.big = el("div", { class: "v" }, c.v, c.unit);
-      c.root = el("div", { class: "metric", tabindex: 0 }, c.dt, el("dd", null, key === "per_position" ? (c.pos = el("div", { class: "pos" })) : c.big, c.s), tip(key));
+      c.root = el(
+        "div",
+        { class: "metric", tabindex: 0 },
+        c.dt,
+        el("dd", null, key === "per_position" ? (c.pos = el("div", { class: "pos" })) : c.big, c.s),
+        tip(key),
+      );
       this.cells[key] = c;
       return c.root;
     }
-    set(key, v, unit, s) { const c = this.cells[key]; setText(c.v, v); setText(c.unit, unit); setText(c.s, s); }
+    set(key, v, unit, s) {
+      const c = this.cells[key];
+      setText(c.v, v);
+      setText(c.unit, unit);
+      setText(c.s, s);
+    }
 
     one(lane, m, k) {
       this.row.hidden = false;
       this.wrap.hidden = true;
-      const base = SV.metrics.isBaseline(lane), none = !m.drafted;
-      this.set("tokens_per_second", rate(m.tokens_per_second), "", m.tokens ? count(m.tokens, "token") + " in " + span(m.seconds) : "after the prefill");
-      this.set("walltime_speedup", base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup), "", m.baseline_tokens_per_second === null ? "no baseline in this trace" : base ? "this is the baseline" : "plain: " + rate(m.baseline_tokens_per_second) + " per second");
-      this.set("block_efficiency", m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2), "", count(m.passes, "target pass", "target passes"));
-      this.set("draft_yield", none ? dash : pct(m.draft_yield), "", none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined");
+      const base = SV.metrics.isBaseline(lane),
+        none = !m.drafted;
+      this.set(
+        "tokens_per_second",
+        rate(m.tokens_per_second),
+        "",
+        m.tokens ? count(m.tokens, "token") + " in " + span(m.seconds) : "after the prefill",
+      );
+      this.set(
+        "walltime_speedup",
+        base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup),
+        "",
+        m.baseline_tokens_per_second === null
+          ? "no baseline in this trace"
+          : base
+            ? "this is the baseline"
+            : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
+      );
+      this.set(
+        "block_efficiency",
+        m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
+        "",
+        count(m.passes, "target pass", "target passes"),
+      );
+      this.set(
+        "draft_yield",
+        none ? dash : pct(m.draft_yield),
+        "",
+        none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined",
+      );
       this.positions(m);
       const c = lane.done && k >= lane.committed ? certificate(lane) : null;
       setText(this.cells.verdicts.dt, SV.metrics.DEFINITIONS[c ? "certificate" : "verdicts"][0]);
-      if (this.cert !== Boolean(c)) { this.cert = Boolean(c); this.cells.verdicts.root.lastChild.replaceWith(tip(c ? "certificate" : "verdicts")); }
+      if (this.cert !== Boolean(c)) {
+        this.cert = Boolean(c);
+        this.cells.verdicts.root.lastChild.replaceWith(tip(c ? "certificate" : "verdicts"));
+      }
       if (c) this.set("verdicts", c[0], "", c[1]);
-      else this.set("verdicts", m.checked ? String(m.agree) : dash, m.checked ? "of " + m.checked + " agree" : "", m.checked ? "accepted exactly when u < a" : none ? "no verdicts to check" : "no draws: greedy tests");
+      else
+        this.set(
+          "verdicts",
+          m.checked ? String(m.agree) : dash,
+          m.checked ? "of " + m.checked + " agree" : "",
+          m.checked ? "accepted exactly when u < a" : none ? "no verdicts to check" : "no draws: greedy tests",
+        );
     }
     positions(m) {
-      const c = this.cells.per_position, list = m.per_position.slice(0, 12), key = list.map((p) => p.accepted).join() + "/" + m.rounds;
+      const c = this.cells.per_position,
+        list = m.per_position.slice(0, 12),
+        key = list.map((p) => p.accepted).join() + "/" + m.rounds;
       if (key === this.posKey) return;
       this.posKey = key;
-      c.pos.replaceChildren(...(list.length ? list.map((p, i) => el("span", null, el("i", { css: { height: (p.rate || 0) * 19 + "px" } }), String(i + 1))) : [el("b", { css: { "font-size": "24px" } }, dash)]));
-      setText(c.s, list.length ? pct(list[0].rate) + " at 1" + (list.length > 1 ? ", " + pct(list[list.length - 1].rate) + " at " + list.length : "") : "nothing drafted");
+      c.pos.replaceChildren(
+        ...(list.length
+          ? list.map((p, i) => el("span", null, el("i", { css: { height: (p.rate || 0) * 19 + "px" } }), String(i + 1)))
+          : [el("b", { css: { "font-size": "24px" } }, dash)]),
+      );
+      setText(
+        c.s,
+        list.length
+          ? pct(list[0].rate) +
+              " at 1" +
+              (list.length > 1 ? ", " + pct(list[list.length - 1].rate) + " at " + list.length : "")
+          : "nothing drafted",
+      );
     }
 
     many(rows) {
       this.row.hidden = true;
       this.wrap.hidden = false;
-      const cols = ["tokens_per_second", "walltime_speedup", "block_efficiency", "draft_yield", "acceptance_rate", "certificate"];
-      const anyCert = rows.some((r) => certificate(r.lane)), key = rows.length + "/" + anyCert; /* the heads name the last column */
+      const cols = [
+        "tokens_per_second",
+        "walltime_speedup",
+        "block_efficiency",
+        "draft_yield",
+        "acceptance_rate",
+        "certificate",
+      ];
+      const anyCert = rows.some((r) => certificate(r.lane)),
+        key = rows.length + "/" + anyCert; /* the heads name the last column */
       if (key !== this.tableKey) this.build(rows, cols, key, anyCert);
-      const best = (f) => Math.max(...rows.filter((r) => !r.lane.error).map((r) => f(r.m) ?? -1)); /* a lane that failed wins nothing */
-      const top = { 0: best((m) => m.tokens_per_second), 1: best((m) => m.walltime_speedup), 2: best((m) => m.block_efficiency) };
+      const best = (f) =>
+        Math.max(...rows.filter((r) => !r.lane.error).map((r) => f(r.m) ?? -1)); /* a lane that failed wins nothing */
+      const top = {
+        0: best((m) => m.tokens_per_second),
+        1: best((m) => m.walltime_speedup),
+        2: best((m) => m.block_efficiency),
+      };
       rows.forEach((r, i) => {
-        const m = r.m, base = SV.metrics.isBaseline(r.lane), cert = r.lane.done && r.k >= r.lane.committed ? certificate(r.lane) : null;
-        const vals = [m.tokens_per_second, base && m.tokens ? 1 : m.walltime_speedup, m.block_efficiency, m.draft_yield, m.acceptance_rate];
-        const text = [rate(vals[0]), times(vals[1]), vals[2] === null ? dash : vals[2].toFixed(2), m.drafted ? pct(vals[3]) : dash, m.drafted ? pct(vals[4]) : dash, cert ? cert[0] : m.checked ? m.agree + " of " + m.checked : dash];
+        const m = r.m,
+          base = SV.metrics.isBaseline(r.lane),
+          cert = r.lane.done && r.k >= r.lane.committed ? certificate(r.lane) : null;
+        const vals = [
+          m.tokens_per_second,
+          base && m.tokens ? 1 : m.walltime_speedup,
+          m.block_efficiency,
+          m.draft_yield,
+          m.acceptance_rate,
+        ];
+        const text = [
+          rate(vals[0]),
+          times(vals[1]),
+          vals[2] === null ? dash : vals[2].toFixed(2),
+          m.drafted ? pct(vals[3]) : dash,
+          m.drafted ? pct(vals[4]) : dash,
+          cert ? cert[0] : m.checked ? m.agree + " of " + m.checked : dash,
+        ];
         setText(this.tds[i][0], SV.stage.titleOf(r.lane));
-        text.forEach((t, j) => { setText(this.tds[i][j + 1], t); this.tds[i][j + 1].classList.toggle("best", j < 3 && rows.length > 1 && vals[j] !== null && vals[j] === top[j]); });
+        text.forEach((t, j) => {
+          setText(this.tds[i][j + 1], t);
+          this.tds[i][j + 1].classList.toggle(
+            "best",
+            j < 3 && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
+          );
+        });
       });
     }
     build(rows, cols, key, anyCert) {
       this.tableKey = key;
-      const head = el("tr", null, el("th", { scope: "col" }, el("span", { class: "small quiet" }, "Method")), cols.map((c) => {
-        const k = c === "certificate" && !anyCert ? "verdicts" : c;
-        return el("th", { tabindex: 0, scope: "col" }, el("span", { class: "def" }, SV.metrics.DEFINITIONS[k][0]), tip(k));
-      }));
+      const head = el(
+        "tr",
+        null,
+        el("th", { scope: "col" }, el("span", { class: "small quiet" }, "Method")),
+        cols.map((c) => {
+          const k = c === "certificate" && !anyCert ? "verdicts" : c;
+          return el(
+            "th",
+            { tabindex: 0, scope: "col" },
+            el("span", { class: "def" }, SV.metrics.DEFINITIONS[k][0]),
+            tip(k),
+          );
+        }),
+      );
       this.tds = rows.map(() => [el("td"), ...cols.map(() => el("td"))]);
-      this.table.replaceChildren(el("table", null, el("thead", null, head), el("tbody", null, this.tds.map((r) => el("tr", null, r)))));
+      this.table.replaceChildren(
+        el(
+          "table",
+          null,
+          el("thead", null, head),
+          el(
+            "tbody",
+            null,
+            this.tds.map((r) => el("tr", null, r)),
+          ),
+        ),
+      );
     }
   }
 

@@ -6,23 +6,82 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const T = SV.text;
   const VERDICT = { accepted: "acc", rejected: "rej", skipped: "ski" };
-  const TAIL = { bonus: "bon", correction: "cor", accepted: "acc" }; /* every other tail is the target's (or a rule's) own: neutral */
+  const TAIL = {
+    bonus: "bon",
+    correction: "cor",
+    accepted: "acc",
+  }; /* every other tail is the target's (or a rule's) own: neutral */
   const { shape, num } = SV.shape;
 
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
   const newLane = (id) => ({
-    id, header: null, vocab: new Map(), labels: new Map(), special: new Set(), prefill: null, rounds: [], ends: [], tokens: [], carry: [],
-    committed: 0, seen: 0, lastSeq: -1, lens: 0, checks: [], stop: null, error: null, done: null,
+    id,
+    header: null,
+    vocab: new Map(),
+    labels: new Map(),
+    special: new Set(),
+    prefill: null,
+    rounds: [],
+    ends: [],
+    tokens: [],
+    carry: [],
+    committed: 0,
+    seen: 0,
+    lastSeq: -1,
+    lens: 0,
+    checks: [],
+    stop: null,
+    error: null,
+    done: null,
   });
   const newRound = (i) => ({
-    i, draft: null, nodes: [], kind: "none", verify: null, passes: 0, fed: 0, judges: new Map(), tests: [], trials: [], commit: null, path: [], why: "", pieces: null,
-    first: 0, upto: 0, timing: null, lens: [], sum: null,
+    i,
+    draft: null,
+    nodes: [],
+    kind: "none",
+    verify: null,
+    passes: 0,
+    fed: 0,
+    judges: new Map(),
+    tests: [],
+    trials: [],
+    commit: null,
+    path: [],
+    why: "",
+    pieces: null,
+    first: 0,
+    upto: 0,
+    timing: null,
+    lens: [],
+    sum: null,
   });
-  const zero = () => ({ rounds: 0, tokens: 0, passes: 0, drafted: 0, accepted: 0, tried: 0, rejected: 0, skipped: 0, bonus: 0, correction: 0, plain: 0, agree: 0, checked: 0, rows: 0, pos: [], t: 0, seconds: 0, parts: [0, 0, 0, 0, 0] });
+  const zero = () => ({
+    rounds: 0,
+    tokens: 0,
+    passes: 0,
+    drafted: 0,
+    accepted: 0,
+    tried: 0,
+    rejected: 0,
+    skipped: 0,
+    bonus: 0,
+    correction: 0,
+    plain: 0,
+    agree: 0,
+    checked: 0,
+    rows: 0,
+    pos: [],
+    t: 0,
+    seconds: 0,
+    parts: [0, 0, 0, 0, 0],
+  });
 
   function step(state, raw) {
     const rec = shape(raw);
-    if (!rec) { state.bad++; return state; }
+    if (!rec) {
+      state.bad++;
+      return state;
+    }
     let lane = state.lanes.get(rec.lane);
     if (!lane) {
       lane = newLane(rec.lane);
@@ -38,7 +97,11 @@
     lane.seen++;
     const how = Object.hasOwn(HOW, String(rec.type)) ? HOW[rec.type] : null;
     if (!how) return state; /* an unknown type is a newer writer's business */
-    try { how(lane, rec); } catch { state.bad++; }
+    try {
+      how(lane, rec);
+    } catch {
+      state.bad++;
+    }
     return state;
   }
 
@@ -50,7 +113,9 @@
   }
 
   const HOW = {
-    header(lane, rec) { lane.header = rec; },
+    header(lane, rec) {
+      lane.header = rec;
+    },
     vocab(lane, rec) {
       for (const [id, b64] of Object.entries(rec.tokens)) lane.vocab.set(Number(id), b64);
       for (const id of rec.special) lane.special.add(id);
@@ -65,7 +130,8 @@
       r.kind = rec.kind;
       r.nodes = rec.nodes;
     },
-    verify(lane, rec) { /* a drafter that runs the whole target has several passes in a round; the last checks the draft */
+    verify(lane, rec) {
+      /* a drafter that runs the whole target has several passes in a round; the last checks the draft */
       const r = round(lane, rec);
       r.verify = rec;
       r.passes++;
@@ -75,7 +141,10 @@
       const r = round(lane, rec);
       if (!r.nodes[rec.node]) throw new Error("node");
       r.judges.set(rec.node, rec);
-      if (rec.verdict !== "skipped") { r.tests.push(rec.node); r.trials.push(rec); }
+      if (rec.verdict !== "skipped") {
+        r.tests.push(rec.node);
+        r.trials.push(rec);
+      }
     },
     commit(lane, rec) {
       const r = round(lane, rec);
@@ -102,11 +171,22 @@
       if (r.sum.seconds !== null) r.sum.seconds += rec.ns / 1e9;
       r.sum.parts = r.sum.parts.map((x, k) => x + rec.parts[k]);
     },
-    lens(lane, rec) { round(lane, rec).lens.push(rec); lane.lens++; },
-    check(lane, rec) { lane.checks.push(rec); },
-    stop(lane, rec) { lane.stop = rec; },
-    error(lane, rec) { lane.error = rec; },
-    done(lane, rec) { lane.done = rec; },
+    lens(lane, rec) {
+      round(lane, rec).lens.push(rec);
+      lane.lens++;
+    },
+    check(lane, rec) {
+      lane.checks.push(rec);
+    },
+    stop(lane, rec) {
+      lane.stop = rec;
+    },
+    error(lane, rec) {
+      lane.error = rec;
+    },
+    done(lane, rec) {
+      lane.done = rec;
+    },
   };
 
   /* The committed pieces become tokens. Bytes are joined over token borders: a character belongs to the token that
@@ -118,9 +198,14 @@
       const onPath = j < r.path.length;
       lane.carry = carry;
       lane.tokens.push({
-        i: lane.tokens.length, tok: piece.tok, round: r.i, node: onPath ? r.path[j] : r.why === "accepted" ? childOf(r, piece.tok) : "tail",
+        i: lane.tokens.length,
+        tok: piece.tok,
+        round: r.i,
+        node: onPath ? r.path[j] : r.why === "accepted" ? childOf(r, piece.tok) : "tail",
         v: onPath ? "acc" : TAIL[r.why] || "pla",
-        parts, carry: carry.length ? carry : null, special: lane.special.has(piece.tok),
+        parts,
+        carry: carry.length ? carry : null,
+        special: lane.special.has(piece.tok),
       });
     });
     r.upto = lane.tokens.length;
@@ -129,7 +214,8 @@
 
   /* A run cut short inside the draft: its last token is a drafted one, below the end of the path. */
   function childOf(r, tok) {
-    const end = r.path.length ? r.path[r.path.length - 1] : -1, n = r.nodes.find((x) => x.parent === end && x.tok === tok);
+    const end = r.path.length ? r.path[r.path.length - 1] : -1,
+      n = r.nodes.find((x) => x.parent === end && x.tok === tok);
     return n ? n.id : "tail";
   }
 
@@ -152,10 +238,14 @@
     }
     const seen = new Map();
     for (const j of r.trials) {
-      const yes = j.verdict === "accepted", d = r.nodes[j.node].depth;
+      const yes = j.verdict === "accepted",
+        d = r.nodes[j.node].depth;
       s.tried++;
-      if (num(j.u) !== null && num(j.a) !== null) { s.checked++; if (j.u < j.a === yes) s.agree++; }
-      seen.set(d, (seen.get(d) || false) || yes);
+      if (num(j.u) !== null && num(j.a) !== null) {
+        s.checked++;
+        if (j.u < j.a === yes) s.agree++;
+      }
+      seen.set(d, seen.get(d) || false || yes);
     }
     for (const [d, yes] of seen) {
       while (s.pos.length < d) s.pos.push([0, 0]);
@@ -166,7 +256,10 @@
     return s;
   }
 
-  const fold = (records, state = initial()) => { for (const rec of records) step(state, rec); return state; };
+  const fold = (records, state = initial()) => {
+    for (const rec of records) step(state, rec);
+    return state;
+  };
 
   /* What has a node become? dra (not judged yet), acc, rej, ski. */
   function verdictOf(r, id, phase = 4) {
@@ -186,28 +279,44 @@
   }
   const phaseNow = (r) => (!r ? 0 : r.judges.size ? 3 : r.verify ? 2 : r.draft && r.nodes.length ? 1 : 0);
   function atTime(lane, t) {
-    let lo = 0, hi = lane.committed;
+    let lo = 0,
+      hi = lane.committed;
     while (lo < hi) {
       const mid = (lo + hi) >> 1;
-      if ((endOf(lane, mid) ?? Infinity) <= t + 1e-9) lo = mid + 1; else hi = mid;
+      if ((endOf(lane, mid) ?? Infinity) <= t + 1e-9) lo = mid + 1;
+      else hi = mid;
     }
     const r = lane.rounds[lo];
     if (!r || !r.draft) return { k: lo, phase: 0 };
     const v = r.verify;
-    return { k: lo, phase: v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1 };
+    return {
+      k: lo,
+      phase:
+        v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1,
+    };
   }
   const endOf = (lane, i) => {
     const own = lane.ends[i];
     if (own !== undefined && own !== null) return own; /* nearly always: asked for every round of every painting */
-    for (let j = i; j >= 0; j--) { const r = lane.rounds[j]; if (r && r.commit && num(r.commit.t) !== null) return r.commit.t; if (i >= lane.committed) break; }
+    for (let j = i; j >= 0; j--) {
+      const r = lane.rounds[j];
+      if (r && r.commit && num(r.commit.t) !== null) return r.commit.t;
+      if (i >= lane.committed) break;
+    }
     return null;
   };
   const startOf = (lane, i) => {
     const r = lane.rounds[i];
     return (r && r.draft && num(r.draft.t0)) ?? (i > 0 ? endOf(lane, i - 1) : lane.prefill && lane.prefill.t1) ?? 0;
   };
-  const sumAt = (lane, k) => { for (let i = k - 1; i >= 0; i--) if (lane.rounds[i] && lane.rounds[i].sum) return lane.rounds[i].sum; return zero(); };
-  const upto = (lane, k) => { for (let i = k - 1; i >= 0; i--) if (lane.rounds[i].upto) return lane.rounds[i].upto; return 0; };
+  const sumAt = (lane, k) => {
+    for (let i = k - 1; i >= 0; i--) if (lane.rounds[i] && lane.rounds[i].sum) return lane.rounds[i].sum;
+    return zero();
+  };
+  const upto = (lane, k) => {
+    for (let i = k - 1; i >= 0; i--) if (lane.rounds[i].upto) return lane.rounds[i].upto;
+    return 0;
+  };
 
   function label(lane, tok, max) {
     const key = tok + "/" + (max || "");
@@ -222,10 +331,24 @@
   function picture(lane, cur) {
     const { k, phase } = at(lane, cur);
     const shown = lane.rounds.slice(0, k).map((r) => ({
-      nodes: r.nodes.map((n) => [n.parent, n.depth, label(lane, n.tok), verdictOf(r, n.id)]), path: r.path, why: r.why, sum: r.sum, span: [r.first, r.upto], lens: r.lens.map((x) => [x.kind, x.data]),
+      nodes: r.nodes.map((n) => [n.parent, n.depth, label(lane, n.tok), verdictOf(r, n.id)]),
+      path: r.path,
+      why: r.why,
+      sum: r.sum,
+      span: [r.first, r.upto],
+      lens: r.lens.map((x) => [x.kind, x.data]),
     }));
-    const next = phase ? lane.rounds[k].nodes.map((n) => [n.parent, label(lane, n.tok), verdictOf(lane.rounds[k], n.id, phase)]) : null;
-    return { lane: lane.id, k, phase, tokens: lane.tokens.slice(0, upto(lane, k)).map((t) => [t.tok, t.v, t.node, T.joined(t.parts), t.carry]), shown, next };
+    const next = phase
+      ? lane.rounds[k].nodes.map((n) => [n.parent, label(lane, n.tok), verdictOf(lane.rounds[k], n.id, phase)])
+      : null;
+    return {
+      lane: lane.id,
+      k,
+      phase,
+      tokens: lane.tokens.slice(0, upto(lane, k)).map((t) => [t.tok, t.v, t.node, T.joined(t.parts), t.carry]),
+      shown,
+      next,
+    };
   }
 
   SV.fold = { initial, step, fold, at, picture, verdictOf, label, startOf, endOf, sumAt, upto, zero };

@@ -12,7 +12,12 @@
     for (const line of String(text || "").split("\n")) {
       if (!line.trim()) continue;
       let f;
-      try { f = JSON.parse(line); } catch { acts.push({ kind: "bad" }); continue; }
+      try {
+        f = JSON.parse(line);
+      } catch {
+        acts.push({ kind: "bad" });
+        continue;
+      }
       if (f && typeof f === "object" && Number.isInteger(f.s)) one(box, f, line, acts);
     }
     return acts;
@@ -29,7 +34,13 @@
       /* A frame without records may stand before a new run, whose numbers begin higher: count its gap only when records follow. */
       box.jump += box.last >= 0 ? f.s - box.last - 1 : 0;
       box.last = f.s;
-      if (box.jump > 0 && Array.isArray(f.e) && f.e.length) { if (box.run || box.records) { box.lost += box.jump; box.gaps++; } box.jump = 0; }
+      if (box.jump > 0 && Array.isArray(f.e) && f.e.length) {
+        if (box.run || box.records) {
+          box.lost += box.jump;
+          box.gaps++;
+        }
+        box.jump = 0;
+      }
     }
     box.seen++;
     const e = Array.isArray(f.e) ? f.e : [];

@@ -5,7 +5,10 @@ SpecVizBoard.attach = function (element, watch, props, options) {
   const root = element.querySelector(".sv") || element;
   const board = root.svBoard || SpecVizBoard.mount(root, { options });
   root.svBoard = board;
-  const push = () => { const v = props && props.value; if (typeof v === "string" && v) board.push(v); };
+  const push = () => {
+    const v = props && props.value;
+    if (typeof v === "string" && v) board.push(v);
+  };
   watch("value", push);
   push();
   return board;

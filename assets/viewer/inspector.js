@@ -8,31 +8,57 @@
 
   /* "The draft guessed 4 tokens; the target kept 3 and corrected the 4th." */
   function sentence(lane, r, phase) {
-    const n = r.nodes.filter((x) => !x.probe).length, tree = r.kind === "tree", copied = r.nodes.some((x) => x.src);
+    const n = r.nodes.filter((x) => !x.probe).length,
+      tree = r.kind === "tree",
+      copied = r.nodes.some((x) => x.src);
     if (!n) {
       if (SV.metrics.isBaseline(lane)) return "Plain decoding: one target pass, one token.";
-      return r.commit && r.why === "small" ? "The small model wrote this token alone." : "Nothing was drafted this time: one target pass, one token.";
+      return r.commit && r.why === "small"
+        ? "The small model wrote this token alone."
+        : "Nothing was drafted this time: one target pass, one token.";
     }
-    const guess = (copied ? "The draft copied " : "The draft guessed ") + count(n, "token") + (tree ? " as a tree" : "");
+    const guess =
+      (copied ? "The draft copied " : "The draft guessed ") + count(n, "token") + (tree ? " as a tree" : "");
     if (phase < 2) return guess + ".";
     if (phase < 3) return guess + "; the target reads all of them in one pass.";
     const kept = r.commit ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
     if (!r.commit || phase < 4) return guess + "; the target kept " + (kept || "none") + ".";
     const from = ": " + count(r.commit.n_new ?? kept + 1, "token") + " from one pass.";
-    if (r.why === "bonus") return guess + "; the target kept " + (tree ? "a path of " + kept : n === 1 ? "it" : "all " + n) + " and added one of its own" + from;
+    if (r.why === "bonus")
+      return (
+        guess +
+        "; the target kept " +
+        (tree ? "a path of " + kept : n === 1 ? "it" : "all " + n) +
+        " and added one of its own" +
+        from
+      );
     if (r.why === "correction") {
-      if (!kept) return guess + "; the target refused " + (n === 1 ? "it" : tree ? "every first guess" : "the first") + " and wrote its own token instead.";
-      return guess + "; the target kept " + (tree ? "a path of " + kept + " and corrected the next" : kept + " and corrected the " + th(kept + 1)) + from;
+      if (!kept)
+        return (
+          guess +
+          "; the target refused " +
+          (n === 1 ? "it" : tree ? "every first guess" : "the first") +
+          " and wrote its own token instead."
+        );
+      return (
+        guess +
+        "; the target kept " +
+        (tree ? "a path of " + kept + " and corrected the next" : kept + " and corrected the " + th(kept + 1)) +
+        from
+      );
     }
-    if (r.why === "accepted") return guess + "; the target kept " + (r.commit.n_new ?? kept + 1) + " and added nothing.";
+    if (r.why === "accepted")
+      return guess + "; the target kept " + (r.commit.n_new ?? kept + 1) + " and added nothing.";
     return guess + "; the target kept " + (kept || "none") + from;
   }
 
   function defaultSel(r, phase) {
     if (!r) return null;
     if (!r.nodes.some((n) => !n.probe)) return "tail";
-    if (phase >= 3) { /* the refusal that ended the round, else the first one */
-      const no = r.tests.filter((id) => r.judges.get(id).verdict === "rejected"), end = r.path.length ? r.path[r.path.length - 1] : -1;
+    if (phase >= 3) {
+      /* the refusal that ended the round, else the first one */
+      const no = r.tests.filter((id) => r.judges.get(id).verdict === "rejected"),
+        end = r.path.length ? r.path[r.path.length - 1] : -1;
       const here = r.commit ? no.filter((id) => r.nodes[id].parent === end).pop() : undefined;
       if (here !== undefined || no.length) return here ?? no[0];
     }
@@ -46,14 +72,36 @@
       this.board = board;
       this.title = el("h2");
       this.say = el("p", { class: "sum", "aria-live": "off" });
-      this.steps = el("div", { class: "steps", role: "group", "aria-label": "Steps of the round" }, STEPS.map((t, i) => el("button", { "data-step": i + 1, "aria-pressed": "false" }, t)));
-      this.tree = el("div", { class: "treebox", tabindex: 0, role: "group", "aria-label": "Draft of the round; up and down walk its tokens" });
-      this.zoom = new SV.zoom.Zoom(this.tree, () => { this.every = !this.every; this.keys.tree = null; board.later(); });
+      this.steps = el(
+        "div",
+        { class: "steps", role: "group", "aria-label": "Steps of the round" },
+        STEPS.map((t, i) => el("button", { "data-step": i + 1, "aria-pressed": "false" }, t)),
+      );
+      this.tree = el("div", {
+        class: "treebox",
+        tabindex: 0,
+        role: "group",
+        "aria-label": "Draft of the round; up and down walk its tokens",
+      });
+      this.zoom = new SV.zoom.Zoom(this.tree, () => {
+        this.every = !this.every;
+        this.keys.tree = null;
+        board.later();
+      });
       this.tabs = el("div", { class: "sub", role: "tablist", "aria-label": "Details of the round" });
       this.body = el("div", { class: "body", role: "tabpanel", "aria-label": "Details" });
       this.grip = el("button", { class: "grip", "aria-expanded": "false", "aria-label": "Round inspector" }, el("i"));
       this.head = el("div", { class: "phead" }, this.title, this.say);
-      this.root = el("section", { class: "panel p-insp", "aria-label": "Round inspector" }, this.grip, this.head, this.steps, el("div", { class: "treewrap" }, this.tree, this.zoom.keys), this.tabs, this.body);
+      this.root = el(
+        "section",
+        { class: "panel p-insp", "aria-label": "Round inspector" },
+        this.grip,
+        this.head,
+        this.steps,
+        el("div", { class: "treewrap" }, this.tree, this.zoom.keys),
+        this.tabs,
+        this.body,
+      );
       this.sheet = new SV.sheet.Sheet(this);
       this.root.addEventListener("click", (e) => this.clicked(e));
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
@@ -63,17 +111,31 @@
       this.last = 0;
       this.timer = null;
     }
-    raise() { if (this.board.narrow) this.sheet.open(true); }
+    raise() {
+      if (this.board.narrow) this.sheet.open(true);
+    }
     clicked(e) {
-      const step = e.target.closest("[data-step]"), tab = e.target.closest("[data-tab]"), node = e.target.closest("[data-node]"), row = e.target.closest("tr[data-round]") /* the board itself carries data-round, too */;
+      const step = e.target.closest("[data-step]"),
+        tab = e.target.closest("[data-tab]"),
+        node = e.target.closest("[data-node]"),
+        row = e.target.closest("tr[data-round]"); /* the board itself carries data-round, too */
       if (step && this.v && this.v.round) this.board.goto(this.v.round.i, Number(step.dataset.step));
-      else if (tab) { this.tab = tab.dataset.tab; this.board.later(); }
-      else if (row) this.board.goto(Number(row.dataset.round), 4);
-      else if (node && this.v && this.v.round && !node.closest("[data-of]")) this.board.selectNode(this.v.lane.id, this.v.round.i, node.dataset.node === "tail" ? "tail" : Number(node.dataset.node), true);
+      else if (tab) {
+        this.tab = tab.dataset.tab;
+        this.board.later();
+      } else if (row) this.board.goto(Number(row.dataset.round), 4);
+      else if (node && this.v && this.v.round && !node.closest("[data-of]"))
+        this.board.selectNode(
+          this.v.lane.id,
+          this.v.round.i,
+          node.dataset.node === "tail" ? "tail" : Number(node.dataset.node),
+          true,
+        );
     }
     arrow(e) {
       if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;
-      const all = [...this.tabs.children], i = all.indexOf(document.activeElement);
+      const all = [...this.tabs.children],
+        i = all.indexOf(document.activeElement);
       if (i < 0) return;
       e.preventDefault();
       e.stopPropagation();
@@ -82,39 +144,90 @@
       this.board.paint();
       this.tabs.querySelector('[aria-selected="true"]').focus();
     }
-    show(tab) { this.tab = tab; this.keys.tabs = null; this.board.later(); }
+    show(tab) {
+      this.tab = tab;
+      this.keys.tabs = null;
+      this.board.later();
+    }
     /* A row of the mask under the pointer is told in words below it. */
     hovered(node) {
       const said = this.tab === "mask" && this.v && this.v.round ? this.body.querySelector(".said") : null;
-      if (said && said.now !== node) { said.now = node; said.replaceChildren(...[SV.mask.what(this.v, typeof (node ?? this.v.sel) === "number" ? node ?? this.v.sel : null)].flat()); }
+      if (said && said.now !== node) {
+        said.now = node;
+        said.replaceChildren(
+          ...[SV.mask.what(this.v, typeof (node ?? this.v.sel) === "number" ? (node ?? this.v.sel) : null)].flat(),
+        );
+      }
     }
 
     /* v: {lane, round, phase, k, sel, narrow, width, race, theme, seen}; seen: what is on the screen of a run in flight, else null */
     paint(v) {
       /* A run in flight changes rounds faster than anybody reads: five a second are drawn, under a race half as many. */
       const rest = v.race ? 380 : 190;
-      if (v.live && performance.now() - this.last < rest) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, rest); return; }
+      if (v.live && performance.now() - this.last < rest) {
+        this.timer ??= setTimeout(() => {
+          this.timer = null;
+          this.board.soon();
+        }, rest);
+        return;
+      }
       this.last = performance.now();
       this.v = v;
       const r = v.round;
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
-      setText(this.title, r ? (v.race ? SV.stage.titleOf(v.lane) + ", round " : "Round ") + (r.i + 1) : "Round inspector");
+      setText(
+        this.title,
+        r ? (v.race ? SV.stage.titleOf(v.lane) + ", round " : "Round ") + (r.i + 1) : "Round inspector",
+      );
       this.steps.hidden = v.race || !r || !r.nodes.length;
-      for (const b of this.steps.children) { setAttr(b, "aria-pressed", String(Number(b.dataset.step) === v.phase)); b.classList.toggle("past", Number(b.dataset.step) < v.phase); }
-      setText(this.say, r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.");
-      const key = [who(v.lane), r && r.i, r && r.nodes.length, r && r.judges.size, r && Boolean(r.commit), v.phase, v.sel, v.narrow, v.width, v.race].join();
-      if (key !== this.keys.tree && this.inSight(this.tree)) { this.keys.tree = key; this.paintTree(v); }
+      for (const b of this.steps.children) {
+        setAttr(b, "aria-pressed", String(Number(b.dataset.step) === v.phase));
+        b.classList.toggle("past", Number(b.dataset.step) < v.phase);
+      }
+      setText(
+        this.say,
+        r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.",
+      );
+      const key = [
+        who(v.lane),
+        r && r.i,
+        r && r.nodes.length,
+        r && r.judges.size,
+        r && Boolean(r.commit),
+        v.phase,
+        v.sel,
+        v.narrow,
+        v.width,
+        v.race,
+      ].join();
+      if (key !== this.keys.tree && this.inSight(this.tree)) {
+        this.keys.tree = key;
+        this.paintTree(v);
+      }
       this.paintTabs(v);
       const bodyKey = key + this.tab + "|" + (this.tab === "log" ? v.k : this.tab === "lens" ? v.theme : "");
-      if (bodyKey !== this.keys.body && this.inSight(this.body)) { this.keys.body = bodyKey; this.paintBody(v); }
+      if (bodyKey !== this.keys.body && this.inSight(this.body)) {
+        this.keys.body = bodyKey;
+        this.paintBody(v);
+      }
     }
-    inSight(part) { return !this.v.seen || this.v.seen.has(part); }
+    inSight(part) {
+      return !this.v.seen || this.v.seen.has(part);
+    }
     paintTree(v) {
       const r = v.round;
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
       const probes = r ? r.nodes.filter((n) => n.probe).length : 0;
       if (!r || r.nodes.length === probes) {
-        const why = !r ? "" : SV.metrics.isBaseline(v.lane) ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all." : probes ? "Nothing was drafted this round. The same target pass scored " + count(probes, "probe token") + ", which can never be accepted; what they say is kept for later guesses." : "There is no draft to draw this round: the target wrote one token by itself.";
+        const why = !r
+          ? ""
+          : SV.metrics.isBaseline(v.lane)
+            ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all."
+            : probes
+              ? "Nothing was drafted this round. The same target pass scored " +
+                count(probes, "probe token") +
+                ", which can never be accepted; what they say is kept for later guesses."
+              : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
         this.zoom.keys.hidden = true;
         return;
@@ -122,34 +235,59 @@
       const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
       const H = v.race ? 444 : r.kind === "tree" ? 376 : 284;
       v.every = this.every;
-      const tree = r.kind === "tree" && !v.narrow, fresh = this.keys.round !== r || this.keys.every !== this.every || this.keys.size !== W;
+      const tree = r.kind === "tree" && !v.narrow,
+        fresh = this.keys.round !== r || this.keys.every !== this.every || this.keys.size !== W;
       const drawn = v.narrow ? SV.tree.drawList(v) : tree ? SV.tree.drawTree(v, W, H) : SV.tree.drawChain(v, W);
       Object.assign(this.keys, { round: r, every: this.every, size: W });
       this.tree.replaceChildren(drawn);
       this.zoom.keys.hidden = !tree;
       if (tree) this.zoom.take(drawn, { many: r.nodes.length - probes, drawn: drawn.drawn, every: this.every, fresh });
       const sel = this.tree.querySelector(".sel");
-      if (sel && !v.narrow && (Number(drawn.getAttribute("width")) > W + 4 || Number(drawn.getAttribute("height")) > H + 4)) this.reveal(sel);
+      if (
+        sel &&
+        !v.narrow &&
+        (Number(drawn.getAttribute("width")) > W + 4 || Number(drawn.getAttribute("height")) > H + 4)
+      )
+        this.reveal(sel);
     }
     /* Scrolls the tree's own box, never the page. */
     reveal(node) {
-      const b = this.tree.getBoundingClientRect(), r = node.getBoundingClientRect();
+      const b = this.tree.getBoundingClientRect(),
+        r = node.getBoundingClientRect();
       if (r.right > b.right - 16) this.tree.scrollLeft += r.right - b.right + 80;
       if (r.bottom > b.bottom - 16) this.tree.scrollTop += r.bottom - b.bottom + 80;
       else if (r.top < b.top) this.tree.scrollTop += r.top - b.top - 40;
       if (r.left < b.left) this.tree.scrollLeft += r.left - b.left - 40;
     }
     paintTabs(v) {
-      const list = [["why", "Why"], ["mask", "Mask and cache"], ["log", "Log"]];
+      const list = [
+        ["why", "Why"],
+        ["mask", "Mask and cache"],
+        ["log", "Log"],
+      ];
       if (v.lane && SV.lens.any(v)) list.push(["lens", "Lens"]);
       if (!list.some(([id]) => id === this.tab)) this.tab = "why";
       const key = this.tab + list.length;
       if (key === this.keys.tabs) return;
       this.keys.tabs = key;
-      this.tabs.replaceChildren(...list.map(([id, t]) => el("button", { role: "tab", "data-tab": id, tabindex: id === this.tab ? 0 : -1, "aria-selected": String(id === this.tab) }, t)));
+      this.tabs.replaceChildren(
+        ...list.map(([id, t]) =>
+          el(
+            "button",
+            {
+              role: "tab",
+              "data-tab": id,
+              tabindex: id === this.tab ? 0 : -1,
+              "aria-selected": String(id === this.tab),
+            },
+            t,
+          ),
+        ),
+      );
     }
     paintBody(v) {
-      v.inner = (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
+      v.inner =
+        (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
       const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
     }

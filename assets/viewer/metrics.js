@@ -20,18 +20,45 @@
   }
 
   function of(lane, k, baseline) {
-    const s = SV.fold.sumAt(lane, k), seconds = decodeSeconds(lane, k);
+    const s = SV.fold.sumAt(lane, k),
+      seconds = decodeSeconds(lane, k);
     const m = {
-      tokens: s.tokens, rounds: s.rounds, passes: s.passes, drafted: s.drafted, accepted: s.accepted, tried: s.tried,
-      rejected: s.rejected, skipped: s.skipped, bonus: s.bonus, correction: s.correction, plain: s.plain,
-      seconds, tokens_per_second: ratio(s.tokens, seconds),
-      block_efficiency: ratio(s.tokens, s.passes), mean_accepted_tokens: ratio(s.accepted, s.passes),
-      acceptance_rate: ratio(s.accepted, s.tried), draft_yield: ratio(s.accepted, s.drafted),
-      per_position: s.pos.map(([tried, ok]) => ({ tried, accepted: ok, rate: ratio(ok, s.rounds), conditional: ratio(ok, tried) })),
-      rows: s.rows, rows_per_pass: ratio(s.rows, s.passes), parts: s.parts, agree: s.agree, checked: s.checked, walltime_speedup: null, baseline_tokens_per_second: null,
+      tokens: s.tokens,
+      rounds: s.rounds,
+      passes: s.passes,
+      drafted: s.drafted,
+      accepted: s.accepted,
+      tried: s.tried,
+      rejected: s.rejected,
+      skipped: s.skipped,
+      bonus: s.bonus,
+      correction: s.correction,
+      plain: s.plain,
+      seconds,
+      tokens_per_second: ratio(s.tokens, seconds),
+      block_efficiency: ratio(s.tokens, s.passes),
+      mean_accepted_tokens: ratio(s.accepted, s.passes),
+      acceptance_rate: ratio(s.accepted, s.tried),
+      draft_yield: ratio(s.accepted, s.drafted),
+      per_position: s.pos.map(([tried, ok]) => ({
+        tried,
+        accepted: ok,
+        rate: ratio(ok, s.rounds),
+        conditional: ratio(ok, tried),
+      })),
+      rows: s.rows,
+      rows_per_pass: ratio(s.rows, s.passes),
+      parts: s.parts,
+      agree: s.agree,
+      checked: s.checked,
+      walltime_speedup: null,
+      baseline_tokens_per_second: null,
     };
     if (baseline && baseline.committed) {
-      const base = ratio(SV.fold.sumAt(baseline, baseline.committed).tokens, decodeSeconds(baseline, baseline.committed));
+      const base = ratio(
+        SV.fold.sumAt(baseline, baseline.committed).tokens,
+        decodeSeconds(baseline, baseline.committed),
+      );
       m.baseline_tokens_per_second = base;
       m.walltime_speedup = ratio(m.tokens_per_second, base);
     }
@@ -40,35 +67,103 @@
 
   /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the run was repeated. */
   function runsOf(lane) {
-    const t = (lane.done && lane.done.totals) || {}, own = of(lane, lane.committed, null).tokens_per_second, list = own === null ? [] : [own];
-    for (const r of Array.isArray(t.repeats) ? t.repeats.slice(0, 100) : []) if (r && finite(r.tokens) && finite(r.seconds) && r.seconds > 0 && r.tokens > 0) list.push(r.tokens / r.seconds);
+    const t = (lane.done && lane.done.totals) || {},
+      own = of(lane, lane.committed, null).tokens_per_second,
+      list = own === null ? [] : [own];
+    for (const r of Array.isArray(t.repeats) ? t.repeats.slice(0, 100) : [])
+      if (r && finite(r.tokens) && finite(r.seconds) && r.seconds > 0 && r.tokens > 0) list.push(r.tokens / r.seconds);
     return list;
   }
   /* The middle, and how far the runs lie apart: all of them up to four, the middle half beyond. */
   function spreadOf(list) {
     if (!list.length) return null;
-    const s = [...list].sort((a, b) => a - b), at = (q) => { const i = q * (s.length - 1), lo = Math.floor(i); return s[lo] + (s[Math.min(s.length - 1, lo + 1)] - s[lo]) * (i - lo); };
-    return { runs: s.length, middle: at(0.5), low: s.length > 4 ? at(0.25) : s[0], high: s.length > 4 ? at(0.75) : s[s.length - 1] };
+    const s = [...list].sort((a, b) => a - b),
+      at = (q) => {
+        const i = q * (s.length - 1),
+          lo = Math.floor(i);
+        return s[lo] + (s[Math.min(s.length - 1, lo + 1)] - s[lo]) * (i - lo);
+      };
+    return {
+      runs: s.length,
+      middle: at(0.5),
+      low: s.length > 4 ? at(0.25) : s[0],
+      high: s.length > 4 ? at(0.75) : s[s.length - 1],
+    };
   }
 
   const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
   const isBaseline = (lane) => keyOf(lane) === BASELINE;
-  const baselineOf = (state) => { for (const id of state.order) if (isBaseline(state.lanes.get(id))) return state.lanes.get(id); return null; };
+  const baselineOf = (state) => {
+    for (const id of state.order) if (isBaseline(state.lanes.get(id))) return state.lanes.get(id);
+    return null;
+  };
 
   const DEFINITIONS = {
-    tokens_per_second: ["Tokens per second", "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.", "tokens / (t \u2212 t_prefill)"],
-    walltime_speedup: ["Speed-up", "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.", "(s per token, plain) / (s per token)"],
-    block_efficiency: ["Tokens per target pass", "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.", "committed tokens / target passes"],
-    accepted_length: ["Accepted length", "How many tokens one pass of the large model gives, on average: the drafted ones it kept, and the one it adds itself. Plain decoding has 1. Papers also call it block efficiency, or \u03c4.", "committed tokens / target passes"],
-    draft_yield: ["Draft kept", "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.", "accepted / drafted,  accepted / tried"],
-    acceptance_rate: ["Acceptance rate", "Accepted over examined draft tokens. Tokens that were never examined do not count.", "accepted / tried"],
-    per_position: ["Kept by position", "Share of the rounds in which the draft token at this position was accepted.", "accepted at i / rounds"],
-    mean_accepted_tokens: ["Accepted per round", "Draft tokens accepted in a round, on average, without the bonus or correction token.", "accepted / target passes"],
-    certificate: ["Same text as plain", "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last bit, so a near-tie is named, not hidden.", "tokens = plain tokens"],
-    verdicts: ["Verdicts recomputed", "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal text is not expected.", "accepted \u21d4 u < a"],
-    rows_per_pass: ["Rows a pass", "How many rows the large model reads in one pass, on average: the last committed token and the drafted ones. Wider passes cost more.", "rows fed / target passes"],
-    saved: ["Passes saved", "Plain decoding needs one pass for every token; so many fewer were needed for the same number of tokens.", "tokens \u2212 target passes"],
-    where: ["Where the time went", "Engine time after the prefill, part by part: writing the draft, the target's passes, judging, caches, all else.", "seconds by part"],
+    tokens_per_second: [
+      "Tokens per second",
+      "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.",
+      "tokens / (t \u2212 t_prefill)",
+    ],
+    walltime_speedup: [
+      "Speed-up",
+      "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.",
+      "(s per token, plain) / (s per token)",
+    ],
+    block_efficiency: [
+      "Tokens per target pass",
+      "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.",
+      "committed tokens / target passes",
+    ],
+    accepted_length: [
+      "Accepted length",
+      "How many tokens one pass of the large model gives, on average: the drafted ones it kept, and the one it adds itself. Plain decoding has 1. Papers also call it block efficiency, or \u03c4.",
+      "committed tokens / target passes",
+    ],
+    draft_yield: [
+      "Draft kept",
+      "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.",
+      "accepted / drafted,  accepted / tried",
+    ],
+    acceptance_rate: [
+      "Acceptance rate",
+      "Accepted over examined draft tokens. Tokens that were never examined do not count.",
+      "accepted / tried",
+    ],
+    per_position: [
+      "Kept by position",
+      "Share of the rounds in which the draft token at this position was accepted.",
+      "accepted at i / rounds",
+    ],
+    mean_accepted_tokens: [
+      "Accepted per round",
+      "Draft tokens accepted in a round, on average, without the bonus or correction token.",
+      "accepted / target passes",
+    ],
+    certificate: [
+      "Same text as plain",
+      "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last bit, so a near-tie is named, not hidden.",
+      "tokens = plain tokens",
+    ],
+    verdicts: [
+      "Verdicts recomputed",
+      "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal text is not expected.",
+      "accepted \u21d4 u < a",
+    ],
+    rows_per_pass: [
+      "Rows a pass",
+      "How many rows the large model reads in one pass, on average: the last committed token and the drafted ones. Wider passes cost more.",
+      "rows fed / target passes",
+    ],
+    saved: [
+      "Passes saved",
+      "Plain decoding needs one pass for every token; so many fewer were needed for the same number of tokens.",
+      "tokens \u2212 target passes",
+    ],
+    where: [
+      "Where the time went",
+      "Engine time after the prefill, part by part: writing the draft, the target's passes, judging, caches, all else.",
+      "seconds by part",
+    ],
     rounds: ["Target passes", "How often the large model ran after the prefill.", "passes"],
   };
 

@@ -6,22 +6,43 @@
   const BADGE = { live: "Live", recorded: "Recorded", simulated: "Simulated" };
   const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped" };
 
-  const short = (s, n = 60) => { const t = String(s ?? ""); return t.length > n ? t.slice(0, n - 1) + "\u2026" : t; };
+  const short = (s, n = 60) => {
+    const t = String(s ?? "");
+    return t.length > n ? t.slice(0, n - 1) + "\u2026" : t;
+  };
   function when(iso) {
     const d = new Date(iso);
-    return Number.isNaN(d.getTime()) ? "" : d.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+    return Number.isNaN(d.getTime())
+      ? ""
+      : d.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
   }
   function machine(h) {
     const e = h.env || {};
-    return [e.machine, e.device && !String(e.machine || "").includes(e.device) ? e.device : "", e.dtype].filter(Boolean).map((x) => short(x, 48)).join(", ");
+    return [e.machine, e.device && !String(e.machine || "").includes(e.device) ? e.device : "", e.dtype]
+      .filter(Boolean)
+      .map((x) => short(x, 48))
+      .join(", ");
   }
 
   /* What the line says when no status text says something more pressing. */
   function sentence(h, state, race, mode) {
-    const where = machine(h), fair = race ? " Methods took turns, each on its own clock." : "";
-    if (state === "live") return "Running now" + (where ? " on " + where : "") + "." + (race ? " Methods take turns, each on its own clock." : "");
-    if (mode === "live") return (state === "stopped" ? "Stopped; what was written is kept." : "Finished") + (state === "stopped" ? "" : where ? " on " + where + "." : ".") + fair;
-    if (mode === "recorded") return "Recorded" + (where ? " on " + where : "") + (when(h.created) ? ", " + when(h.created) : "") + "." + fair;
+    const where = machine(h),
+      fair = race ? " Methods took turns, each on its own clock." : "";
+    if (state === "live")
+      return (
+        "Running now" +
+        (where ? " on " + where : "") +
+        "." +
+        (race ? " Methods take turns, each on its own clock." : "")
+      );
+    if (mode === "live")
+      return (
+        (state === "stopped" ? "Stopped; what was written is kept." : "Finished") +
+        (state === "stopped" ? "" : where ? " on " + where + "." : ".") +
+        fair
+      );
+    if (mode === "recorded")
+      return "Recorded" + (where ? " on " + where : "") + (when(h.created) ? ", " + when(h.created) : "") + "." + fair;
     return "Hand-made trace. No model ran; the probabilities and times are invented." + fair;
   }
 
@@ -40,8 +61,12 @@
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
-      setText(this.say, (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) + gap);
-      const t = header && header.target ? short(header.target.name, 32) : "", d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
+      setText(
+        this.say,
+        (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) + gap,
+      );
+      const t = header && header.target ? short(header.target.name, 32) : "",
+        d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
       setText(this.meta, header ? (t ? "target " + t + d : "") : "");
     }
   }

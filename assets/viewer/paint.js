@@ -3,24 +3,47 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { setText, setAttr } = SV.dom;
-  const F = SV.fold, M = SV.metrics;
+  const F = SV.fold,
+    M = SV.metrics;
 
   function all(b) {
-    const lanes = b.list(), race = b.race(), focus = b.focus(), empty = !lanes.length;
+    const lanes = b.list(),
+      race = b.race(),
+      focus = b.focus(),
+      empty = !lanes.length;
     b.root.classList.toggle("race", race);
     b.blank.hidden = !empty;
-    const follow = b.cur.mode === "follow", playing = b.cur.mode === "play";
+    const follow = b.cur.mode === "follow",
+      playing = b.cur.mode === "play";
     const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: M.baselineOf(b.st) };
-    ctx.views = lanes.map((lane) => { const at = F.at(lane, b.cursorOf(lane)); return { lane, ...at, m: M.of(lane, at.k, ctx.base) }; });
+    ctx.views = lanes.map((lane) => {
+      const at = F.at(lane, b.cursorOf(lane));
+      return { lane, ...at, m: M.of(lane, at.k, ctx.base) };
+    });
     ctx.at = ctx.views.find((v) => v.lane === focus) || null;
     /* What is not on the screen is painted when it comes there, or when the run ends. */
     const out = (part) => b.state === "live" && follow && !part.root.hidden && !b.seenNow.has(part.root);
-    b.transport.paint({ race, playing, speed: b.ui.speed, canLive: b.state === "live", following: follow, lane: focus, lanes, empty, now: ctx.now, end: ctx.end, slow: SV.player.slowdown(ctx.end), theme: b.theme,
-      round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round, phase: b.cur.phase });
+    b.transport.paint({
+      race,
+      playing,
+      speed: b.ui.speed,
+      canLive: b.state === "live",
+      following: follow,
+      lane: focus,
+      lanes,
+      empty,
+      now: ctx.now,
+      end: ctx.end,
+      slow: SV.player.slowdown(ctx.end),
+      theme: b.theme,
+      round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round,
+      phase: b.cur.phase,
+    });
     /* Canvases first: their fonts ask for the page's styles, which is dear once the text has been changed. */
     choose(b, ctx);
     if (!out(b.ribbon)) ribbon(b, ctx);
-    if (!out(b.chart)) b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
+    if (!out(b.chart))
+      b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
     if (!out(b.ledger)) ledger(b, ctx);
     notice(b, ctx);
     b.lanePick.paint(ctx);
@@ -31,7 +54,12 @@
     b.links.refresh();
     followText(b, ctx); /* last: scrolling asks for a layout */
     arcs(b, ctx);
-    b.seen = { lane: ctx.focus ? ctx.focus.id : null, round: ctx.round ? ctx.round.i : -1, phase: ctx.phase, node: b.inspector.v && b.inspector.v.round === ctx.round ? b.inspector.v.sel : null };
+    b.seen = {
+      lane: ctx.focus ? ctx.focus.id : null,
+      round: ctx.round ? ctx.round.i : -1,
+      phase: ctx.phase,
+      node: b.inspector.v && b.inspector.v.round === ctx.round ? b.inspector.v.sel : null,
+    };
     b.root.dataset.round = String(ctx.round ? ctx.round.i : -1);
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
@@ -51,11 +79,23 @@
   }
 
   function notice(b, { race, lanes, views }) {
-    b.notice.paint({ header: b.header(), state: b.state, text: b.statusText, race: race || lanes.length > 1, lost: b.box.lost, reopened: b.reopened });
+    b.notice.paint({
+      header: b.header(),
+      state: b.state,
+      text: b.statusText,
+      race: race || lanes.length > 1,
+      lost: b.box.lost,
+      reopened: b.reopened,
+    });
     const sum = {};
-    for (const v of views) if (race || v.lane === b.focus()) for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
+    for (const v of views)
+      if (race || v.lane === b.focus())
+        for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
     const h = b.header();
-    if (h !== b.askedOf) { b.askedOf = h; setText(b.asked, h && h.prompt ? SV.text.label(SV.text.visible(String(h.prompt.text || "")), 400) : ""); }
+    if (h !== b.askedOf) {
+      b.askedOf = h;
+      setText(b.asked, h && h.prompt ? SV.text.label(SV.text.visible(String(h.prompt.text || "")), 400) : "");
+    }
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
     setAttr(b.root, "data-filter", b.ui.filter || "");
     b.filters.forEach((btn, i) => {
@@ -71,16 +111,50 @@
   }
   function stage(b, ctx) {
     const list = order(b, ctx);
-    for (const [id, part] of b.lanes) if (!list.some((l) => l.id === id)) { part.root.remove(); b.lanes.delete(id); }
+    for (const [id, part] of b.lanes)
+      if (!list.some((l) => l.id === id)) {
+        part.root.remove();
+        b.lanes.delete(id);
+      }
     /* One width a token for all lanes: what the run may still write while it runs, what it wrote afterwards. */
-    const scale = Math.max(40, ...list.map((l) => { const n = F.sumAt(l, l.committed).tokens; return l.done ? n : Math.max(n, (l.header && Math.min(2000, l.header.max_new_tokens)) || 0, 40 * 2 ** Math.ceil(Math.log2(Math.max(1, n / 40)))); }));
+    const scale = Math.max(
+      40,
+      ...list.map((l) => {
+        const n = F.sumAt(l, l.committed).tokens;
+        return l.done
+          ? n
+          : Math.max(
+              n,
+              (l.header && Math.min(2000, l.header.max_new_tokens)) || 0,
+              40 * 2 ** Math.ceil(Math.log2(Math.max(1, n / 40))),
+            );
+      }),
+    );
     list.forEach((lane, i) => {
       let part = b.lanes.get(lane.id);
-      if (!part) { part = new SV.lane.Lane(lane.id, b); b.lanes.set(lane.id, part); }
+      if (!part) {
+        part = new SV.lane.Lane(lane.id, b);
+        b.lanes.set(lane.id, part);
+      }
       if (b.lanesBox.children[i] !== part.root) b.lanesBox.insertBefore(part.root, b.lanesBox.children[i] || null);
       const v = ctx.views.find((x) => x.lane === lane);
-      part.paint(lane, { k: v.k, phase: v.phase, m: v.m, race: ctx.race, base: !ctx.race && lane !== ctx.focus, focus: lane === ctx.focus, live: b.state === "live" && ctx.follow,
-        motion: ctx.playing && !b.still && !ctx.race, sel: pick(b), filter: b.ui.filter, marks: b.ui.marks, theme: b.theme, scale, width: railWidth(b, ctx), shape: [b.width, ctx.race].join() });
+      part.paint(lane, {
+        k: v.k,
+        phase: v.phase,
+        m: v.m,
+        race: ctx.race,
+        base: !ctx.race && lane !== ctx.focus,
+        focus: lane === ctx.focus,
+        live: b.state === "live" && ctx.follow,
+        motion: ctx.playing && !b.still && !ctx.race,
+        sel: pick(b),
+        filter: b.ui.filter,
+        marks: b.ui.marks,
+        theme: b.theme,
+        scale,
+        width: railWidth(b, ctx),
+        shape: [b.width, ctx.race].join(),
+      });
     });
   }
 
@@ -100,12 +174,20 @@
   /* The round in view, and how far it has come. */
   function choose(b, ctx) {
     const { focus, at, race } = ctx;
-    let round = null, phase = 4;
+    let round = null,
+      phase = 4;
     if (focus && focus.rounds.length) {
       const sel = b.ui.sel && b.ui.sel.lane === focus.id ? b.ui.sel : null;
-      if (sel && focus.rounds[sel.round] && (sel.round < at.k || at.phase)) { round = focus.rounds[sel.round]; phase = sel.round < at.k ? 4 : at.phase; }
-      else if (!race && !ctx.follow) { round = focus.rounds[b.cur.round]; phase = b.cur.phase; }
-      else { round = focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : telling(focus, at.k)]; phase = at.k ? 4 : at.phase; }
+      if (sel && focus.rounds[sel.round] && (sel.round < at.k || at.phase)) {
+        round = focus.rounds[sel.round];
+        phase = sel.round < at.k ? 4 : at.phase;
+      } else if (!race && !ctx.follow) {
+        round = focus.rounds[b.cur.round];
+        phase = b.cur.phase;
+      } else {
+        round = focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : telling(focus, at.k)];
+        phase = at.k ? 4 : at.phase;
+      }
       if (round && !round.draft && !round.commit) round = null;
     }
     ctx.round = round;
@@ -114,7 +196,20 @@
 
   function inspector(b, { focus, at, race, round, phase, follow }, seen) {
     const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
-    b.inspector.paint({ lane: focus, round, phase, k: at ? at.k : 0, sel, narrow: b.narrow, mid: b.mid, race, width: race ? b.width : half(b), theme: b.theme, live: b.state === "live" && follow && !b.ui.sel, seen });
+    b.inspector.paint({
+      lane: focus,
+      round,
+      phase,
+      k: at ? at.k : 0,
+      sel,
+      narrow: b.narrow,
+      mid: b.mid,
+      race,
+      width: race ? b.width : half(b),
+      theme: b.theme,
+      live: b.state === "live" && follow && !b.ui.sel,
+      seen,
+    });
   }
 
   /* While a run grows, the time axis grows in steps, so that it does not crawl. */
@@ -128,14 +223,32 @@
     return ctx.race ? ctx.views.slice(0, 4) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
   }
   function ribbon(b, ctx) {
-    b.ribbon.paint({ lanes: order(b, ctx), now: ctx.now, end: scaleEnd(b, ctx), focus: ctx.focus, round: ctx.phase === 4 ? ctx.round : null, theme: b.theme, width: inside(b, half(b)), live: b.state === "live" && ctx.follow });
+    b.ribbon.paint({
+      lanes: order(b, ctx),
+      now: ctx.now,
+      end: scaleEnd(b, ctx),
+      focus: ctx.focus,
+      round: ctx.phase === 4 ? ctx.round : null,
+      theme: b.theme,
+      width: inside(b, half(b)),
+      live: b.state === "live" && ctx.follow,
+    });
   }
   function figures(b, ctx) {
     if (ctx.race) b.figures.many(ctx.views.slice(0, 4));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k);
   }
   function ledger(b, ctx) {
-    b.ledger.paint({ views: ctx.views.slice(0, 4), base: ctx.base, theme: b.theme, width: inside(b, b.width), focus: ctx.focus, shown: ctx.race && !ctx.empty, moving: ctx.playing || b.state === "live", narrow: b.narrow });
+    b.ledger.paint({
+      views: ctx.views.slice(0, 4),
+      base: ctx.base,
+      theme: b.theme,
+      width: inside(b, b.width),
+      focus: ctx.focus,
+      shown: ctx.race && !ctx.empty,
+      moving: ctx.playing || b.state === "live",
+      narrow: b.narrow,
+    });
   }
 
   SV.paint = { all };

@@ -16,9 +16,13 @@
       const key = lanes.map((l) => l.id).join();
       if (key !== this.key) this.build(lanes, key);
       for (const { lane } of views) {
-        const b = this.buttons.get(lane.id), m = SV.metrics.of(lane, lane.committed, null);
+        const b = this.buttons.get(lane.id),
+          m = SV.metrics.of(lane, lane.committed, null);
         setText(b.name, SV.stage.titleOf(lane));
-        setText(b.rate, lane.error ? "failed" : m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");
+        setText(
+          b.rate,
+          lane.error ? "failed" : m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s",
+        );
         setAttr(b.root, "aria-pressed", String(lane === focus));
       }
     }
@@ -27,7 +31,12 @@
       this.buttons.clear();
       for (const lane of lanes) {
         const b = { name: el("span"), rate: el("small") };
-        b.root = el("button", { "data-pick": lane.id, on: { click: () => this.board.focusLane(lane.id) } }, b.name, b.rate);
+        b.root = el(
+          "button",
+          { "data-pick": lane.id, on: { click: () => this.board.focusLane(lane.id) } },
+          b.name,
+          b.rate,
+        );
         this.buttons.set(lane.id, b);
       }
       this.root.replaceChildren(...[...this.buttons.values()].map((b) => b.root));

@@ -11,10 +11,20 @@
     if (speed === 0) return trueTime(lane, r, i, phase);
     if (!r.nodes.length) return phase === 2 ? 360 : phase === 4 ? 420 : 0;
     const fail = r.tests.some((id) => r.judges.get(id).verdict === "rejected");
-    return { 1: Math.min(900, 420 + 25 * r.nodes.length), 2: 480, 3: 420 + 110 * Math.min(8, r.tests.length) + (fail ? 480 : 0), 4: 640 }[phase] / speed;
+    return (
+      {
+        1: Math.min(900, 420 + 25 * r.nodes.length),
+        2: 480,
+        3: 420 + 110 * Math.min(8, r.tests.length) + (fail ? 480 : 0),
+        4: 640,
+      }[phase] / speed
+    );
   }
   function trueTime(lane, r, i, phase) {
-    const t0 = SV.fold.startOf(lane, i), end = SV.fold.endOf(lane, i), d1 = (r.draft && r.draft.t1) ?? t0, v1 = (r.verify && r.verify.t1) ?? d1;
+    const t0 = SV.fold.startOf(lane, i),
+      end = SV.fold.endOf(lane, i),
+      d1 = (r.draft && r.draft.t1) ?? t0,
+      v1 = (r.verify && r.verify.t1) ?? d1;
     return 1e3 * Math.max(0, { 1: d1 - t0, 2: v1 - d1, 3: 0, 4: end - v1 }[phase] || 0);
   }
 
@@ -24,7 +34,13 @@
     let guard = 0;
     while (cur.left <= 0 && guard++ < 4000) {
       if (cur.phase < 4) cur.phase++;
-      else if (cur.round + 1 < lane.committed) { cur.round++; cur.phase = 1; } else { cur.left = 0; return false; }
+      else if (cur.round + 1 < lane.committed) {
+        cur.round++;
+        cur.phase = 1;
+      } else {
+        cur.left = 0;
+        return false;
+      }
       cur.left += phaseTime(lane, cur.round, cur.phase, speed);
     }
     return true;
@@ -40,7 +56,8 @@
   /* How many times longer round i is shown than the engine took for it. */
   function paceOf(lane, i, speed) {
     if (speed === 0) return 1;
-    const took = 1e3 * ((SV.fold.endOf(lane, i) ?? 0) - SV.fold.startOf(lane, i)), shown = [1, 2, 3, 4].reduce((s, p) => s + phaseTime(lane, i, p, speed), 0);
+    const took = 1e3 * ((SV.fold.endOf(lane, i) ?? 0) - SV.fold.startOf(lane, i)),
+      shown = [1, 2, 3, 4].reduce((s, p) => s + phaseTime(lane, i, p, speed), 0);
     return took > 0 ? shown / took : null;
   }
 

@@ -3,37 +3,101 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, rate, span, sheet, tip, count, who } = SV.dom;
-  const M = SV.metrics, CLOSE = 0.05;
+  const M = SV.metrics,
+    CLOSE = 0.05;
   const title = (lane) => SV.stage.titleOf(lane);
   const over = (lane) => Boolean(lane.done || lane.error);
 
   /* {winner, second, sentence, sure}. One run each has no spread, and says so; overlapping spreads are noise. */
   function verdict(lanes) {
-    const all = lanes.filter((l) => l.done && !l.error && l.committed).map((lane) => ({ lane, s: M.spreadOf(M.runsOf(lane)) })).filter((x) => x.s).sort((a, b) => b.s.middle - a.s.middle);
+    const all = lanes
+      .filter((l) => l.done && !l.error && l.committed)
+      .map((lane) => ({ lane, s: M.spreadOf(M.runsOf(lane)) }))
+      .filter((x) => x.s)
+      .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !lanes.every(over)) return null;
-    const [a, b] = all, k = a.s.middle / b.s.middle, runs = Math.min(a.s.runs, b.s.runs), speeds = rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second" + (runs > 1 ? " in the median" : "");
-    const name = title(a.lane), other = title(b.lane), more = Math.round((k - 1) * 100) + " %";
+    const [a, b] = all,
+      k = a.s.middle / b.s.middle,
+      runs = Math.min(a.s.runs, b.s.runs),
+      speeds =
+        rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second" + (runs > 1 ? " in the median" : "");
+    const name = title(a.lane),
+      other = title(b.lane),
+      more = Math.round((k - 1) * 100) + " %";
     if (runs < 2) {
       const close = k < 1 + CLOSE;
-      return { ...pick(a, b), sure: false, sentence: close ? name + " and " + other + " are as good as level: " + speeds + ". One run each: no spread, so " + (more === "0 %" ? "the difference" : more) + " may be noise." : name + " was fastest, " + more + " ahead of " + other + ": " + speeds + ". One run each: no spread." };
+      return {
+        ...pick(a, b),
+        sure: false,
+        sentence: close
+          ? name +
+            " and " +
+            other +
+            " are as good as level: " +
+            speeds +
+            ". One run each: no spread, so " +
+            (more === "0 %" ? "the difference" : more) +
+            " may be noise."
+          : name + " was fastest, " + more + " ahead of " + other + ": " + speeds + ". One run each: no spread.",
+      };
     }
-    const bars = " (" + name + " " + rate(a.s.low) + " to " + rate(a.s.high) + ", " + other + " " + rate(b.s.low) + " to " + rate(b.s.high) + " in " + runs + " runs each; the lanes draw the first)";
-    if (b.s.high >= a.s.low) return { ...pick(a, b), sure: false, sentence: "No winner: the difference of " + more + " between " + name + " and " + other + " is within the spread, so it is noise" + bars + "." };
-    return { ...pick(a, b), sure: true, sentence: name + " won, " + more + " ahead of " + other + ": " + speeds + bars + "." };
+    const bars =
+      " (" +
+      name +
+      " " +
+      rate(a.s.low) +
+      " to " +
+      rate(a.s.high) +
+      ", " +
+      other +
+      " " +
+      rate(b.s.low) +
+      " to " +
+      rate(b.s.high) +
+      " in " +
+      runs +
+      " runs each; the lanes draw the first)";
+    if (b.s.high >= a.s.low)
+      return {
+        ...pick(a, b),
+        sure: false,
+        sentence:
+          "No winner: the difference of " +
+          more +
+          " between " +
+          name +
+          " and " +
+          other +
+          " is within the spread, so it is noise" +
+          bars +
+          ".",
+      };
+    return {
+      ...pick(a, b),
+      sure: true,
+      sentence: name + " won, " + more + " ahead of " + other + ": " + speeds + bars + ".",
+    };
   }
   const pick = (a, b) => ({ winner: a.lane, second: b.lane });
 
   /* Where a lane's tokens first differ from plain decoding's: {at, mine, theirs, same}; at is null while they agree. */
   function parting(lane, base) {
     const n = Math.min(lane.tokens.length, base.tokens.length);
-    for (let i = 0; i < n; i++) if (lane.tokens[i].tok !== base.tokens[i].tok) return { at: i, mine: lane.tokens[i], theirs: base.tokens[i], same: i };
+    for (let i = 0; i < n; i++)
+      if (lane.tokens[i].tok !== base.tokens[i].tok)
+        return { at: i, mine: lane.tokens[i], theirs: base.tokens[i], same: i };
     const ended = over(lane) && over(base) && lane.tokens.length !== base.tokens.length;
     return { at: ended ? n : null, mine: lane.tokens[n], theirs: base.tokens[n], same: n };
   }
   function why(lane) {
     const c = lane.checks.filter((x) => x.kind === "near_tie" || x.kind === "diverged").pop();
-    if (c) return c.kind === "near_tie" ? "a near-tie" + (Number.isFinite(c.detail.margin) ? ", gap " + c.detail.margin.toPrecision(2) : "") : "no near-tie" + (Number.isFinite(c.detail.margin) ? ": gap " + c.detail.margin.toPrecision(2) : "");
-    return lane.header && lane.header.sampling && lane.header.sampling.temperature > 0 ? "sampling: other draws, other text" : "";
+    if (c)
+      return c.kind === "near_tie"
+        ? "a near-tie" + (Number.isFinite(c.detail.margin) ? ", gap " + c.detail.margin.toPrecision(2) : "")
+        : "no near-tie" + (Number.isFinite(c.detail.margin) ? ": gap " + c.detail.margin.toPrecision(2) : "");
+    return lane.header && lane.header.sampling && lane.header.sampling.temperature > 0
+      ? "sampling: other draws, other text"
+      : "";
   }
 
   class Race {
@@ -41,12 +105,39 @@
       this.board = board;
       this.say = el("p", { class: "won extra", "aria-live": "polite", hidden: true });
       this.body = el("div", { class: "scroll" });
-      this.canvas = el("canvas", { class: "bricks", role: "img", "aria-label": "Target passes by output position: one block a pass" });
+      this.canvas = el("canvas", {
+        class: "bricks",
+        role: "img",
+        "aria-label": "Target passes by output position: one block a pass",
+      });
       this.notes = el("ul", { class: "parts" });
-      this.root = el("section", { class: "panel p-race extra", "aria-label": "Forward passes", hidden: true },
-        el("div", { class: "phead" }, el("h2", null, "Forward passes"), el("span", { class: "small quiet end" }, "what each method asked of the large model")),
+      this.root = el(
+        "section",
+        { class: "panel p-race extra", "aria-label": "Forward passes", hidden: true },
+        el(
+          "div",
+          { class: "phead" },
+          el("h2", null, "Forward passes"),
+          el("span", { class: "small quiet end" }, "what each method asked of the large model"),
+        ),
         el("div", { class: "ledger" }, this.body),
-        el("div", { class: "pbody" }, el("div", { class: "bhead" }, el("b", null, "The same text, pass by pass"), el("span", { class: "small quiet" }, "one block a target pass, as wide as the tokens it gave; aligned by place in the output")), this.canvas, this.notes));
+        el(
+          "div",
+          { class: "pbody" },
+          el(
+            "div",
+            { class: "bhead" },
+            el("b", null, "The same text, pass by pass"),
+            el(
+              "span",
+              { class: "small quiet" },
+              "one block a target pass, as wide as the tokens it gave; aligned by place in the output",
+            ),
+          ),
+          this.canvas,
+          this.notes,
+        ),
+      );
       this.canvas.addEventListener("click", (e) => this.clicked(e));
       this.last = 0;
     }
@@ -55,17 +146,43 @@
        sentence about one run stays over another. */
     paint(v) {
       this.root.hidden = !v.shown;
-      if (!v.shown) { this.say.hidden = true; this.key = null; return; }
-      const key = [v.width, v.theme, who(v.focus), ...v.views.map(({ lane, k }) => who(lane) + ":" + k + ":" + over(lane) + lane.checks.length + title(lane))].join();
-      const same = this.v && v.views.length === this.v.views.length && v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
+      if (!v.shown) {
+        this.say.hidden = true;
+        this.key = null;
+        return;
+      }
+      const key = [
+        v.width,
+        v.theme,
+        who(v.focus),
+        ...v.views.map(({ lane, k }) => who(lane) + ":" + k + ":" + over(lane) + lane.checks.length + title(lane)),
+      ].join();
+      const same =
+        this.v &&
+        v.views.length === this.v.views.length &&
+        v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
       if (key === this.key && same) return;
       const wait = v.moving && same ? 480 - (performance.now() - this.last) : 0;
-      if (wait > 0) { this.timer ??= setTimeout(() => { this.timer = null; this.board.soon(); }, wait); return; }
+      if (wait > 0) {
+        this.timer ??= setTimeout(() => {
+          this.timer = null;
+          this.board.soon();
+        }, wait);
+        return;
+      }
       this.key = key;
       this.last = performance.now();
       this.v = v;
-      const all = v.views.every(({ lane, k }) => k >= lane.committed), end = all ? verdict(v.views.map((x) => x.lane)) : null;
-      setText(this.say, end ? end.sentence : v.views.every(({ lane }) => over(lane)) ? "One clock for all lanes. Who was fastest, and by how much, is said at the end." : "Who was fastest, and by how much, is said when all lanes have ended.");
+      const all = v.views.every(({ lane, k }) => k >= lane.committed),
+        end = all ? verdict(v.views.map((x) => x.lane)) : null;
+      setText(
+        this.say,
+        end
+          ? end.sentence
+          : v.views.every(({ lane }) => over(lane))
+            ? "One clock for all lanes. Who was fastest, and by how much, is said at the end."
+            : "Who was fastest, and by how much, is said when all lanes have ended.",
+      );
       this.say.classList.toggle("wait", !end);
       this.say.hidden = false;
       this.bricks(v);
@@ -75,24 +192,91 @@
 
     ledger(v) {
       const most = Math.max(1e-9, ...v.views.map(({ m }) => m.parts.reduce((a, b) => a + b, 0)));
-      const head = (k) => el("th", { scope: "col", tabindex: 0 }, el("span", { class: "def" }, M.DEFINITIONS[k][0]), tip(k));
+      const head = (k) =>
+        el("th", { scope: "col", tabindex: 0 }, el("span", { class: "def" }, M.DEFINITIONS[k][0]), tip(k));
       const cell = (s) => el("td", null, s);
-      const rows = v.views.map(({ lane, m }) => el("tr", null, el("th", { scope: "row" }, title(lane)), cell(String(m.passes)), cell(m.rows_per_pass === null ? "\u2013" : m.rows_per_pass.toFixed(1)), cell(String(m.tokens)), cell(String(Math.max(0, m.tokens - m.passes))), cell(span(m.parts.reduce((a, b) => a + b, 0))),
-        el("td", { class: "parts1" }, el("span", { class: "stack", role: "img", "aria-label": SV.shape.PARTS.map((p, i) => p + " " + span(m.parts[i])).join(", ") }, SV.shape.PARTS.map((p, i) => el("i", { class: "s" + i, title: p + " " + span(m.parts[i]), css: { width: (m.parts[i] / most) * 100 + "%" } }))))));
-      const key = el("span", { class: "keyrow" }, ["draft", "verify", "judge", "cache", "other"].map((p, i) => el("span", null, el("i", { class: "s" + i }), p)));
+      const rows = v.views.map(({ lane, m }) =>
+        el(
+          "tr",
+          null,
+          el("th", { scope: "row" }, title(lane)),
+          cell(String(m.passes)),
+          cell(m.rows_per_pass === null ? "\u2013" : m.rows_per_pass.toFixed(1)),
+          cell(String(m.tokens)),
+          cell(String(Math.max(0, m.tokens - m.passes))),
+          cell(span(m.parts.reduce((a, b) => a + b, 0))),
+          el(
+            "td",
+            { class: "parts1" },
+            el(
+              "span",
+              {
+                class: "stack",
+                role: "img",
+                "aria-label": SV.shape.PARTS.map((p, i) => p + " " + span(m.parts[i])).join(", "),
+              },
+              SV.shape.PARTS.map((p, i) =>
+                el("i", {
+                  class: "s" + i,
+                  title: p + " " + span(m.parts[i]),
+                  css: { width: (m.parts[i] / most) * 100 + "%" },
+                }),
+              ),
+            ),
+          ),
+        ),
+      );
+      const key = el(
+        "span",
+        { class: "keyrow" },
+        ["draft", "verify", "judge", "cache", "other"].map((p, i) => el("span", null, el("i", { class: "s" + i }), p)),
+      );
       if (!this.table) {
         this.table = el("tbody");
-        this.body.append(el("table", null, el("thead", null, el("tr", null, el("th", { scope: "col" }, el("span", { class: "small quiet" }, "Method")), head("rounds"), head("rows_per_pass"), el("th", { scope: "col" }, "Tokens"), head("saved"), el("th", { scope: "col" }, "Engine"), el("th", { scope: "col", class: "parts1" }, el("span", { class: "small quiet" }, "Where the time went"), key))), this.table));
+        this.body.append(
+          el(
+            "table",
+            null,
+            el(
+              "thead",
+              null,
+              el(
+                "tr",
+                null,
+                el("th", { scope: "col" }, el("span", { class: "small quiet" }, "Method")),
+                head("rounds"),
+                head("rows_per_pass"),
+                el("th", { scope: "col" }, "Tokens"),
+                head("saved"),
+                el("th", { scope: "col" }, "Engine"),
+                el(
+                  "th",
+                  { scope: "col", class: "parts1" },
+                  el("span", { class: "small quiet" }, "Where the time went"),
+                  key,
+                ),
+              ),
+            ),
+            this.table,
+          ),
+        );
       }
       this.table.replaceChildren(...rows);
     }
 
     /* A lane is a wall of blocks over the same text: fewer, wider blocks are fewer passes. */
     bricks(v) {
-      const p = this.board.colors, w = v.width, n = Math.max(1, ...v.views.map(({ lane, m }) => Math.max(m.tokens, lane.tokens.length))), L = v.narrow ? 0 : 148, unit = (w - L) / n, ROW = v.narrow ? 40 : 26, c = sheet(this.canvas, w, v.views.length * ROW + 20);
+      const p = this.board.colors,
+        w = v.width,
+        n = Math.max(1, ...v.views.map(({ lane, m }) => Math.max(m.tokens, lane.tokens.length))),
+        L = v.narrow ? 0 : 148,
+        unit = (w - L) / n,
+        ROW = v.narrow ? 40 : 26,
+        c = sheet(this.canvas, w, v.views.length * ROW + 20);
       Object.assign(this, { L, unit, ROW });
       v.views.forEach(({ lane, k }, i) => {
-        const y = i * ROW + (v.narrow ? 18 : 4), away = v.base && lane !== v.base ? parting(lane, v.base).at : null;
+        const y = i * ROW + (v.narrow ? 18 : 4),
+          away = v.base && lane !== v.base ? parting(lane, v.base).at : null;
         c.font = "12px " + p.sans;
         c.textAlign = "left";
         c.fillStyle = p.ink;
@@ -100,7 +284,8 @@
         for (let j = 0; j < lane.committed; j++) {
           const r = lane.rounds[j];
           if (r.upto <= r.first) continue;
-          const x = L + r.first * unit, bw = (r.upto - r.first) * unit;
+          const x = L + r.first * unit,
+            bw = (r.upto - r.first) * unit;
           c.globalAlpha = j < k ? 1 : 0.25;
           c.fillStyle = r.upto - r.first > 1 ? p.verify : p.draft;
           c.fillRect(x, y, Math.max(0.5, bw - (bw > 3 ? 1 : 0.3)), 16);
@@ -127,14 +312,34 @@
       const out = [];
       for (const { lane } of v.views) {
         if (!v.base || lane === v.base || !lane.tokens.length) continue;
-        const d = parting(lane, v.base), word = (t) => el("bdi", { class: "mono" }, t ? SV.fold.label(lane, t.tok, 18) : "the end");
-        const theirs = el("bdi", { class: "mono" }, d.theirs ? SV.fold.label(v.base, d.theirs.tok, 18) : "the end"), because = d.at === null ? "" : why(lane);
-        out.push(el("li", null, el("b", null, title(lane)), d.at === null ? (over(lane) && over(v.base) ? " wrote the same text as plain decoding, token for token." : " so far the same text as plain decoding (" + count(d.same, "token") + ").") : [" parts from plain decoding at token " + (d.at + 1) + ": ", word(d.mine), " where plain has ", theirs, because ? " (" + because + ")." : "."]));
+        const d = parting(lane, v.base),
+          word = (t) => el("bdi", { class: "mono" }, t ? SV.fold.label(lane, t.tok, 18) : "the end");
+        const theirs = el("bdi", { class: "mono" }, d.theirs ? SV.fold.label(v.base, d.theirs.tok, 18) : "the end"),
+          because = d.at === null ? "" : why(lane);
+        out.push(
+          el(
+            "li",
+            null,
+            el("b", null, title(lane)),
+            d.at === null
+              ? over(lane) && over(v.base)
+                ? " wrote the same text as plain decoding, token for token."
+                : " so far the same text as plain decoding (" + count(d.same, "token") + ")."
+              : [
+                  " parts from plain decoding at token " + (d.at + 1) + ": ",
+                  word(d.mine),
+                  " where plain has ",
+                  theirs,
+                  because ? " (" + because + ")." : ".",
+                ],
+          ),
+        );
       }
       this.notes.replaceChildren(...out);
     }
     clicked(e) {
-      const i = Math.floor(e.offsetY / this.ROW), x = this.v && this.v.views[i];
+      const i = Math.floor(e.offsetY / this.ROW),
+        x = this.v && this.v.views[i];
       if (!x || e.offsetX < this.L) return;
       const t = x.lane.tokens[Math.floor((e.offsetX - this.L) / this.unit)];
       if (t) this.board.selectNode(x.lane.id, t.round, t.node);

@@ -3,16 +3,43 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const BYTES = 20 * 2 ** 20, LANES = 64, RECORDS = 100_000, ROUNDS = 100_000, NODES = 4096, DEPTH = 32;
-  const TYPES = new Set(["header", "vocab", "prefill", "draft", "verify", "judge", "commit", "text", "timing", "lens", "check", "stop", "error", "done"]);
+  const BYTES = 20 * 2 ** 20,
+    LANES = 64,
+    RECORDS = 100_000,
+    ROUNDS = 100_000,
+    NODES = 4096,
+    DEPTH = 32;
+  const TYPES = new Set([
+    "header",
+    "vocab",
+    "prefill",
+    "draft",
+    "verify",
+    "judge",
+    "commit",
+    "text",
+    "timing",
+    "lens",
+    "check",
+    "stop",
+    "error",
+    "done",
+  ]);
   const ROUND = new Set(["draft", "verify", "judge", "commit", "text", "timing", "lens"]);
   const whole = (x, lo, hi) => Number.isInteger(x) && x >= lo && x <= hi;
-  const no = (why) => { throw new RangeError(why); };
+  const no = (why) => {
+    throw new RangeError(why);
+  };
 
   /* {records} or {why}. Takes a text, or records that were parsed elsewhere. */
   function read(input) {
     try {
-      const records = typeof input === "string" ? parse(input) : Array.isArray(input) ? input : no("A trace is text of JSON Lines, or a list of records.");
+      const records =
+        typeof input === "string"
+          ? parse(input)
+          : Array.isArray(input)
+            ? input
+            : no("A trace is text of JSON Lines, or a list of records.");
       if (!records.length) no("The trace holds no records.");
       const lanes = new Map();
       records.forEach((r, i) => take(lanes, r, "Record " + (i + 1)));
@@ -31,7 +58,11 @@
       if (!line.trim()) continue;
       if (out.length >= LANES * RECORDS) no("The trace holds too many records.");
       let r;
-      try { r = JSON.parse(line); } catch { no("Line " + n + " is not JSON."); }
+      try {
+        r = JSON.parse(line);
+      } catch {
+        no("Line " + n + " is not JSON.");
+      }
       out.push(r);
     }
     return out;
@@ -42,7 +73,10 @@
     if (!whole(r.lane, 0, LANES - 1)) no(where + ": the lane must be a whole number below " + LANES + ".");
     finite(r, where, 0);
     const lane = lanes.get(r.lane) || { seq: -1, count: 0, rounds: new Map(), top: -1, over: false };
-    if (!lanes.has(r.lane)) { header(r, where); lanes.set(r.lane, lane); } else if (r.type === "header") no(where + ": lane " + r.lane + " has a second header.");
+    if (!lanes.has(r.lane)) {
+      header(r, where);
+      lanes.set(r.lane, lane);
+    } else if (r.type === "header") no(where + ": lane " + r.lane + " has a second header.");
     if (!whole(r.seq, 0, 2 ** 40)) no(where + ": seq must be a whole number.");
     if (r.seq <= lane.seq) no(where + ": seq must rise within a lane.");
     if (++lane.count > RECORDS) no("Lane " + r.lane + " holds more than " + RECORDS + " records.");
@@ -55,20 +89,30 @@
   function header(r, where) {
     if (r.type !== "header") no(where + ": lane " + r.lane + " begins without a header.");
     if (typeof r.schema !== "string") no(where + ": this is not a specviz trace.");
-    if (r.schema !== "specviz-trace/1") no("This viewer reads specviz-trace/1, and the trace says " + SV.text.joined(SV.text.visible(r.schema)).slice(0, 40) + ".");
+    if (r.schema !== "specviz-trace/1")
+      no(
+        "This viewer reads specviz-trace/1, and the trace says " +
+          SV.text.joined(SV.text.visible(r.schema)).slice(0, 40) +
+          ".",
+      );
   }
 
   function inRound(lane, r, where) {
-    if (!whole(r.round, 0, ROUNDS - 1) || r.round > lane.top + 1) no(where + ": its round does not follow the one before.");
+    if (!whole(r.round, 0, ROUNDS - 1) || r.round > lane.top + 1)
+      no(where + ": its round does not follow the one before.");
     lane.top = Math.max(lane.top, r.round);
     if (r.type === "draft") {
       if (!Array.isArray(r.nodes) || r.nodes.length > NODES) no(where + ": a draft holds at most " + NODES + " nodes.");
-      r.nodes.forEach((n, i) => { if (!n || n.id !== i || !whole(n.parent, -1, i - 1) || !whole(n.tok, -1, 2 ** 31)) no(where + ": node " + i + " is not in order."); });
+      r.nodes.forEach((n, i) => {
+        if (!n || n.id !== i || !whole(n.parent, -1, i - 1) || !whole(n.tok, -1, 2 ** 31))
+          no(where + ": node " + i + " is not in order.");
+      });
       lane.rounds.set(r.round, r.nodes.length);
     }
     const known = (id) => whole(id, 0, (lane.rounds.get(r.round) ?? 0) - 1);
     if (r.type === "judge" && !known(r.node)) no(where + " judges a node that was not drafted.");
-    if (r.type === "commit" && !(Array.isArray(r.path) && r.path.every(known) && r.tail && typeof r.tail === "object")) no(where + " commits what was not drafted.");
+    if (r.type === "commit" && !(Array.isArray(r.path) && r.path.every(known) && r.tail && typeof r.tail === "object"))
+      no(where + " commits what was not drafted.");
     if (r.type === "text" && !Array.isArray(r.pieces)) no(where + ": its pieces are missing.");
   }
 
@@ -77,7 +121,8 @@
     if (typeof x === "number" && !Number.isFinite(x)) no(where + " holds a number that is not finite.");
     if (!x || typeof x !== "object") return;
     if (depth > DEPTH) no(where + " is nested too deep.");
-    for (const one of Array.isArray(x) ? x : Object.values(x)) if (one !== null && typeof one !== "string") finite(one, where, depth + 1);
+    for (const one of Array.isArray(x) ? x : Object.values(x))
+      if (one !== null && typeof one !== "string") finite(one, where, depth + 1);
   }
 
   SV.reader = { read };

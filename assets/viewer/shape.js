@@ -3,7 +3,9 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const NODES = 4096, TOP = 256, ROUNDS = 100_000;
+  const NODES = 4096,
+    TOP = 256,
+    ROUNDS = 100_000;
 
   const PARTS = ["draft", "verify", "judge", "cache", "other"];
 
@@ -12,38 +14,109 @@
   const str = (x, most = 4000) => (typeof x === "string" ? x.slice(0, most) : typeof x === "number" ? String(x) : "");
   const obj = (x) => (x && typeof x === "object" && !Array.isArray(x) ? x : {});
   const arr = (x, most = Infinity) => (Array.isArray(x) ? (x.length > most ? x.slice(0, most) : x) : []);
-  const prob = (x) => { const n = num(x); return n === null ? null : Math.min(1, Math.max(0, n)); };
-  const law = (x) => (Array.isArray(x) ? arr(x, TOP).filter((p) => Array.isArray(p) && Number.isInteger(p[0]) && num(p[1]) !== null).map((p) => [p[0], prob(p[1])]) : null);
+  const prob = (x) => {
+    const n = num(x);
+    return n === null ? null : Math.min(1, Math.max(0, n));
+  };
+  const law = (x) =>
+    Array.isArray(x)
+      ? arr(x, TOP)
+          .filter((p) => Array.isArray(p) && Number.isInteger(p[0]) && num(p[1]) !== null)
+          .map((p) => [p[0], prob(p[1])])
+      : null;
   const oneOf = (x, list, other) => (list.includes(x) ? x : other);
-  const span = (r) => { const t0 = num(r.t0) ?? 0; return { t0, t1: Math.max(t0, num(r.t1) ?? t0) }; };
+  const span = (r) => {
+    const t0 = num(r.t0) ?? 0;
+    return { t0, t1: Math.max(t0, num(r.t1) ?? t0) };
+  };
 
   function node(n, id, all) {
     n = obj(n);
     const up = int(n.parent, -1);
-    const src = n.src && typeof n.src === "object" ? { source: str(n.src.source, 60), start: num(n.src.start), end: num(n.src.end) } : null;
-    return { id, parent: up >= 0 && up < id ? up : -1, tok: int(n.tok, -1), q: prob(n.q), how: str(n.how, 40), top: law(n.top), src, probe: n.probe === true, depth: 1, kids: [] };
+    const src =
+      n.src && typeof n.src === "object"
+        ? { source: str(n.src.source, 60), start: num(n.src.start), end: num(n.src.end) }
+        : null;
+    return {
+      id,
+      parent: up >= 0 && up < id ? up : -1,
+      tok: int(n.tok, -1),
+      q: prob(n.q),
+      how: str(n.how, 40),
+      top: law(n.top),
+      src,
+      probe: n.probe === true,
+      depth: 1,
+      kids: [],
+    };
   }
   function nodes(list) {
     const out = arr(list, NODES).map(node);
-    for (const n of out) if (n.parent >= 0) { n.depth = out[n.parent].depth + 1; out[n.parent].kids.push(n.id); }
+    for (const n of out)
+      if (n.parent >= 0) {
+        n.depth = out[n.parent].depth + 1;
+        out[n.parent].kids.push(n.id);
+      }
     return out;
   }
 
   const SHAPE = {
     header: (r) => ({
-      run_id: str(r.run_id, 200), created: str(r.created, 60), mode: oneOf(r.mode, ["live", "recorded", "simulated"], "recorded"), knobs: obj(r.knobs),
-      method: { key: str(obj(r.method).key, 80), title: str(obj(r.method).title, 80), family: str(obj(r.method).family, 80), exactness: str(obj(r.method).exactness, 40) },
-      prompt: { text: str(obj(r.prompt).text, 100_000), ids: arr(obj(r.prompt).ids, 100_000).filter(Number.isInteger), turns: arr(obj(r.prompt).turns, 400).map((t) => ({ role: str(obj(t).role, 40), text: str(obj(t).text ?? obj(t).content, 100_000) })) },
-      target: r.target ? { name: str(obj(r.target).name, 120) } : null, draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,
-      max_new_tokens: Math.max(0, int(r.max_new_tokens, 0)), env: { machine: str(obj(r.env).machine, 120), device: str(obj(r.env).device, 40), dtype: str(obj(r.env).dtype, 40) }, sampling: obj(r.sampling),
+      run_id: str(r.run_id, 200),
+      created: str(r.created, 60),
+      mode: oneOf(r.mode, ["live", "recorded", "simulated"], "recorded"),
+      knobs: obj(r.knobs),
+      method: {
+        key: str(obj(r.method).key, 80),
+        title: str(obj(r.method).title, 80),
+        family: str(obj(r.method).family, 80),
+        exactness: str(obj(r.method).exactness, 40),
+      },
+      prompt: {
+        text: str(obj(r.prompt).text, 100_000),
+        ids: arr(obj(r.prompt).ids, 100_000).filter(Number.isInteger),
+        turns: arr(obj(r.prompt).turns, 400).map((t) => ({
+          role: str(obj(t).role, 40),
+          text: str(obj(t).text ?? obj(t).content, 100_000),
+        })),
+      },
+      target: r.target ? { name: str(obj(r.target).name, 120) } : null,
+      draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,
+      max_new_tokens: Math.max(0, int(r.max_new_tokens, 0)),
+      env: {
+        machine: str(obj(r.env).machine, 120),
+        device: str(obj(r.env).device, 40),
+        dtype: str(obj(r.env).dtype, 40),
+      },
+      sampling: obj(r.sampling),
     }),
     prefill: (r) => ({ ...span(r), n: int(r.n, 0) }),
     draft: (r) => ({ ...span(r), kind: oneOf(r.kind, ["none", "chain", "tree"], "tree"), nodes: nodes(r.nodes) }),
     verify: (r) => ({ ...span(r), n_in: int(r.n_in, 0) }),
-    judge: (r) => ({ node: int(r.node, -1), rule: str(r.rule, 40), p: prob(r.p), q: prob(r.q), a: prob(r.a), u: prob(r.u), verdict: oneOf(r.verdict, ["accepted", "rejected", "skipped"], "skipped"), top_p: law(r.top_p), resid: law(r.resid) }),
+    judge: (r) => ({
+      node: int(r.node, -1),
+      rule: str(r.rule, 40),
+      p: prob(r.p),
+      q: prob(r.q),
+      a: prob(r.a),
+      u: prob(r.u),
+      verdict: oneOf(r.verdict, ["accepted", "rejected", "skipped"], "skipped"),
+      top_p: law(r.top_p),
+      resid: law(r.resid),
+    }),
     commit: (r) => {
-      const tail = obj(r.tail), kv = r.kv && typeof r.kv === "object" ? { before: int(r.kv.before, 0), after: int(r.kv.after, 0), dropped: int(r.kv.dropped, 0) } : null;
-      return { t: num(r.t), path: arr(r.path, NODES).filter(Number.isInteger), n_new: Math.max(0, int(r.n_new, 0)), kv, tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: law(tail.top) } };
+      const tail = obj(r.tail),
+        kv =
+          r.kv && typeof r.kv === "object"
+            ? { before: int(r.kv.before, 0), after: int(r.kv.after, 0), dropped: int(r.kv.dropped, 0) }
+            : null;
+      return {
+        t: num(r.t),
+        path: arr(r.path, NODES).filter(Number.isInteger),
+        n_new: Math.max(0, int(r.n_new, 0)),
+        kv,
+        tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: law(tail.top) },
+      };
     },
     text: (r) => ({ pieces: arr(r.pieces, NODES).map((p) => ({ tok: int(obj(p).tok, -1), b: str(obj(p).b, 4096) })) }),
     timing: (r) => {

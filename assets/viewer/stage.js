@@ -4,14 +4,32 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, setAttr, parts } = SV.dom;
-  const KEEP = 320, FEW = 96, CHUNK = 32;
-  const SAYS = { acc: "accepted", cor: "correction", bon: "bonus", pla: "plain", dra: "drafted", rej: "rejected", ski: "never examined" };
+  const KEEP = 320,
+    FEW = 96,
+    CHUNK = 32;
+  const SAYS = {
+    acc: "accepted",
+    cor: "correction",
+    bon: "bonus",
+    pla: "plain",
+    dra: "drafted",
+    rej: "rejected",
+    ski: "never examined",
+  };
 
   function knobsOf(header) {
     const k = (header && header.knobs) || {};
-    return Object.entries(k).slice(0, 4).map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : v)).join(", ").slice(0, 80);
+    return Object.entries(k)
+      .slice(0, 4)
+      .map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : v))
+      .join(", ")
+      .slice(0, 80);
   }
-  const titleOf = (lane) => String((lane.header && lane.header.method && (lane.header.method.title || lane.header.method.key)) || "Lane " + (lane.id + 1));
+  const titleOf = (lane) =>
+    String(
+      (lane.header && lane.header.method && (lane.header.method.title || lane.header.method.key)) ||
+        "Lane " + (lane.id + 1),
+    );
 
   /* The token's text outside the underline is its leading space: a text node before the span. */
   function tokenNodes(t, cls, marks) {
@@ -32,16 +50,33 @@
   /* With marks on, the leading space belongs to the token's span, every blank shows a glyph that is no text, and a token that
      ends inside a character shows its own bytes. */
   function whole(t, cls, list) {
-    const kids = list.flatMap((p) => (typeof p === "string" ? p.split(/( +|\t)/).filter(Boolean).map(blank) : parts([p])));
+    const kids = list.flatMap((p) =>
+      typeof p === "string"
+        ? p
+            .split(/( +|\t)/)
+            .filter(Boolean)
+            .map(blank)
+        : parts([p]),
+    );
     const body = list.map((p) => (typeof p === "string" ? p : p.c)).join("");
-    const span = el("span", { class: "t " + cls + (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : ""), "data-v": SAYS[cls], "data-i": t.i }, kids);
+    const span = el(
+      "span",
+      {
+        class: "t " + cls + (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : ""),
+        "data-v": SAYS[cls],
+        "data-i": t.i,
+      },
+      kids,
+    );
     if (t.special && !body) span.append("\u25a0 end");
     if (t.own) span.append(el("span", { class: "chip" }, t.own.map((b) => SV.text.byteChip(b).c).join("")));
     return span;
   }
   function blank(s) {
     if (s === "\t") return el("span", { class: "ws", "data-g": "\u21e5" }, s);
-    return /^ +$/.test(s) ? el("span", { class: "ws", "data-g": s.length > 8 ? "\u2423\u00d7" + s.length : "\u00b7".repeat(s.length) }, s) : s;
+    return /^ +$/.test(s)
+      ? el("span", { class: "ws", "data-g": s.length > 8 ? "\u2423\u00d7" + s.length : "\u00b7".repeat(s.length) }, s)
+      : s;
   }
   /* The bytes of a token that leaves a character open: from the vocabulary, for the text holds only what is complete. */
   const ownBytes = (lane, t) => (t.carry && !t.parts.length ? SV.text.bytesOf(lane.vocab.get(t.tok)) : null);
@@ -50,11 +85,17 @@
      Null where they do not, as with a tokenizer that changes its input; then the prompt is one text. */
   const MOST_ASKED = 4000;
   function askTokens(lane, p) {
-    const ids = p.ids || [], want = new TextEncoder().encode(String(p.text || ""));
+    const ids = p.ids || [],
+      want = new TextEncoder().encode(String(p.text || ""));
     if (!ids.length || ids.length > MOST_ASKED || !want.length || !ids.every((id) => lane.vocab.has(id))) return null;
-    const each = ids.map((id) => SV.text.bytesOf(lane.vocab.get(id))), all = each.flat(), at = findLast(all, want), out = [];
+    const each = ids.map((id) => SV.text.bytesOf(lane.vocab.get(id))),
+      all = each.flat(),
+      at = findLast(all, want),
+      out = [];
     if (at < 0) return null;
-    let b = 0, held = [], first = -1;
+    let b = 0,
+      held = [],
+      first = -1;
     each.forEach((bytes, i) => {
       const part = bytes.slice(Math.max(0, at - b), Math.max(0, at + want.length - b));
       b += bytes.length;
@@ -69,7 +110,11 @@
     return held.length ? null : out;
   }
   function findLast(all, want) {
-    for (let i = all.length - want.length; i >= 0; i--) { let k = 0; while (k < want.length && all[i + k] === want[k]) k++; if (k === want.length) return i; }
+    for (let i = all.length - want.length; i >= 0; i--) {
+      let k = 0;
+      while (k < want.length && all[i + k] === want[k]) k++;
+      if (k === want.length) return i;
+    }
     return -1;
   }
 
@@ -85,7 +130,13 @@
       this.page = el("div", { class: "page" }, this.turns, this.ask, this.text);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
       this.up = false;
-      this.box.addEventListener("scroll", () => { this.up = this.box.scrollTop < -1; }, { passive: true });
+      this.box.addEventListener(
+        "scroll",
+        () => {
+          this.up = this.box.scrollTop < -1;
+        },
+        { passive: true },
+      );
       this.arcs = new SV.arcs.Arcs(this);
       this.clear();
     }
@@ -106,21 +157,35 @@
       this.epoch = lane;
       const p = (lane.header && lane.header.prompt) || {};
       const turns = Array.isArray(p.turns) ? p.turns.slice(-20) : [];
-      this.turns.replaceChildren(...turns.map((t) => el("span", { class: "turn", dir: "auto" }, el("b", null, String(t.role || "")), ...parts(SV.text.visible(String(t.text ?? t.content ?? ""))))));
+      this.turns.replaceChildren(
+        ...turns.map((t) =>
+          el(
+            "span",
+            { class: "turn", dir: "auto" },
+            el("b", null, String(t.role || "")),
+            ...parts(SV.text.visible(String(t.text ?? t.content ?? ""))),
+          ),
+        ),
+      );
       this.ask.replaceChildren(...(askTokens(lane, p) || parts(SV.text.visible(String(p.text || "")))));
       setAttr(this.box, "aria-label", "Text of " + titleOf(lane));
     }
 
     /* Shows tokens [.., upto), the round [from, upto) lit, and the drafted ones not judged yet. */
     paint(lane, upto, from, opts) {
-      if (Boolean(opts.marks) !== Boolean(this.marks)) { this.marks = Boolean(opts.marks); this.rewind(); this.nextKey = ""; }
+      if (Boolean(opts.marks) !== Boolean(this.marks)) {
+        this.marks = Boolean(opts.marks);
+        this.rewind();
+        this.nextKey = "";
+      }
       this.header(lane);
       this.lane = lane;
       const want = Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
       this.fold(lane, want);
-      while (this.hi < upto) this.push(lane.tokens[this.hi], opts.land && this.hi >= from ? (this.hi - from) * 60 : null);
+      while (this.hi < upto)
+        this.push(lane.tokens[this.hi], opts.land && this.hi >= from ? (this.hi - from) * 60 : null);
       this.light(from, upto);
       this.select(opts.sel);
       this.pending(lane, upto, opts);
@@ -136,14 +201,20 @@
     }
     fold(lane, want) {
       if (want <= this.lo) return;
-      const add = [], first = this.nodes[this.lo], last = this.nodes[Math.min(want, this.hi) - 1];
-      if (first && last) { /* all that leaves in one go */
+      const add = [],
+        first = this.nodes[this.lo],
+        last = this.nodes[Math.min(want, this.hi) - 1];
+      if (first && last) {
+        /* all that leaves in one go */
         const gone = document.createRange();
         gone.setStartBefore(first[0]);
         gone.setEndAfter(last[last.length - 1]);
         gone.deleteContents();
       }
-      for (let i = this.lo; i < want; i++) { add.push(SV.text.joined(lane.tokens[i].parts)); this.nodes[i] = null; }
+      for (let i = this.lo; i < want; i++) {
+        add.push(SV.text.joined(lane.tokens[i].parts));
+        this.nodes[i] = null;
+      }
       this.old.append(add.join(""));
       if (this.old.childNodes.length > 16) this.old.normalize();
       this.lo = want;
@@ -167,25 +238,39 @@
       this.nodes.length = this.hi;
       if (this.lit) this.lit = this.lit.filter((i) => i < this.hi);
     }
-    span(i) { const set = this.nodes[i]; return set ? set[set.length - 1] : null; }
+    span(i) {
+      const set = this.nodes[i];
+      return set ? set[set.length - 1] : null;
+    }
     light(from, upto) {
       for (const i of this.lit || []) if (i < from || i >= upto) this.span(i)?.classList.remove("now");
       this.lit = [];
-      for (let i = Math.max(from, this.lo); i < upto; i++) { this.span(i)?.classList.add("now"); this.lit.push(i); }
+      for (let i = Math.max(from, this.lo); i < upto; i++) {
+        this.span(i)?.classList.add("now");
+        this.lit.push(i);
+      }
     }
     select(i) {
       const s = i === null || i === undefined ? null : this.span(i);
-      if (this.chosen !== s) { this.chosen?.classList.remove("sel"); s?.classList.add("sel"); this.chosen = s; }
+      if (this.chosen !== s) {
+        this.chosen?.classList.remove("sel");
+        s?.classList.add("sel");
+        this.chosen = s;
+      }
     }
 
     /* Drafted tokens wait behind the text, grey and dotted; open bytes at the very end are chips. */
     pending(lane, upto, { round, phase, motion }) {
-      const last = lane.tokens[upto - 1], open = last && last.carry ? last.carry : [];
+      const last = lane.tokens[upto - 1],
+        open = last && last.carry ? last.carry : [];
       const path = !round || !phase ? [] : phase < 3 ? firstPath(round) : kept(round);
       const key = (this.marks ? "m" : open.join()) + "|" + (round ? round.i : "") + "|" + phase + "|" + path.length;
       if (key === this.nextKey) return;
       this.nextKey = key;
-      const kids = open.length && !this.marks ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))] : [];
+      const kids =
+        open.length && !this.marks
+          ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))]
+          : [];
       path.forEach((n, i) => {
         const raw = SV.text.alone(SV.text.bytesOf(lane.vocab.get(n.tok)));
         const v = SV.fold.verdictOf(round, n.id, phase);
@@ -193,7 +278,10 @@
         const s = set[set.length - 1];
         if (v === "acc") s.classList.add("now");
         s.dataset.node = n.id;
-        if (motion && phase < 3) { s.classList.add(phase === 1 ? "drafted" : "scan"); s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))"; }
+        if (motion && phase < 3) {
+          s.classList.add(phase === 1 ? "drafted" : "scan");
+          s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))";
+        }
         kids.push(...set);
       });
       this.next.replaceChildren(...kids);
@@ -201,7 +289,12 @@
 
     /* The box is anchored at its bottom by style, so the newest text stays in sight without a question to the page. Only who has
        scrolled up by hand is brought back, and not while a run streams: then he is reading. */
-    follow() { if (this.up) { this.up = false; this.box.scrollTop = 0; } }
+    follow() {
+      if (this.up) {
+        this.up = false;
+        this.box.scrollTop = 0;
+      }
+    }
   }
 
   /* The draft's own first guess: the first child all the way down; what a reader would have seen next. */
@@ -209,11 +302,15 @@
     const out = [];
     const real = (id) => r.nodes[id] && !r.nodes[id].probe;
     let at = r.nodes.find((n) => n.parent === -1 && !n.probe);
-    while (at && out.length < 64) { out.push(at); at = r.nodes[at.kids.find(real)]; }
+    while (at && out.length < 64) {
+      out.push(at);
+      at = r.nodes[at.kids.find(real)];
+    }
     return out;
   }
 
-  const kept = (r) => (r.commit ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc"));
+  const kept = (r) =>
+    r.commit ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc");
 
   SV.stage = { Stage, tokenNodes, titleOf, knobsOf, firstPath, SAYS };
 })();

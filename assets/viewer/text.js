@@ -6,7 +6,8 @@
 
   /* Controls, bidirectional overrides and invisible characters are named, never obeyed. The joiners U+200C/D and the
      variation selectors stay: emoji, Persian and Indic scripts need them. */
-  const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+  const HIDDEN =
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
   const hex = (n, w) => n.toString(16).toUpperCase().padStart(w, "0");
   const byteChip = (b) => ({ c: "\\x" + hex(b, 2) });
 
@@ -55,7 +56,10 @@
       const { need, have } = span(bytes, i);
       if (need && have < need) break;
       if (need) for (let k = 0; k < need; k++) run.push(bytes[i + k]);
-      else { flush(); for (let k = 0; k < Math.max(1, have); k++) parts.push(byteChip(bytes[i + k])); }
+      else {
+        flush();
+        for (let k = 0; k < Math.max(1, have); k++) parts.push(byteChip(bytes[i + k]));
+      }
       i += need || Math.max(1, have);
     }
     flush();
@@ -64,7 +68,11 @@
 
   function bytesOf(b64) {
     if (typeof b64 !== "string") return [];
-    try { return Array.from(atob(b64), (c) => c.charCodeAt(0)); } catch { return []; }
+    try {
+      return Array.from(atob(b64), (c) => c.charCodeAt(0));
+    } catch {
+      return [];
+    }
   }
 
   /* One token alone, as on a rejected branch: nothing will ever complete it, so its open bytes are chips. */
@@ -87,7 +95,8 @@
   /* A short stable hash, for tests and for "has this changed?". */
   function hash(value) {
     const s = typeof value === "string" ? value : JSON.stringify(value);
-    let a = 0xdeadbeef, b = 0x41c6ce57;
+    let a = 0xdeadbeef,
+      b = 0x41c6ce57;
     for (let i = 0; i < s.length; i++) {
       const c = s.charCodeAt(i);
       a = Math.imul(a ^ c, 2654435761);

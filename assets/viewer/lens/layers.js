@@ -7,18 +7,84 @@
 
   /* `skipped` lists sublayers: 2 i is the attention of layer i, 2 i + 1 its feed-forward part. */
   function draw(host, notes, c) {
-    const d = notes[notes.length - 1] || {}, n = Math.min(128, Math.max(0, int(d.count, 0))), off = new Set(ints(d.skipped, 512)), reused = int(d.reused, 0);
-    host.append(say("The draft ran " + count(2 * n - [...off].filter((x) => x < 2 * n).length, "half layer") + " of " + 2 * n + ". ", reused ? "The first " + count(reused, "layer") + " are not computed again when the target checks. " : "", num(d.matched) === null ? "" : "Agreement while searching: " + short(d.matched) + (Number.isInteger(d.trials) ? " after " + count(d.trials, "trial") : "") + "."));
-    const row = (name, k) => [el("span", { class: "lrow" }, name), el("span", { class: "lcells" }, Array.from({ length: n }, (_, i) => el("i", { class: (off.has(2 * i + k) ? "off" : "ran") + (i < reused ? " reused" : ""), title: "layer " + (i + 1) + (off.has(2 * i + k) ? ": skipped" : ": ran") })))];
-    host.append(el("div", { class: "llayers", role: "img", "aria-label": "Layers that ran in the draft" }, row("attention", 0), row("feed-forward", 1)), say("Filled: ran in the draft. Hollow: skipped. The target runs all of them."));
+    const d = notes[notes.length - 1] || {},
+      n = Math.min(128, Math.max(0, int(d.count, 0))),
+      off = new Set(ints(d.skipped, 512)),
+      reused = int(d.reused, 0);
+    host.append(
+      say(
+        "The draft ran " +
+          count(2 * n - [...off].filter((x) => x < 2 * n).length, "half layer") +
+          " of " +
+          2 * n +
+          ". ",
+        reused ? "The first " + count(reused, "layer") + " are not computed again when the target checks. " : "",
+        num(d.matched) === null
+          ? ""
+          : "Agreement while searching: " +
+              short(d.matched) +
+              (Number.isInteger(d.trials) ? " after " + count(d.trials, "trial") : "") +
+              ".",
+      ),
+    );
+    const row = (name, k) => [
+      el("span", { class: "lrow" }, name),
+      el(
+        "span",
+        { class: "lcells" },
+        Array.from({ length: n }, (_, i) =>
+          el("i", {
+            class: (off.has(2 * i + k) ? "off" : "ran") + (i < reused ? " reused" : ""),
+            title: "layer " + (i + 1) + (off.has(2 * i + k) ? ": skipped" : ": ran"),
+          }),
+        ),
+      ),
+    ];
+    host.append(
+      el(
+        "div",
+        { class: "llayers", role: "img", "aria-label": "Layers that ran in the draft" },
+        row("attention", 0),
+        row("feed-forward", 1),
+      ),
+      say("Filled: ran in the draft. Hollow: skipped. The target runs all of them."),
+    );
   }
 
   /* EasySpec: the middle layers run in groups, all layers of a group reading the same input; first and last run by themselves. */
   function beside(host, notes, c) {
-    const d = notes[notes.length - 1] || {}, n = Math.min(128, Math.max(0, int(d.layers, 0))), size = Math.min(128, Math.max(1, int(d.size, 1)));
-    host.append(say("The draft's " + count(n, "layer") + " took " + count(int(d.steps, n), "step") + " one after the other: the middle ones ran side by side, " + size + " at a time. Its first token came from an exact pass."));
-    const groups = n < 3 ? Array(n).fill(1) : [1, ...Array.from({ length: Math.ceil((n - 2) / size) }, (_, i) => Math.min(size, n - 2 - i * size)), 1];
-    host.append(el("div", { class: "lgroups", role: "img", "aria-label": "Layers that ran side by side" }, groups.map((g, i) => el("span", { title: "step " + (i + 1) + ": " + count(g, "layer") }, Array.from({ length: g }, () => el("i"))))), say("A column a step, a square a layer."));
+    const d = notes[notes.length - 1] || {},
+      n = Math.min(128, Math.max(0, int(d.layers, 0))),
+      size = Math.min(128, Math.max(1, int(d.size, 1)));
+    host.append(
+      say(
+        "The draft's " +
+          count(n, "layer") +
+          " took " +
+          count(int(d.steps, n), "step") +
+          " one after the other: the middle ones ran side by side, " +
+          size +
+          " at a time. Its first token came from an exact pass.",
+      ),
+    );
+    const groups =
+      n < 3
+        ? Array(n).fill(1)
+        : [1, ...Array.from({ length: Math.ceil((n - 2) / size) }, (_, i) => Math.min(size, n - 2 - i * size)), 1];
+    host.append(
+      el(
+        "div",
+        { class: "lgroups", role: "img", "aria-label": "Layers that ran side by side" },
+        groups.map((g, i) =>
+          el(
+            "span",
+            { title: "step " + (i + 1) + ": " + count(g, "layer") },
+            Array.from({ length: g }, () => el("i")),
+          ),
+        ),
+      ),
+      say("A column a step, a square a layer."),
+    );
   }
 
   SV.lens.layers = { title: "Layers", draw };

@@ -6,27 +6,100 @@
   const { int, ints, nums, num, say, bars, line, short, list, word } = SV.lens.tools;
 
   function length(host, notes, c) {
-    const d = notes[0] || {}, past = c.history().map(({ round, data }) => [round, num(data && data.gamma, 0)]), kept = past.map(([round]) => [round, c.lane.rounds[round].path.length, "acc"]);
-    host.append(say("This round drafts up to " + int(d.gamma, 0) + ". ", num(d.acceptance) === null ? "" : "Acceptance so far: " + short(d.acceptance) + ". ", "Line: the length chosen. Dots: what was accepted."));
-    line(host, { name: "Draft length over the rounds", width: c.width, series: [{ points: past, step: true, end: "drafts " + int(d.gamma, 0) }, { points: kept, dots: true }] });
+    const d = notes[0] || {},
+      past = c.history().map(({ round, data }) => [round, num(data && data.gamma, 0)]),
+      kept = past.map(([round]) => [round, c.lane.rounds[round].path.length, "acc"]);
+    host.append(
+      say(
+        "This round drafts up to " + int(d.gamma, 0) + ". ",
+        num(d.acceptance) === null ? "" : "Acceptance so far: " + short(d.acceptance) + ". ",
+        "Line: the length chosen. Dots: what was accepted.",
+      ),
+    );
+    line(host, {
+      name: "Draft length over the rounds",
+      width: c.width,
+      series: [
+        { points: past, step: true, end: "drafts " + int(d.gamma, 0) },
+        { points: kept, dots: true },
+      ],
+    });
   }
 
   function arms(host, notes, c) {
-    const d = notes[notes.length - 1] || {}, gammas = ints(d.gammas, 24), means = nums(d.means, 24), pulls = nums(d.pulls, 24), arm = int(d.arm, -1);
-    const names = list(d.names, 24).map((x) => word(x, 24)), whole = names.length > 0, label = (i) => (whole ? names[i] || "?" : String(gammas[i] ?? "?")), told = (i) => (whole ? label(i) : "length " + label(i));
-    host.append(say("The bandit tries " + (whole ? "ways to draft" : "draft lengths") + " and keeps what brings most tokens a second. This round: " + told(arm) + "."));
-    bars(host, { name: "Reward of each " + (whole ? "arm" : "length") + " so far", width: c.width, values: gammas.map((_, i) => means[i] ?? 0), labels: gammas.map((_, i) => label(i)), mark: (i) => i === arm, most: 1, height: 116 });
+    const d = notes[notes.length - 1] || {},
+      gammas = ints(d.gammas, 24),
+      means = nums(d.means, 24),
+      pulls = nums(d.pulls, 24),
+      arm = int(d.arm, -1);
+    const names = list(d.names, 24).map((x) => word(x, 24)),
+      whole = names.length > 0,
+      label = (i) => (whole ? names[i] || "?" : String(gammas[i] ?? "?")),
+      told = (i) => (whole ? label(i) : "length " + label(i));
+    host.append(
+      say(
+        "The bandit tries " +
+          (whole ? "ways to draft" : "draft lengths") +
+          " and keeps what brings most tokens a second. This round: " +
+          told(arm) +
+          ".",
+      ),
+    );
+    bars(host, {
+      name: "Reward of each " + (whole ? "arm" : "length") + " so far",
+      width: c.width,
+      values: gammas.map((_, i) => means[i] ?? 0),
+      labels: gammas.map((_, i) => label(i)),
+      mark: (i) => i === arm,
+      most: 1,
+      height: 116,
+    });
     host.append(say("Pulled: " + gammas.map((_, i) => told(i) + " " + count(pulls[i] ?? 0, "time")).join(", ") + "."));
-    const past = c.history().map(({ round, data }) => [round, whole ? int(data && data.arm, 0) + 1 : ints(data && data.gammas, 24)[int(data && data.arm, 0)] ?? 0, "on"]);
-    line(host, { name: (whole ? "Number of the arm" : "Length") + " chosen over the rounds", width: c.width, series: [{ points: past, step: true, cls: "thin" }, { points: past, dots: true }], height: 110, right: 20 });
+    const past = c
+      .history()
+      .map(({ round, data }) => [
+        round,
+        whole ? int(data && data.arm, 0) + 1 : (ints(data && data.gammas, 24)[int(data && data.arm, 0)] ?? 0),
+        "on",
+      ]);
+    line(host, {
+      name: (whole ? "Number of the arm" : "Length") + " chosen over the rounds",
+      width: c.width,
+      series: [
+        { points: past, step: true, cls: "thin" },
+        { points: past, dots: true },
+      ],
+      height: 110,
+      right: 20,
+    });
   }
 
   /* Which of several drafters answered. */
   function which(host, notes, c) {
-    const d = notes[0] || {}, of = Math.min(12, Math.max(1, int(d.of, 1))), used = Array(of).fill(0);
-    for (const { data } of c.history()) { const a = int(data && data.arm, -1); if (a >= 0 && a < of) used[a]++; }
-    host.append(say("Drafter " + (int(d.arm, 0) + 1) + " of " + of + " answered this round; the earlier ones had too little to offer. Rounds answered so far:"));
-    bars(host, { name: "Rounds answered by each drafter", width: c.width, values: used, labels: used.map((_, i) => String(i + 1)), mark: (i) => i === d.arm, height: 104 });
+    const d = notes[0] || {},
+      of = Math.min(12, Math.max(1, int(d.of, 1))),
+      used = Array(of).fill(0);
+    for (const { data } of c.history()) {
+      const a = int(data && data.arm, -1);
+      if (a >= 0 && a < of) used[a]++;
+    }
+    host.append(
+      say(
+        "Drafter " +
+          (int(d.arm, 0) + 1) +
+          " of " +
+          of +
+          " answered this round; the earlier ones had too little to offer. Rounds answered so far:",
+      ),
+    );
+    bars(host, {
+      name: "Rounds answered by each drafter",
+      width: c.width,
+      values: used,
+      labels: used.map((_, i) => String(i + 1)),
+      mark: (i) => i === d.arm,
+      height: 104,
+    });
   }
 
   SV.lens.length = { title: "Draft length", draw: length };

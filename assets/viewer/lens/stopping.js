@@ -5,16 +5,51 @@
   const { nums, num, say, bars, line, short } = SV.lens.tools;
 
   function threshold(host, notes, c) {
-    const limit = num((notes[0] || {}).value, 0), nodes = c.round.nodes.filter((n) => !n.probe && n.q !== null);
+    const limit = num((notes[0] || {}).value, 0),
+      nodes = c.round.nodes.filter((n) => !n.probe && n.q !== null);
     host.append(say("Drafting goes on while the draft is at least " + short(limit) + " sure of its token."));
-    bars(host, { name: "The draft's probability of each token", width: c.width, values: nodes.map((n) => n.q), labels: nodes.map((n) => c.label(n.tok, 8)), cls: (i) => c.verdict(nodes[i].id), limit, limitName: "limit " + short(limit), most: 1 });
+    bars(host, {
+      name: "The draft's probability of each token",
+      width: c.width,
+      values: nodes.map((n) => n.q),
+      labels: nodes.map((n) => c.label(n.tok, 8)),
+      cls: (i) => c.verdict(nodes[i].id),
+      limit,
+      limitName: "limit " + short(limit),
+      most: 1,
+    });
     const past = c.history().map(({ round, data }) => [round, num(data && data.value, 0)]);
-    if (new Set(past.map((p) => p[1])).size > 1) { host.append(say("The limit is learned: it moves after each round.")); line(host, { name: "The limit over the rounds", width: c.width, series: [{ points: past, end: short(limit) }], most: 1, height: 96 }); }
+    if (new Set(past.map((p) => p[1])).size > 1) {
+      host.append(say("The limit is learned: it moves after each round."));
+      line(host, {
+        name: "The limit over the rounds",
+        width: c.width,
+        series: [{ points: past, end: short(limit) }],
+        most: 1,
+        height: 96,
+      });
+    }
   }
   function entropy(host, notes, c) {
-    const d = notes[0] || {}, values = nums(d.line, 64), limit = num(d.limit, 0);
-    host.append(say(values.length ? "The draft wrote until its own doubt, the root of its entropy, rose above " + short(limit) + "." : "Nothing was drafted in this round."));
-    bars(host, { name: "Doubt of the draft, token by token", width: c.width, values, labels: values.map((_, i) => String(i + 1)), limit, limitName: "limit " + short(limit), mark: (i) => values[i] > limit });
+    const d = notes[0] || {},
+      values = nums(d.line, 64),
+      limit = num(d.limit, 0);
+    host.append(
+      say(
+        values.length
+          ? "The draft wrote until its own doubt, the root of its entropy, rose above " + short(limit) + "."
+          : "Nothing was drafted in this round.",
+      ),
+    );
+    bars(host, {
+      name: "Doubt of the draft, token by token",
+      width: c.width,
+      values,
+      labels: values.map((_, i) => String(i + 1)),
+      limit,
+      limitName: "limit " + short(limit),
+      mark: (i) => values[i] > limit,
+    });
   }
 
   SV.lens.threshold = { title: "Sureness and its limit", draw: threshold };

@@ -10,7 +10,12 @@
     if (!open.delete(id)) return;
     const own = window.gradio_config?.dependencies?.find((d) => d.api_name === "ask");
     const body = JSON.stringify({ event_id: id, session_hash: id, fn_index: own?.id ?? -1 });
-    fetch(root() + "/cancel", { method: "POST", headers: { "Content-Type": "application/json" }, body, keepalive: true }).catch(() => {});
+    fetch(root() + "/cancel", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body,
+      keepalive: true,
+    }).catch(() => {});
   }
   addEventListener("pagehide", () => open.forEach(end));
 
@@ -18,7 +23,12 @@
     let stream, id;
     try {
       const body = JSON.stringify({ data: [name, details ?? {}] });
-      const sent = await fetch(root() + "/call/ask", { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+      const sent = await fetch(root() + "/call/ask", {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body,
+        signal,
+      });
       if (!sent.ok) throw new Error(LOST);
       id = (await sent.json()).event_id;
       open.add(id);
@@ -40,7 +50,13 @@
     if (!last || last.state !== "done") throw new Error("The answer did not arrive whole; try again.");
     return last.answer;
   }
-  const read = (text) => { try { return JSON.parse(text); } catch { return null; } };
+  const read = (text) => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return null;
+    }
+  };
 
   async function* finishing(id, stream) {
     yield* lines(stream);

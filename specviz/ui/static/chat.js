@@ -14,7 +14,8 @@ function turn(t, index, shown) {
   const question = make("p", "pg-question", plain(t.question));
   const answer = make("p", "pg-answer");
   for (const [text, verdict] of t.pieces) {
-    const lead = text.length - text.trimStart().length; /* the line under a word does not reach into the space before it */
+    const lead =
+      text.length - text.trimStart().length; /* the line under a word does not reach into the space before it */
     const span = make("span", "", plain(text.slice(lead)));
     span.dataset.verdict = verdict;
     answer.append(text.slice(0, lead), span);
@@ -38,7 +39,11 @@ function turn(t, index, shown) {
 
 function paint() {
   let told = { turns: [] };
-  try { told = JSON.parse(props.value) || told; } catch { /* an empty conversation */ }
+  try {
+    told = JSON.parse(props.value) || told;
+  } catch {
+    /* an empty conversation */
+  }
   root.replaceChildren(...told.turns.map((t, i) => turn(t, i, told.shown)));
   root.hidden = !told.turns.length;
   root.dataset.turns = told.turns.length;

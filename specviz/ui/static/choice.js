@@ -6,9 +6,18 @@ const make = (tag, name, text = "") => {
   node.textContent = text;
   return node;
 };
-const read = (text) => { try { return JSON.parse(text) || {}; } catch { return {}; } };
-const root = element.querySelector(".pg-choice"), id = props.about;
-const name = make("span", "pg-choicename", props.title), row = make("div", "pg-choicerow"), note = make("p", "pg-choicenote");
+const read = (text) => {
+  try {
+    return JSON.parse(text) || {};
+  } catch {
+    return {};
+  }
+};
+const root = element.querySelector(".pg-choice"),
+  id = props.about;
+const name = make("span", "pg-choicename", props.title),
+  row = make("div", "pg-choicerow"),
+  note = make("p", "pg-choicenote");
 name.id = id + "-name";
 note.id = id + "-note";
 row.setAttribute("role", "radiogroup");
@@ -20,8 +29,15 @@ const buttons = props.choices.map((choice) => {
   button.dataset.choice = choice;
   button.setAttribute("role", "radio");
   button.addEventListener("click", () => take(choice));
-  for (const [on, what] of [["pointerenter", choice], ["focus", choice], ["pointerleave", ""], ["blur", ""]])
-    button.addEventListener(on, (event) => { if (event.pointerType !== "touch") point(what); });
+  for (const [on, what] of [
+    ["pointerenter", choice],
+    ["focus", choice],
+    ["pointerleave", ""],
+    ["blur", ""],
+  ])
+    button.addEventListener(on, (event) => {
+      if (event.pointerType !== "touch") point(what);
+    });
   return button;
 });
 row.append(...buttons);
@@ -41,7 +57,8 @@ function take(choice) {
   paint();
 }
 row.addEventListener("keydown", (event) => {
-  const at = buttons.indexOf(document.activeElement), step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  const at = buttons.indexOf(document.activeElement),
+    step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step || at < 0) return;
   event.preventDefault();
   event.stopPropagation();
@@ -50,9 +67,11 @@ row.addEventListener("keydown", (event) => {
   take(next.dataset.choice);
 });
 function paint() {
-  const off = read(props.off), asked = document.activeElement;
+  const off = read(props.off),
+    asked = document.activeElement;
   for (const button of buttons) {
-    const choice = button.dataset.choice, on = choice === props.value;
+    const choice = button.dataset.choice,
+      on = choice === props.value;
     button.setAttribute("aria-checked", String(on));
     button.setAttribute("aria-disabled", String(choice in off));
     button.title = off[choice] || "";

@@ -2,7 +2,11 @@
 const line = element.querySelector(".pg-line");
 function paint() {
   let told = {};
-  try { told = JSON.parse(props.value) || {}; } catch { /* nothing to say */ }
+  try {
+    told = JSON.parse(props.value) || {};
+  } catch {
+    /* nothing to say */
+  }
   line.textContent = told.text || "";
   line.dataset.state = told.state || "";
   line.hidden = !told.text;

@@ -2,13 +2,25 @@
    (those keys are the board's own). Everything in a link is checked before it is used; what does not fit is left out. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
-  const NUMBERS = { t: ["temperature", 0, 2], top: ["top_p", 0.01, 1], n: ["length", 1, 512], s: ["seed", 0, 2 ** 31 - 1], x: ["repeats", 1, 5] };
+  const NUMBERS = {
+    t: ["temperature", 0, 2],
+    top: ["top_p", 0.01, 1],
+    n: ["length", 1, 512],
+    s: ["seed", 0, 2 ** 31 - 1],
+    x: ["repeats", 1, 5],
+  };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
   const LONGEST = 4000;
 
   /* {page, trace, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, system, target}} */
   function readLink(hash) {
-    const q = new URLSearchParams(String(hash || "").replace(/^#/, "").slice(0, 40000)), set = {}, place = new URLSearchParams();
+    const q = new URLSearchParams(
+        String(hash || "")
+          .replace(/^#/, "")
+          .slice(0, 40000),
+      ),
+      set = {},
+      place = new URLSearchParams();
     for (const [key, [name, low, high]] of Object.entries(NUMBERS)) {
       const x = q.get(key) === null || q.get(key) === "" ? NaN : Number(q.get(key));
       if (x >= low && x <= high) set[name] = x;
@@ -27,7 +39,9 @@
     try {
       const value = JSON.parse(text);
       return plain(value) ? Object.fromEntries(Object.entries(value).filter(([, knobs]) => plain(knobs))) : null;
-    } catch { return null; }
+    } catch {
+      return null;
+    }
   }
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
@@ -40,7 +54,8 @@
       if (set.prompt) q.set("p", set.prompt);
       if (set.methods?.length) q.set("m", set.methods.join(","));
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
-      for (const [key, [name]] of Object.entries(NUMBERS)) if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
+      for (const [key, [name]] of Object.entries(NUMBERS))
+        if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
       if (set.system) q.set("sys", set.system);
       if (set.target) q.set("model", set.target);
     }
@@ -54,7 +69,16 @@
 
   /* The page's controls, in the order in which its listeners give them (see page.py). */
   const NAMES = ["prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target"];
-  const KINDS = { prompt: "string", system: "string", target: "string", temperature: "number", top_p: "number", length: "number", seed: "number", repeats: "number" };
+  const KINDS = {
+    prompt: "string",
+    system: "string",
+    target: "string",
+    temperature: "number",
+    top_p: "number",
+    length: "number",
+    seed: "number",
+    repeats: "number",
+  };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
   /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
@@ -86,15 +110,23 @@
   };
 
   page.share = async (...values) => {
-    const now = named(values), asked = page.asked();
-    try { now.methods = JSON.parse(now.methods); } catch { now.methods = []; }
+    const now = named(values),
+      asked = page.asked();
+    try {
+      now.methods = JSON.parse(now.methods);
+    } catch {
+      now.methods = [];
+    }
     const link = makeLink({ ...now, prompt: now.prompt || asked }, page.board()?.link());
     history.replaceState(null, "", link);
     try {
       await navigator.clipboard.writeText(link);
       return JSON.stringify({ state: "", text: "Link copied: it opens this prompt, these methods and this round." });
     } catch {
-      return JSON.stringify({ state: "", text: "The address bar now holds a link to this prompt, these methods and this round." });
+      return JSON.stringify({
+        state: "",
+        text: "The address bar now holds a link to this prompt, these methods and this round.",
+      });
     }
   };
 })();

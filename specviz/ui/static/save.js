@@ -1,6 +1,9 @@
 (value) => {
   /* The last frame of a run holds every record; they become one trace file, without asking the server. */
-  const frames = String(value || "").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  const frames = String(value || "")
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
   const whole = frames.reverse().find((frame) => frame.snap);
   if (!whole || !whole.e.length) return;
   const lines = whole.e.map((record) => JSON.stringify(record) + "\n");
@@ -9,4 +12,4 @@
   link.download = "specviz-trace.jsonl";
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
+};

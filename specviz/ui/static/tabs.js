@@ -2,14 +2,25 @@
    a panel's script and style come when its tab is first opened. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
-  const TABS = [["watch", "Watch"], ["race", "Race"], ["lab", "Lab"], ["learn", "Learn"], ["traces", "Traces"]];
+  const TABS = [
+    ["watch", "Watch"],
+    ["race", "Race"],
+    ["lab", "Lab"],
+    ["learn", "Learn"],
+    ["traces", "Traces"],
+  ];
   const HOSTS = ["race", "lab", "learn", "traces"];
-  const names = TABS.map(([name]) => name), panels = new Map(), buttons = new Map();
+  const names = TABS.map(([name]) => name),
+    panels = new Map(),
+    buttons = new Map();
   const $ = (id) => document.getElementById(id);
   const api = () => document.querySelector("#board .sv")?.svBoard || null;
   page.tab = "watch";
   page.board = api;
-  page.asked = () => api()?.trace?.().find((r) => r.type === "header")?.prompt?.text || "";
+  page.asked = () =>
+    api()
+      ?.trace?.()
+      .find((r) => r.type === "header")?.prompt?.text || "";
 
   /* ---- the switch ---- */
   function start(root, props, trigger) {
@@ -27,7 +38,8 @@
       buttons.set(name, tab);
     }
     list.addEventListener("keydown", (event) => {
-      const at = names.indexOf(page.tab), to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: 4 }[event.key];
+      const at = names.indexOf(page.tab),
+        to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: 4 }[event.key];
       if (to === undefined) return;
       event.preventDefault();
       event.stopPropagation();
@@ -42,7 +54,9 @@
     addEventListener("hashchange", follow);
     addEventListener("popstate", follow);
     if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
-    follow(null, true).then(() => { if (new URLSearchParams(location.search).get("present") === "1") present(); });
+    follow(null, true).then(() => {
+      if (new URLSearchParams(location.search).get("present") === "1") present();
+    });
     remember();
   }
 
@@ -52,13 +66,16 @@
     const off = board?.on?.("change", () => {
       if (board.trace()[0]?.mode !== "live") return;
       off();
-      scripts().then(() => window.SpecVizPanels?.history?.watch(board)).catch(() => {});
+      scripts()
+        .then(() => window.SpecVizPanels?.history?.watch(board))
+        .catch(() => {});
     });
   }
 
   function go(name, { quiet = false } = {}) {
     if (!names.includes(name)) return;
-    const body = $("page"), was = page.tab;
+    const body = $("page"),
+      was = page.tab;
     page.tab = body.dataset.tab = name;
     if (name !== was) showBoard(false);
     for (const [key, tab] of buttons) {
@@ -84,43 +101,65 @@
   }
 
   /* Whether the board stands under a panel that drives it. */
-  function showBoard(on) { $("page")?.classList.toggle("with-board", Boolean(on)); }
+  function showBoard(on) {
+    $("page")?.classList.toggle("with-board", Boolean(on));
+  }
 
   /* ---- panels ---- */
-  const load = (file) => new Promise((done, failed) => {
-    const script = document.createElement("script");
-    script.src = (window.gradio_config?.root ?? "") + "/gradio_api/file=" + file;
-    script.async = false; /* in the order in which they stand */
-    script.onload = done;
-    script.onerror = () => failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
-    document.head.append(script);
-  });
+  const load = (file) =>
+    new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.src = (window.gradio_config?.root ?? "") + "/gradio_api/file=" + file;
+      script.async = false; /* in the order in which they stand */
+      script.onload = done;
+      script.onerror = () =>
+        failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
+      document.head.append(script);
+    });
   let loaded = null;
-  const scripts = () => (loaded = loaded || Promise.all(page.files.map(load)).catch((error) => {
-    loaded = null;
-    throw error;
-  }));
+  const scripts = () =>
+    (loaded =
+      loaded ||
+      Promise.all(page.files.map(load)).catch((error) => {
+        loaded = null;
+        throw error;
+      }));
 
   async function open(name) {
     const host = $("host-" + name)?.querySelector(".pg-host");
     if (!host) return;
     if (panels.has(name)) return (await panels.get(name))?.update?.();
-    panels.set(name, mount(name, host).catch((error) => {
-      host.textContent = error.message;
-      panels.delete(name);
-    }));
+    panels.set(
+      name,
+      mount(name, host).catch((error) => {
+        host.textContent = error.message;
+        panels.delete(name);
+      }),
+    );
   }
   async function mount(name, host) {
     host.textContent = "Loading\u2026";
     await scripts();
-    const catalogue = await (page.cards = page.cards || page.ask("catalogue").catch((error) => {
-      page.cards = null;
-      throw error;
-    }));
+    const catalogue = await (page.cards =
+      page.cards ||
+      page.ask("catalogue").catch((error) => {
+        page.cards = null;
+        throw error;
+      }));
     host.textContent = "";
     if (!window.SpecVizPanels?.mount) throw new Error("There is no such panel.");
-    return window.SpecVizPanels.mount(host, name, { board: api(), catalogue, ask: page.ask, run, go, showBoard,
-      opened: (trace) => { page.trace = trace || ""; }, link: (set) => page.makeLink(set || {}, api()?.link()) });
+    return window.SpecVizPanels.mount(host, name, {
+      board: api(),
+      catalogue,
+      ask: page.ask,
+      run,
+      go,
+      showBoard,
+      opened: (trace) => {
+        page.trace = trace || "";
+      },
+      link: (set) => page.makeLink(set || {}, api()?.link()),
+    });
   }
 
   /* ---- what a panel or a lesson may do ---- */
@@ -141,7 +180,8 @@
     followed = location.hash;
     const to = page.readLink(location.hash);
     go(names.includes(to.page) ? to.page : first ? "watch" : page.tab, { quiet: true });
-    if (Object.keys(to.set).length && !first) { /* at first the page fills its controls itself, see page.first */
+    if (Object.keys(to.set).length && !first) {
+      /* at first the page fills its controls itself, see page.first */
       page.pending = to.set;
       page.send("input");
     }
@@ -149,7 +189,9 @@
       try {
         const why = (await whenBoard()).load(await page.ask("library_trace", { name: to.trace }));
         page.trace = why ? "" : to.trace;
-      } catch { return; /* the recording on the board stays */ }
+      } catch {
+        return; /* the recording on the board stays */
+      }
     }
     if (to.place) (await whenBoard()).follow?.("#" + to.place);
   }
