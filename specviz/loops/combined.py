@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, Outcome, Parts, Scores, State, Target, Verdict, play
 from ..trace.events import Event, tell
-from .speculate import opening
+from .speculate import opening, told
 
 Mix = Callable[[Tensor, Scores], Tensor]  # logits [rows, vocab] of the target, Scores of the small model -> logits [rows, vocab]
 Router = Callable[[Tensor], Tensor]  # laws [rows, vocab] of the small model -> [rows], whether the target has a say
@@ -76,12 +76,18 @@ def together(parts: Parts, target: Target, state: State) -> Iterator[Event]:
     helpers = parts.helpers
     pair = Combined(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("taps", frozenset()))
     yield from opening(parts, pair, state)
+    yield from told(_rounds(parts, pair, state), state)
+
+
+def _rounds(parts: Parts, pair: Combined, state: State) -> Iterator[Iterable[Event]]:
     while not state.done:
-        outcome = play(parts, pair, state)
-        state.clock.pause()
-        pair.note(outcome, state)
-        yield from tell(outcome, state)
-        state.clock.resume()
+        yield _noted(play(parts, pair, state), pair, state)
+
+
+def _noted(outcome: Outcome, pair: Combined, state: State) -> Iterator[Event]:
+    """The round's events with the pair's notes, which nobody has to wait for."""
+    pair.note(outcome, state)
+    yield from tell(outcome, state)
 
 
 def contrast(beta: float, alpha: float) -> Mix:

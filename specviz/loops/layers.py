@@ -5,11 +5,11 @@ keeps fewer and fewer. A token's keys and values exist for the layers it went th
 """
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Callable, Iterable, Iterator
 
 from ..trace.events import Event, tell
 from ..core import Parts, State, Target, play
-from .speculate import opening
+from .speculate import opening, told
 
 Skipped = Callable[[int], frozenset[int]]  # tokens written so far -> sublayers left out (2i, 2i + 1: those of layer i)
 
@@ -22,6 +22,9 @@ class FewerLayers:
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
         yield from opening(parts, target, state)
+        yield from told(self._rounds(parts, target, state), state)
+
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         view = target.skipping(self.skipped(0))
         try:
             view.tap(parts.taps)
@@ -29,9 +32,6 @@ class FewerLayers:
             while not state.done:
                 view.skip = self.skipped(len(state.tokens) - state.start)
                 state.note("layers", count=target.layers, skipped=sorted(view.skip), at=len(state.tokens))
-                outcome = play(parts, view, state)
-                state.clock.pause()
-                yield from tell(outcome, state)
-                state.clock.resume()
+                yield tell(play(parts, view, state), state)
         finally:
             view.close()

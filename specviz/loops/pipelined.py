@@ -13,13 +13,13 @@ pending draft the next token does not follow the target's law, just as it does n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
 from ..trace.events import Event, tell
 from ..core.round import BROKEN
 from .beside import Beside
-from .speculate import opening
+from .speculate import opening, told
 
 
 class Pipelined:
@@ -36,12 +36,12 @@ class Pipelined:
         self.pending, self.saved = DraftTree(), 0.0
         device = (yield from opening(parts, target, state)).logits.device
         self.beside = Beside(device) if self.parallel and Beside.fits(device) else None
+        yield from told(self._rounds(parts, target, state), state)
+
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         try:
             while not state.done:
-                outcome = self.round(parts, target, state)
-                state.clock.pause()
-                yield from tell(outcome, state, self.spans)
-                state.clock.resume()
+                yield tell(self.round(parts, target, state), state, self.spans)
         finally:
             if self.beside:
                 self.beside.__exit__()

@@ -5,7 +5,8 @@ stands still while an event is built or looked at.
 """
 from __future__ import annotations
 
-from typing import Generator, Iterator
+from contextlib import closing
+from typing import Generator, Iterable, Iterator
 
 from ..trace.events import Event, Prefilled, tell
 from ..core import Parts, Scores, State, Target, open_run, play
@@ -21,11 +22,23 @@ def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None
     return prefill
 
 
+def told(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Event]:
+    """The events of rounds that a loop plays one after another. Each item is a round just played, as events that are made when
+    they are asked for: the clock stands still until all of them have been looked at."""
+    with closing(rounds):
+        for events in rounds:
+            state.clock.pause()
+            yield from events
+            state.clock.resume()
+
+
 def speculate(parts: Parts, target: Target, state: State) -> Iterator[Event]:
     """Rounds until the end token or the limit; the prompt is in state.tokens."""
     yield from opening(parts, target, state)
+    yield from told(ordinary(parts, target, state), state)
+
+
+def ordinary(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    """The ordinary rounds, for ``told``."""
     while not state.done:
-        outcome = play(parts, target, state)
-        state.clock.pause()
-        yield from tell(outcome, state)
-        state.clock.resume()
+        yield tell(play(parts, target, state), state)

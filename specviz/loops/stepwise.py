@@ -2,11 +2,11 @@
 (SpecReason, Pan et al. 2504.07891). A step that passes is kept as it is, whatever the target would have written."""
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Callable, Iterable, Iterator
 
 from ..trace.events import Event, tell
 from ..core import Parts, State, Target, play
-from .speculate import opening
+from .speculate import opening, told
 
 
 class Stepwise:
@@ -21,6 +21,9 @@ class Stepwise:
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
         yield from opening(parts, target, state)
+        yield from told(self._rounds(parts, target, state), state)
+
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         steps = 0
         while not state.done:
             written, passed = 0, False
@@ -29,7 +32,5 @@ class Stepwise:
                 outcome = play(who, target, state)
                 passed, written = outcome.verdict.kind == "accepted", written + len(outcome.committed)
                 state.note("step", step=steps, writer="small" if passed else "large", tokens=list(outcome.committed))
-                state.clock.pause()
-                yield from tell(outcome, state)
-                state.clock.resume()
+                yield tell(outcome, state)
             steps += 1

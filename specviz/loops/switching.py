@@ -5,16 +5,20 @@ round of the small model has no pass of the target, so block efficiency says how
 """
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from ..trace.events import Committed, Drafted, Event, Judged, Noted, Verified, best
 from ..core import Outcome, Parts, State, Target, play
-from .speculate import opening
+from .speculate import opening, told
 
 
 def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
     """helpers["small"]: the other model. The policy's budget says by its arm who writes: 0 the small model, 1 the target."""
     yield from opening(parts, target, state)
+    yield from told(_rounds(parts, target, state), state)
+
+
+def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
     small, held = parts.helpers["small"], len(state.tokens) - 1  # rows in the target's cache
     while not state.done:
         large = parts.policy.plan(state).arm == 1
@@ -25,9 +29,7 @@ def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
         state.note("switch", writer="large" if large else "small", **parts.policy.told())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]
-        state.clock.pause()
-        yield from _told(outcome, state, large, caught_up, kv)
-        state.clock.resume()
+        yield _told(outcome, state, large, caught_up, kv)
 
 
 def _told(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Iterator[Event]:

@@ -18,6 +18,7 @@ from ..models.llama import Llama
 from .base import CachedTarget
 from .early import EarlyExit, Work
 from .rows import LARGE, Rows, Shape, common
+from .side_by_side import groups_of
 
 STEP = 256  # slots are allocated in multiples of this
 
@@ -78,8 +79,6 @@ class FastTarget(CachedTarget):
 
     def fuzzy(self, size: int) -> FastTarget:
         """This target with groups of ``size`` layers side by side, over the same committed rows."""
-        from .fuzzy import Fuzzy
-
         return Fuzzy(self, size)
 
     # --- the primitives --------------------------------------------------------------------------------------------
@@ -223,6 +222,35 @@ class Skipping(FastTarget):
     def close(self) -> None:
         super().close()
         self._borrowed = 0
+
+
+class Fuzzy(Skipping):
+    """A view of a target with groups of layers side by side. The root's row is exact, the nodes' are fuzzy.
+
+    Keys and values of what is committed are the whole target's, made in order: the fuzzy ones live for one round (calibration).
+    """
+
+    provides = frozenset({"tree", "rewind", "embed", "head"})
+
+    def __init__(self, target: FastTarget, size: int):
+        self.groups = groups_of(target.layers, size)
+        super().__init__(target, ())
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        self._whole.sync(tokens)
+        self._whole.settle()
+        return super().sync(tokens)
+
+    def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
+        if not rows.lo:
+            return super()._layers(rows, x, first, end)
+        model, at, turn, mask = self.model, rows.past + rows.lo, self._turn(rows), self._mask(rows)
+        for group in self.groups:
+            entered = x
+            for i in group:
+                seen = model.attend(model.blocks[i], entered, turn, self._cache[i], at, mask)
+                x = model.transform(model.blocks[i], seen if x is entered else x + (seen - entered))
+        return x, {}
 
 
 @lru_cache(maxsize=512)

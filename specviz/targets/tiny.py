@@ -1,7 +1,7 @@
 """A tiny transformer in double precision with a real KV cache: small enough to enumerate every run of the engine exactly.
 
 RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``blend`` moves the weights towards another
-net, which sets how good a draft of that other net it is. For tests and for teaching; nothing is scripted but its size.
+net, which sets how good a draft of that other net it is. For tests and for teaching; its weights are random.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import CachedTarget, Rows, common
 Layer = dict[str, Tensor]
 
 
-class ScriptedNet:
+class TinyNet:
     """The weights and the arithmetic. vocab, width, layers: sizes; sharp: how peaked the laws are; seed: of the weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
@@ -32,9 +32,9 @@ class ScriptedNet:
             for _ in range(layers)
         ]
 
-    def blend(self, other: ScriptedNet, share: float) -> ScriptedNet:
+    def blend(self, other: TinyNet, share: float) -> TinyNet:
         """A net of the same sizes: ``share`` of the way from these weights to the other's (1 = the other)."""
-        out = object.__new__(ScriptedNet)
+        out = object.__new__(TinyNet)
         out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
         out.embedding = torch.lerp(self.embedding, other.embedding, share)
         out.output = torch.lerp(self.output, other.output, share)
@@ -85,14 +85,14 @@ class ScriptedNet:
         return self.head(self.norm(x))
 
 
-class ScriptedTarget(CachedTarget):
-    """A ScriptedNet behind the Target protocol, with the bookkeeping that every target shares."""
+class TinyTarget(CachedTarget):
+    """A TinyNet behind the Target protocol, with the bookkeeping that every target shares."""
 
     provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
-    name = "the scripted model"
+    name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
 
-    def __init__(self, net: ScriptedNet, context: int = 64):
+    def __init__(self, net: TinyNet, context: int = 64):
         self.net, self.vocab, self.context = net, net.vocab, context
         self.hidden, self.layers = net.width, len(net.layers)
         self._slots = net.output.new_zeros(self.layers, 2, net.heads, context, net.width // net.heads)
@@ -107,14 +107,14 @@ class ScriptedTarget(CachedTarget):
     def norm(self, states: Tensor) -> Tensor:
         return self.net.norm(states)
 
-    def early(self, exit: int) -> ScriptedEarly:
-        return ScriptedEarly(self, exit)
+    def early(self, exit: int) -> TinyEarly:
+        return TinyEarly(self, exit)
 
-    def skipping(self, sublayers: Sequence[int]) -> ScriptedView:
-        return ScriptedView(self, sublayers)
+    def skipping(self, sublayers: Sequence[int]) -> TinyView:
+        return TinyView(self, sublayers)
 
-    def fuzzy(self, size: int) -> ScriptedFuzzy:
-        return ScriptedFuzzy(self, size)
+    def fuzzy(self, size: int) -> TinySideBySide:
+        return TinySideBySide(self, size)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
@@ -156,10 +156,10 @@ class ScriptedTarget(CachedTarget):
             self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
 
 
-class ScriptedView(ScriptedTarget):
+class TinyView(TinyTarget):
     """The target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its committed rows."""
 
-    def __init__(self, whole: ScriptedTarget, sublayers: Sequence[int]):
+    def __init__(self, whole: TinyTarget, sublayers: Sequence[int]):
         super().__init__(whole.net, whole.context)
         self.whole, self.skip = whole, frozenset(sublayers)
 
@@ -171,11 +171,11 @@ class ScriptedView(ScriptedTarget):
         return super().sync(tokens)
 
 
-class ScriptedFuzzy(ScriptedView):
-    """The target with groups of layers side by side: its nodes' attentions read what entered the group (targets/fuzzy.py)."""
+class TinySideBySide(TinyView):
+    """The target with groups of layers side by side: its nodes' attentions read what entered the group (targets.side_by_side.py)."""
 
-    def __init__(self, whole: ScriptedTarget, size: int):
-        from .fuzzy import groups_of
+    def __init__(self, whole: TinyTarget, size: int):
+        from .side_by_side import groups_of
 
         super().__init__(whole, ())
         self.starts = {layer: group[0] for group in groups_of(whole.layers, size) for layer in group}
@@ -195,10 +195,10 @@ class ScriptedFuzzy(ScriptedView):
         return x + (super().attended(depth, layer, self._entered, *where) - self._entered)
 
 
-class ScriptedEarly:
+class TinyEarly:
     """The first layers of the target, run anew for every question."""
 
-    def __init__(self, target: ScriptedTarget, exit: int):
+    def __init__(self, target: TinyTarget, exit: int):
         self.target, self.exit = target, exit
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:

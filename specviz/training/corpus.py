@@ -7,12 +7,19 @@ only if it is shown a great deal of it (induction heads: Olsson et al., 2209.118
 
 import json
 import random
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import yaml
 
-from .data import Row
+
+@dataclass(frozen=True)
+class Row:
+    task: str
+    source: str
+    prompt: str
+    response: str
 
 
 @cache

@@ -10,8 +10,9 @@ import gzip
 import json
 import random
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from .corpus import Row, make_rows
 
 TASKS = ("story", "edit", "chat", "math", "code", "prose")
 FIELDS = ("task", "source", "prompt", "response")
@@ -19,14 +20,6 @@ FIELDS = ("task", "source", "prompt", "response")
 
 class DataError(ValueError):
     """Something is wrong with the material; the message is one sentence for a person."""
-
-
-@dataclass(frozen=True)
-class Row:
-    task: str
-    source: str
-    prompt: str
-    response: str
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -62,8 +55,6 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
         if not data.is_dir():
             raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.")
         return read_rows(data / f"{split}.jsonl.gz")
-    from .corpus import make_rows
-
     return make_rows(own, seed={"train": 1, "heldout": 2}[split])
 
 

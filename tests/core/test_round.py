@@ -10,13 +10,13 @@ from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts,
                           Verdict, Verifier, open_run, play)
 from specviz.core.round import _clip, _cut
 from specviz.loops import speculate
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
 
 from .trees import trees
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
-NET = ScriptedNet(12, seed=3)
+NET = TinyNet(12, seed=3)
 PROMPT = [1, 2, 0, 3]
 
 
@@ -45,8 +45,8 @@ class Wants(Policy):
         self.outcomes.append(outcome)
 
 
-class Chainless(ScriptedTarget):
-    provides = ScriptedTarget.provides - {"tree"}
+class Chainless(TinyTarget):
+    provides = TinyTarget.provides - {"tree"}
 
 
 def greedy(count: int) -> list[int]:
@@ -57,7 +57,7 @@ def greedy(count: int) -> list[int]:
 
 
 def begin(drafter: Drafter, budget: Budget = Budget(8), target=None, **state):
-    parts, target = Parts(drafter, Wants(budget), TokenRejection()), target or ScriptedTarget(NET)
+    parts, target = Parts(drafter, Wants(budget), TokenRejection()), target or TinyTarget(NET)
     state = State(list(PROMPT), **state)
     open_run(parts, target, state)
     return parts, target, state
@@ -179,10 +179,10 @@ def test_a_verifier_refuses_draws_it_does_not_know():
         Verifier().verify(tree, None, state)
 
 
-def broken() -> ScriptedTarget:
-    net = ScriptedNet(12, seed=3)
+def broken() -> TinyTarget:
+    net = TinyNet(12, seed=3)
     net.output[5] = torch.nan
-    return ScriptedTarget(net)
+    return TinyTarget(net)
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, [1]], ids=["prompt", "a prompt of one token"])
@@ -195,7 +195,7 @@ def test_broken_weights_say_so(prompt):
 
 def test_the_clock_stands_still_while_an_event_is_looked_at():
     ticks = [0.0]
-    parts, target = Parts(Says(DraftTree.chain(greedy(3))), Wants(Budget(3)), TokenRejection()), ScriptedTarget(NET)
+    parts, target = Parts(Says(DraftTree.chain(greedy(3))), Wants(Budget(3)), TokenRejection()), TinyTarget(NET)
     state = State(list(PROMPT), limit=12)
     state.clock._source, state.clock._start = lambda: ticks[0], 0.0
     for _ in speculate(parts, target, state):

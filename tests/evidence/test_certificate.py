@@ -15,7 +15,7 @@ from specviz.evidence import certificate as certify
 from specviz.core import Method, Sampling
 from specviz.evidence.statistics import Acceptance, Cells, chi_square
 from specviz.methods import catalogue
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 
 from ..exactness import wrong as w
 from ..exactness.test_wrong import CASES, chain, parts
@@ -28,7 +28,7 @@ RIGHT = ["speculative", "block_verification", "draft_tree", "prompt_lookup"]
 class Loaded:
     """What specviz.zoo.load gives, around a toy."""
 
-    def __init__(self, vocab: int = 12, share: float = 0.8, sharp: float = 2.0, target=ScriptedTarget, ends=frozenset()):
+    def __init__(self, vocab: int = 12, share: float = 0.8, sharp: float = 2.0, target=TinyTarget, ends=frozenset()):
         self.toy, self.kind = toy(vocab, share=share, sharp=sharp), target
         self.context, self.end_tokens = 96, ends
 
@@ -36,7 +36,7 @@ class Loaded:
         return self.kind(self.toy.net, self.context)
 
     def kit(self):
-        return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role: ScriptedTarget(self.toy.small, self.context))
+        return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role: TinyTarget(self.toy.small, self.context))
 
     def why_not(self, method):
         return None
@@ -74,7 +74,7 @@ def test_a_defect_is_named_with_its_place_and_margin(only):
     assert lossy["status"] == "diverged" and lossy["detail"].endswith("approximate, so it may.")
 
 
-class Shaky(ScriptedTarget):
+class Shaky(TinyTarget):
     """Tokens 3 and 5 are equally likely, except for a little wherever several rows are computed together."""
 
     def _forward(self, rows):

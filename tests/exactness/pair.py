@@ -1,7 +1,7 @@
 """A kit on two loaded models, for the tests on real forwards; what else a method asks for is a toy beside them."""
 from __future__ import annotations
 
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense import with_states
 
 from ..drafters.vocabulary import toys as bridges
@@ -17,7 +17,7 @@ class Pair:
 
     def open(self, role):
         if role == "other_draft":
-            return ScriptedTarget(bridges.other_net(ScriptedNet(self.vocab, 7)), self.target.context)
+            return TinyTarget(bridges.other_net(TinyNet(self.vocab, 7)), self.target.context)
         assert role in ("draft", "small"), f"there is no model for the role {role!r} here"
         return self.draft.open()
 

@@ -7,7 +7,7 @@ import pytest
 
 from specviz.core import Sampling, State, open_run
 
-from .toys import PROMPT, ScriptedTarget, any_knobs, cache_error, greedy, kv_error, methods, player, provided, small_knobs, toy_of
+from .toys import PROMPT, TinyTarget, any_knobs, cache_error, greedy, kv_error, methods, player, provided, small_knobs, toy_of
 
 GREEDY = methods("exact", "greedy only")
 LENGTH = 36
@@ -16,14 +16,14 @@ LENGTH = 36
 def write(method, knobs, kit, prompt, limit, stop=frozenset()):
     """The tokens of a run; every cache is compared with a fresh prefill after each round. Also the draft tokens accepted."""
     parts = method.build(kit, **knobs)
-    state, fresh, accepted = State(list(prompt), Sampling(0.0), limit=limit, stop=stop), ScriptedTarget(kit.net, kit.context), 0
+    state, fresh, accepted = State(list(prompt), Sampling(0.0), limit=limit, stop=stop), TinyTarget(kit.net, kit.context), 0
     open_run(parts, kit.target, state)
     while not state.done:
         outcome = player(parts)(parts, kit.target, state)
         accepted += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert cache_error(kit.target, fresh, state.tokens) < 1e-11
         for model in kit.opened[1:]:  # a draft with a wrong cache would still be lawful, only seldom right
-            assert kv_error(model, ScriptedTarget(model.net, kit.context), model.seen + [0]) < 1e-11
+            assert kv_error(model, TinyTarget(model.net, kit.context), model.seen + [0]) < 1e-11
     return state.tokens, accepted
 
 

@@ -6,7 +6,7 @@ import pytest
 from specviz.core import Sampling
 
 from .enumeration import TooMany, distance, joint, law_of_engine
-from .toys import DEEP, PROMPT, ScriptedTarget, begin, cache_error, methods, named, provided, small_knobs, toy_of
+from .toys import DEEP, PROMPT, TinyTarget, begin, cache_error, methods, named, provided, small_knobs, toy_of
 
 EXACT = [named(method, knobs) for method in methods("exact") for knobs in small_knobs(method)]
 COUNT = 3
@@ -19,7 +19,7 @@ def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), 
     provided(method, kit)
     parts = method.build(kit, **knobs)
     state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT], stop=stop)
-    fresh = ScriptedTarget(kit.net, kit.context)
+    fresh = TinyTarget(kit.net, kit.context)
 
     def after_round(target, state, outcome, chance):
         accepted[0] += chance * len(outcome.verdict.path)

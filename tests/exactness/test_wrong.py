@@ -14,7 +14,7 @@ from specviz.verifiers import BlockVerification, TokenRejection
 
 from . import wrong as w
 from .enumeration import distance, joint, law_of_engine
-from .toys import PROMPT, Kit, ScriptedNet, ScriptedTarget, begin, cache_error, greedy, kv_error, toy
+from .toys import PROMPT, Kit, TinyNet, TinyTarget, begin, cache_error, greedy, kv_error, toy
 
 HALF = Sampling(0.5)
 
@@ -46,7 +46,7 @@ def two(cls, *makers):
 
 
 def other(kit):
-    return w.Children(kit.open_net(ScriptedNet(kit.vocab, 23, sharp=0.8)), IID, 1)
+    return w.Children(kit.open_net(TinyNet(kit.vocab, 23, sharp=0.8)), IID, 1)
 
 
 one, told = children(w.Children, IID, 1), lambda kit: w.Told(2)
@@ -76,7 +76,7 @@ def off(make, sampling, vocab=3, count=3, seed=0) -> float:
     """How far the engine's law is from the target's, as test_law measures it."""
     kit = toy(vocab, seed, share=0.5, sharp=0.8)
     run = make(kit)
-    state, fresh = begin(run, kit, sampling, count), ScriptedTarget(kit.net, kit.context)
+    state, fresh = begin(run, kit, sampling, count), TinyTarget(kit.net, kit.context)
     want = joint(kit.net.logits, state.tokens, count, sampling, vocab)
 
     def after_round(target, state, outcome, chance):
@@ -115,7 +115,7 @@ def test_a_cache_that_is_wrong_is_caught(broken):
     kit = toy(12, share=0.8, sharp=3.0)
     assert writes_the_greedy_tokens(tree, kit)
     assert not writes_the_greedy_tokens(tree, toy(12, share=0.8, sharp=3.0), broken(kit.net, kit.context))
-    run, target, fresh = tree(kit), broken(kit.net, kit.context), ScriptedTarget(kit.net, kit.context)
+    run, target, fresh = tree(kit), broken(kit.net, kit.context), TinyTarget(kit.net, kit.context)
     state, worst = State(list(PROMPT), Sampling(0.0), limit=40), 0.0
     open_run(run, target, state)
     while not state.done:
@@ -132,7 +132,7 @@ def test_a_draft_cache_that_is_wrong_is_caught_though_the_text_is_right():
     state, worst = begin(run, kit, Sampling(0.0), 40), 0.0
     while not state.done:
         play(run, kit.target, state)
-        worst = max(worst, kv_error(draft, ScriptedTarget(kit.small, kit.context), draft.seen + [0]))
+        worst = max(worst, kv_error(draft, TinyTarget(kit.small, kit.context), draft.seen + [0]))
     assert state.tokens == greedy(kit.net.logits, PROMPT, 40) and worst > 1e-3
 
 

@@ -13,7 +13,7 @@ from specviz.core import DraftTree, Knob, Method, Parts, Sampling, State, open_r
 from specviz.indexes.store import Store
 from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense import with_states
 
 from ..drafters.vocabulary import toys as bridges
@@ -30,19 +30,19 @@ DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "win
 class Kit:
     """What Method.build() is given, on scripted nets. Every role is served by the same small net."""
 
-    net: ScriptedNet
-    small: ScriptedNet
+    net: TinyNet
+    small: TinyNet
     context: int = 96
-    opened: list[ScriptedTarget] = field(default_factory=list)
+    opened: list[TinyTarget] = field(default_factory=list)
 
     def __post_init__(self):
         self.vocab, self.target = self.net.vocab, self.open_net(self.net)
 
-    def open_net(self, net: ScriptedNet) -> ScriptedTarget:
-        self.opened.append(ScriptedTarget(net, self.context))
+    def open_net(self, net: TinyNet) -> TinyTarget:
+        self.opened.append(TinyTarget(net, self.context))
         return self.opened[-1]
 
-    def open(self, role: str) -> ScriptedTarget:
+    def open(self, role: str) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
         assert role in ("draft", "small"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
@@ -57,7 +57,7 @@ class Kit:
     def open_store(self, role: str) -> Store:
         """What the target would write after each of its tokens."""
         plain = store(role, [greedy(self.net.logits, [first], 6) for first in range(self.vocab)])
-        return with_states(plain, ScriptedTarget(self.net, self.context), 4) if role == "dense" else plain
+        return with_states(plain, TinyTarget(self.net, self.context), 4) if role == "dense" else plain
 
 
 def store(role: str, texts: list[list[int]]) -> Store:
@@ -66,8 +66,8 @@ def store(role: str, texts: list[list[int]]) -> Store:
 
 def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2) -> Kit:
     """A target and a draft that is ``share`` of the way from another net to it."""
-    net = ScriptedNet(vocab, seed, sharp=sharp, layers=layers)
-    return Kit(net, ScriptedNet(vocab, seed + 7, sharp=sharp, layers=layers).blend(net, share), context)
+    net = TinyNet(vocab, seed, sharp=sharp, layers=layers)
+    return Kit(net, TinyNet(vocab, seed + 7, sharp=sharp, layers=layers).blend(net, share), context)
 
 
 def toy_of(method: Method, vocab: int, **how) -> Kit:

@@ -9,7 +9,7 @@ import torch
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Drafter, Sampling, Trial, TreeBuilder, Verdict
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.several.fused import Several, join
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection
 
@@ -261,14 +261,14 @@ class CutAndDemoted(CutByTokens):
 
 
 # --- targets -----------------------------------------------------------------------------------------------------------
-class FirstRowsKept(ScriptedTarget):
+class FirstRowsKept(TinyTarget):
     """Keeps as many rows as the path is long, from the front, instead of the path's own."""
 
     def _gather(self, past, rows):
         pass
 
 
-class PositionsByRow(ScriptedTarget):
+class PositionsByRow(TinyTarget):
     """A node's position is its place in the tree instead of its depth."""
 
     def _forward(self, rows):

@@ -12,7 +12,7 @@ from specviz.lab import broken, law, library
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.mistakes import MISTAKES
 from specviz.run.request import SessionError
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 
 from ..exactness.toys import toy
 from ..run.fakes import FakeLoaded
@@ -33,7 +33,7 @@ class Tiny(FakeLoaded):
                       "env": {"machine": "none", "device": "cpu", "dtype": "float32"}}
 
     def open_target(self):
-        return ScriptedTarget(self.net, self.context)
+        return TinyTarget(self.net, self.context)
 
 
 @pytest.fixture

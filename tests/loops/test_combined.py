@@ -14,7 +14,7 @@ from specviz.policies.routers import ROUTERS, always, near, unsure
 from specviz.targets.fast import FastModel
 
 from ..exactness.enumeration import distance, joint, law_of_engine
-from ..exactness.toys import PROMPT, ScriptedTarget, greedy, toy
+from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..methods.toys import Rows
 from ..targets.tiny import CONFIGS, network
 from .toys import Tables, decode, law, notes, same_cache
@@ -99,7 +99,7 @@ def test_caches_are_a_fresh_prefills_after_every_round(key):
         play(parts, pair, state)
         assert kit.target.seen == helpers["small"].seen == state.tokens[:-1]
         for model in kit.opened:
-            assert same_cache(model, ScriptedTarget(model.net, 96)) < 1e-11
+            assert same_cache(model, TinyTarget(model.net, 96)) < 1e-11
 
 
 def test_real_networks_write_what_they_would_write_token_by_token(tmp_path):

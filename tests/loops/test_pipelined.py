@@ -21,7 +21,7 @@ from specviz.verifiers.ahead import Ahead
 
 from ..trace.records import retell
 from ..exactness.enumeration import distance, joint, law_of, law_of_engine
-from ..exactness.toys import PROMPT, ScriptedTarget, greedy, toy
+from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..targets.tiny import CONFIGS, checkpoint, network
 from .toys import commits, cores, decode, notes, ticks
 
@@ -77,7 +77,7 @@ def test_the_law_of_a_run_with_a_real_thread_is_the_targets():
     def once(dice):
         state = State(list(prompt), sampling, dice, 2)
         parts = pearl(kit, 2)
-        for _ in parts.loop(parts, ScriptedTarget(kit.net), state):
+        for _ in parts.loop(parts, TinyTarget(kit.net), state):
             pass
         return tuple(state.tokens[len(prompt):])
 
@@ -218,7 +218,7 @@ def test_both_are_at_work_at_the_same_time():
             self.first = False
             return super().propose(state, budget)
 
-    class MeetsToo(ScriptedTarget):
+    class MeetsToo(TinyTarget):
         first = True
 
         def score(self, tree, start=0):
@@ -288,14 +288,14 @@ class Breaks(DraftChain):
         raise RuntimeError("the draft broke")
 
 
-class BreaksToo(ScriptedTarget):
+class BreaksToo(TinyTarget):
     def score(self, tree, start=0):
         raise RuntimeError("the target broke")
 
 
 def test_what_breaks_in_either_thread_is_told_and_leaves_no_thread():
     with cores(2):
-        for drafter, target, says in ((Breaks, ScriptedTarget, "the draft broke"), (DraftChain, BreaksToo, "the target broke")):
+        for drafter, target, says in ((Breaks, TinyTarget, "the draft broke"), (DraftChain, BreaksToo, "the target broke")):
             kit = toy(12)
             kit.target = target(kit.net, 96)
             with pytest.raises(RuntimeError, match=says):

@@ -11,7 +11,7 @@ from specviz.trace.events import Committed, Judged, Verified
 from specviz.methods import catalogue
 from specviz.policies.switch import LARGE, SMALL, EntropySwitch
 
-from ..exactness.toys import PROMPT, ScriptedTarget, cache_error, greedy, toy
+from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
 from .toys import Tables, commits, decode, law, notes, same_cache
 
 
@@ -68,7 +68,7 @@ def test_rollback_zero_is_plain_decoding_at_temperature_zero_and_the_paper_defau
 def test_caches_are_a_fresh_prefills_after_every_round(key, knobs, temperature):
     kit = toy(12, share=0.8, sharp=2.0)
     kit.piece = lambda token: b"." if token < 3 else b"x"
-    method, fresh = catalogue()[key], ScriptedTarget(kit.net, 96)
+    method, fresh = catalogue()[key], TinyTarget(kit.net, 96)
     parts = method.build(kit, **method.read_knobs(knobs))
     state = State(list(PROMPT), Sampling(temperature, seed=3), limit=30)
     open_run(parts, kit.target, state)
@@ -76,7 +76,7 @@ def test_caches_are_a_fresh_prefills_after_every_round(key, knobs, temperature):
         play(parts, kit.target, state)
         assert cache_error(kit.target, fresh, state.tokens) < 1e-11
         for model in kit.opened[1:]:
-            assert same_cache(model, ScriptedTarget(model.net, 96)) < 1e-11
+            assert same_cache(model, TinyTarget(model.net, 96)) < 1e-11
 
 
 # --- entropy-adaptive decoding -----------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_a_model_that_is_relieved_catches_up_and_its_cache_is_a_fresh_prefills()
     for event in parts.loop(parts, kit.target, state):
         if isinstance(event, Committed):
             writer = kit.target if event.kind == "plain" else small
-            assert cache_error(writer, ScriptedTarget(writer.net, 96), state.tokens) < 1e-11
+            assert cache_error(writer, TinyTarget(writer.net, 96), state.tokens) < 1e-11
             assert len(kit.target.seen) <= event.kv["after"], "rows may wait for the next pass"
             assert kit.target.seen == state.tokens[:len(kit.target.seen)]
             seen += event.kind == "small"

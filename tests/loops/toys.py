@@ -12,7 +12,7 @@ from specviz.trace.events import Committed, Noted
 from specviz.loops import speculate
 from specviz.methods import catalogue
 
-from ..exactness.toys import ScriptedTarget
+from ..exactness.toys import TinyTarget
 from ..methods.toys import Rows
 
 MINE = ("pearl", "specdec", "bild", "entropy_adaptive", "contrastive_decoding", "proxy_decoding", "specreason")
@@ -95,7 +95,7 @@ def with_pieces(kit):
     return kit
 
 
-def same_cache(model, fresh: ScriptedTarget) -> float:
+def same_cache(model, fresh: TinyTarget) -> float:
     """How far a model's rows are from a fresh prefill of the tokens it says it holds."""
     model.settle()
     fresh.sync([*model.seen, 0])

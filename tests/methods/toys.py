@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 
 from specviz.core import Clock, Dice, Sampling, Scores, State, Verdict, open_run, play
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 
 
 class Script:
@@ -96,9 +96,9 @@ class Rows:
 
 def kit(vocab=4, share=0.85, seed=0):
     """A target and a draft of it that is right now and then."""
-    net = ScriptedNet(vocab, seed)
-    small = ScriptedNet(vocab, seed + 7).blend(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, target=ScriptedTarget(net), open=lambda role: ScriptedTarget(small))
+    net = TinyNet(vocab, seed)
+    small = TinyNet(vocab, seed + 7).blend(net, share)
+    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small))
 
 
 def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
@@ -106,7 +106,7 @@ def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozens
     parts = method.build(kit, **method.read_knobs(knobs))
     ticks = itertools.count()  # a clock that counts its readings: methods that learn from time repeat themselves
     state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
-    target, outcomes = ScriptedTarget(kit.net, 128), []
+    target, outcomes = TinyTarget(kit.net, 128), []
     open_run(parts, target, state)
     while not state.done:
         outcomes.append(play(parts, target, state))

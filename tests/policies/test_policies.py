@@ -13,7 +13,7 @@ from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
 from specviz.policies.cost import tokens
 from specviz.policies.stopping import best_threshold
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
 
 
@@ -78,10 +78,10 @@ def test_svip_stops_where_the_entropy_is_high():
 
 
 def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
-    net = ScriptedNet(6, 2, sharp=1.0)
+    net = TinyNet(6, 2, sharp=1.0)
     for sampling in (Sampling(), Sampling(1.0)):
         policy, state = Confidence(8, 0.99, learn=False), State([1, 2], sampling, Dice(1))
-        tree = DraftChain(ScriptedTarget(net)).propose(state, policy.plan(state))
+        tree = DraftChain(TinyTarget(net)).propose(state, policy.plan(state))
         assert len(tree) == len(policy.sure) == 1
 
 
@@ -119,7 +119,7 @@ def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
 
 
 def test_an_arm_may_be_a_whole_configuration():
-    target, draft = (ScriptedTarget(ScriptedNet(8, seed), 128) for seed in (3, 4))
+    target, draft = (TinyTarget(TinyNet(8, seed), 128) for seed in (3, 4))
     kit = SimpleNamespace(open=lambda role: draft, vocab=8, target=target)
     method = catalogue()["banditspec"]
     parts = method.build(kit, **method.read_knobs({"choose": "configurations", "arms": 5}))
@@ -145,11 +145,11 @@ def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
 
 
 def test_staged_tokens_follow_the_draft_models_law():
-    net = ScriptedNet(6, 2)
+    net = TinyNet(6, 2)
     inner = Parts(PromptLookup(2), Fixed(3), TokenRejection())
     for sampling in (Sampling(), Sampling(1.0)):
         state = State([1, 2, 0, 1, 2], sampling, Dice(5))
-        drafter = Staged(inner, ScriptedTarget(net))
+        drafter = Staged(inner, TinyTarget(net))
         drafter.start(state, None, None)
         tree = drafter.propose(state, Budget(gamma=6))
         assert len(tree) == 6 and state.tokens == [1, 2, 0, 1, 2]
@@ -161,8 +161,8 @@ def test_staged_tokens_follow_the_draft_models_law():
 
 
 def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():
-    net = ScriptedNet(12, 3)
-    state, model = State([1, 2, 0, 3, 1, 2]), ScriptedTarget(net, 128)
+    net = TinyNet(12, 3)
+    state, model = State([1, 2, 0, 3, 1, 2]), TinyTarget(net, 128)
     drafter = Staged(Parts(PromptLookup(2, latest=True), Fixed(4), TokenRejection()), model)
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(gamma=40))

@@ -6,7 +6,7 @@ from functools import lru_cache
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.zoo.text import TokenBytes
 from specviz.zoo.requirements import why_not
 
@@ -64,11 +64,11 @@ def wordpiece() -> PreTrainedTokenizerFast:
 class FakeKit:
     def __init__(self, loaded):
         self.loaded, self.vocab = loaded, loaded.vocab
-        self.target = ScriptedTarget(loaded.net, loaded.context)
+        self.target = TinyTarget(loaded.net, loaded.context)
         self.opened = [self.target]
 
     def open(self, role):
-        self.opened.append(ScriptedTarget(self.loaded.draft, self.loaded.context))
+        self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
     def piece(self, token):
@@ -87,8 +87,8 @@ class FakeLoaded:
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()
         self.vocab, self.context = len(self.tokenizer), context
-        self.net = ScriptedNet(self.vocab, seed)
-        self.draft = self.net.blend(ScriptedNet(self.vocab, seed + 1), 0.1)
+        self.net = TinyNet(self.vocab, seed)
+        self.draft = self.net.blend(TinyNet(self.vocab, seed + 1), 0.1)
         self.token_bytes = TokenBytes(self.tokenizer)
         self.end_tokens = frozenset({self.tokenizer.eos_token_id} if ends else ())
         self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny", "env": {"device": "cpu"}}
@@ -99,4 +99,4 @@ class FakeLoaded:
         return self.kits[-1]
 
     def why_not(self, method):
-        return why_not(method, self.name, ScriptedTarget.provides, has_draft=True)
+        return why_not(method, self.name, TinyTarget.provides, has_draft=True)

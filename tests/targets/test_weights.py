@@ -121,7 +121,7 @@ import sys
 from specviz.core import DraftTree
 from specviz.targets.fast import FastModel
 from specviz.core import DraftTree
-from specviz.models import hub
+from specviz.models import pretrained as hub
 target = FastModel({str(good)!r}).open()
 target.sync([1, 2, 3])
 target.score(DraftTree())

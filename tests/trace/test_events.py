@@ -9,12 +9,12 @@ from specviz.core import IID, WITHOUT_REPLACEMENT, Drafter, Parts, Policy, Sampl
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Noted, Prefilled, Started, Verified, best
 from specviz.loops import speculate
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
 
 from .records import retell
 
-NET = ScriptedNet(6, seed=3, sharp=1.5)
+NET = TinyNet(6, seed=3, sharp=1.5)
 PROMPT = [1, 2, 0, 3]
 
 
@@ -43,7 +43,7 @@ class Guess(Drafter):
 
 def run(seed: int, temperature: float = 1.0, limit: int = 25, **kw):
     state = State(list(PROMPT), Sampling(temperature, seed=seed), limit=limit, top_k_saved=3, **kw)
-    events = list(speculate(Parts(Guess(), Policy(), TokenRejection()), ScriptedTarget(NET), state))
+    events = list(speculate(Parts(Guess(), Policy(), TokenRejection()), TinyTarget(NET), state))
     totals = Totals()
     for event in events:
         totals.fold(event)

@@ -8,7 +8,7 @@ from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, DraftTree, Pa
 from specviz.drafters.heads.features import FeatureModel
 from specviz.drafters.heads.kangaroo import ExitAdapter
 from specviz.methods import catalogue
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
 
 from ...exactness import wrong
@@ -30,7 +30,7 @@ def rows_of(drafter):
 
 def fresh(method, kit, tokens):
     """The drafter's cache as a new run on this text begins with it, after its first draft."""
-    target = ScriptedTarget(kit.net, 96)
+    target = TinyTarget(kit.net, 96)
     parts = built(method, kit)
     state = State(list(tokens), Sampling(0.0))
     open_run(parts, target, state)
@@ -177,7 +177,7 @@ def test_eagle_draws_and_eagle2_chooses():
         open_run(parts, kit.target, state)
         trees[method.key] = play(parts, kit.target, state).tree
         again = FeatureModel(kit.head("eagle"))
-        target = ScriptedTarget(kit.net, 96)
+        target = TinyTarget(kit.net, 96)
         target.tap(frozenset({"final"}))
         again.start(target, PROMPT, target.sync(PROMPT))
         again.sync(PROMPT)

@@ -11,7 +11,7 @@ from specviz.core import Budget, DraftTree, Sampling, State, open_run, play
 from specviz.drafters.heads.last_state import HydraTree, MedusaTree
 from specviz.drafters.heads.shapes import PUBLISHED, calibrated, promised, shape_of
 from specviz.methods import catalogue
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training import ranks
 from specviz.trees import Shape
 
@@ -63,8 +63,8 @@ def test_the_size_that_pays_grows_as_rows_get_cheaper():
 
 
 def kit(seed=0):
-    net = ScriptedNet(12, seed)
-    target = ScriptedTarget(net, 128)
+    net = TinyNet(12, seed)
+    target = TinyTarget(net, 128)
     return SimpleNamespace(net=net, target=target, vocab=12, head=lambda kind: tiny.head(kind, tiny.body(target), seed))
 
 

@@ -9,8 +9,8 @@ import torch
 from specviz.core import DraftTree, Sampling, State, open_run, play
 from specviz.methods.self_speculation.easyspec import METHOD, build
 from specviz.targets.fast import FastModel
-from specviz.targets.fuzzy import groups_of
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.side_by_side import groups_of
+from specviz.targets.tiny import TinyNet, TinyTarget
 
 from ...zoo.checkpoints import write
 
@@ -30,8 +30,8 @@ def test_the_end_layers_are_alone_and_the_others_grouped():
 
 
 def targets(models):
-    net = ScriptedNet(20, 3, layers=6)
-    return [lambda: models[0].open(), lambda: ScriptedTarget(net)]
+    net = TinyNet(20, 3, layers=6)
+    return [lambda: models[0].open(), lambda: TinyTarget(net)]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["fast", "scripted"])

@@ -10,7 +10,7 @@ from specviz import Sampling, Session
 from specviz.core import Dice
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
 from specviz.training.dense import with_states
 from specviz.zoo import Kit, Loaded, ZooError
@@ -19,7 +19,7 @@ from ...run.fakes import FakeLoaded
 from .toys import FREE, greedy, kit, play_loop
 
 FAMILIES = ("Lookup", "Parallel decoding", "Self-speculation")
-LENT = ScriptedTarget.provides | {"draft", "store:text", "store:dense"}
+LENT = TinyTarget.provides | {"draft", "store:text", "store:dense"}
 METHODS = [m for m in catalogue().values() if m.family in FAMILIES and m.needs <= LENT]
 REMEMBERING = ("suffix_decoding", "rasd", "sam_store", "token_recycling")
 named = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.key)
@@ -61,8 +61,8 @@ def test_dull_prompts_and_empty_stores(method, texts):
 def test_to_the_last_position_of_the_context(method):
     """The last tokens have no room for a draft behind them, and probes would stand beyond the end."""
     one = stored(kit(12, 1), [[3, 1, 2, 3, 1, 2, 4]])
-    one.fresh = lambda: ScriptedTarget(one.net, 40)
-    one.open = lambda role: ScriptedTarget(one.net, 40)
+    one.fresh = lambda: TinyTarget(one.net, 40)
+    one.open = lambda role: TinyTarget(one.net, 40)
     check(method, one, [3, 7, 1] * 4, 40 - 12)
 
 

@@ -10,7 +10,7 @@ from specviz.drafters.lookup.by_state import DenseCopy
 from specviz.indexes.nearest import mark_of
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
-from specviz.targets.tiny import ScriptedTarget
+from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
 from specviz.training.dense import with_states
 
@@ -27,7 +27,7 @@ def test_nearest_of_all_states(prompt):
     open_run(parts, target, state)
     while not state.done:
         play(parts, target, state)
-        fresh = ScriptedTarget(one.net, 128)
+        fresh = TinyTarget(one.net, 128)
         fresh.tap(frozenset({"final"}))
         states = fresh.sync(state.tokens).taps["final"]
         assert drafter.first == 0 and drafter.count == len(states) == len(state.tokens) - 1

@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import Clock, Dice, DraftTree, Sampling, State, open_run, play
 from specviz.loops import speculate
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 
 PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
 FREE = Sampling(temperature=1.0)
@@ -64,10 +64,10 @@ def distance(a, b):
 
 def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     """A target, and a draft of it that is right now and then."""
-    net = ScriptedNet(vocab, seed, sharp=sharp)
-    small = ScriptedNet(vocab, seed + 7).blend(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: ScriptedTarget(net, 128), target=ScriptedTarget(net, 128),
-                           open=lambda role: ScriptedTarget(net if role == "target" else small, 128),
+    net = TinyNet(vocab, seed, sharp=sharp)
+    small = TinyNet(vocab, seed + 7).blend(net, share)
+    return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: TinyTarget(net, 128), target=TinyTarget(net, 128),
+                           open=lambda role: TinyTarget(net if role == "target" else small, 128),
                            encode=lambda text: [ord(c) % vocab for c in text], ends_line=lambda token: token == 0, **more)
 
 

@@ -13,7 +13,7 @@ from specviz.drafters.lookup.prompt_lookup import PromptLookup
 from specviz.drafters.lookup.recycling import Recycling
 from specviz.indexes.suffix_automaton import Grams
 from specviz.policies import Fixed
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import RECYCLING
 from specviz.verifiers import TokenRejection
 
@@ -49,7 +49,7 @@ def test_lookup_copies_with_origins_and_stops_at_an_end_token():
 
 def play_all(drafter, policy, count=30, vocab=12, prompt=(1, 2, 0, 3, 1, 2)):
     """Outcomes of a greedy run, with state.tokens before each round."""
-    target, state = ScriptedTarget(ScriptedNet(vocab, 3), 128), State(list(prompt), limit=count)
+    target, state = TinyTarget(TinyNet(vocab, 3), 128), State(list(prompt), limit=count)
     parts = Parts(drafter, policy, TokenRejection())
     open_run(parts, target, state)
     while not state.done:
@@ -86,7 +86,7 @@ def test_lookahead_pool_and_window_are_a_replay_of_the_paper():
     """The window as a table of columns, read from the target without any tree."""
     W, N, G = 4, 4, 3
     drafter = Lookahead(W, N, G)
-    net, pool, levels = ScriptedNet(12, 3), {}, None
+    net, pool, levels = TinyNet(12, 3), {}, None
     for before, outcome, _ in play_all(drafter, Fixed(N - 1, G)):
         if levels is None:
             levels = [[before[:6][7 * i % 6] for i in range(W + N - 3)]]
@@ -123,7 +123,7 @@ def test_lookahead_drafts_the_phrases_of_the_pool_as_a_trie():
 
 
 def test_jacobi_guesses_are_the_targets_answers_to_its_last_guesses():
-    net, guesses = ScriptedNet(12, 3), None
+    net, guesses = TinyNet(12, 3), None
     for before, outcome, _ in play_all(Jacobi(), Fixed(4)):
         if guesses is not None:
             n = min(len(guesses), len(outcome.tree))

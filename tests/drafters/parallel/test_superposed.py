@@ -17,7 +17,7 @@ from specviz.drafters.model.short_context import HEAD, ShortContext, pieces
 from specviz.methods.self_speculation import layer_skipping_decoder, skipdecode
 from specviz.methods.parallel_decoding import parallel_branches, superposed
 from specviz.methods.lookup import rapid
-from specviz.targets.tiny import ScriptedNet, ScriptedTarget
+from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers.enriched import Enriched
 
 from ..lookup.toys import FREE, check_greedy, check_law, greedy, kit, law_of, layered, play_all, play_loop
@@ -74,14 +74,14 @@ def test_the_drafter_reads_the_pieces_that_share_rare_tokens():
     assert [p.start for p in scored] == list(range(HEAD, len(prompt) - 4, 4))
     best = max(scored, key=lambda p: p.score)
     assert prompt[best.start:best.end] == [1, 2, 9, 8]
-    drafter = ShortContext(ScriptedTarget(kit(12).net, 128), room=8, size=4, sure=0.0)
+    drafter = ShortContext(TinyTarget(kit(12).net, 128), room=8, size=4, sure=0.0)
     state = State(list(prompt))
     drafter.start(state, None, None)
     assert drafter.opening[:HEAD] == prompt[:HEAD] and drafter.opening[-4:] == prompt[-4:] and len(drafter.opening) == HEAD + 8 + 4
     assert [p.start for p in drafter.found] == sorted(p.start for p in drafter.found) and best in drafter.found
     state.tokens += [5, 6]
     tree = drafter.propose(state, Budget(3))
-    plain = DraftChain(ScriptedTarget(kit(12).net, 128)).propose(State(drafter.opening + [5, 6]), Budget(3))
+    plain = DraftChain(TinyTarget(kit(12).net, 128)).propose(State(drafter.opening + [5, 6]), Budget(3))
     assert tree.tokens == plain.tokens and len(drafter.beliefs) == len(tree)
     assert state.notes[0][1]["read"] == HEAD + 14 and state.notes[0][1]["of"] == len(prompt) + 2
 
@@ -126,8 +126,8 @@ def by_hand(net, prompt, count, skipped):
 
 def test_every_token_goes_through_its_own_layers():
     one = kit(12, 1)
-    one.net = ScriptedNet(12, 4, layers=6)
-    one.fresh = lambda: ScriptedTarget(one.net, 128)
+    one.net = TinyNet(12, 4, layers=6)
+    one.fresh = lambda: TinyTarget(one.net, 128)
     one.target = one.fresh()
     skipped = fading(6, 1.0, 0.4, 12, 1)
     tokens, events = play_loop(SKIP, one, [3, 7, 1], 24, least=0.4, length=12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 
 from specviz.drafters.vocabulary.bridge import Bridge
-from specviz.targets.tiny import ScriptedNet
+from specviz.targets.tiny import TinyNet
 
 
 class Letters:
@@ -36,7 +36,7 @@ def theirs(vocab: int) -> Letters:
     return Letters([*reversed(letters), b"ba"])
 
 
-def other_net(small: ScriptedNet) -> ScriptedNet:
+def other_net(small: TinyNet) -> TinyNet:
     """The small net with the other vocabulary's rows: a piece has the rows of the target's token for its last letter."""
     rows = [ours(small.vocab).pieces.index(piece[-1:]) for piece in theirs(small.vocab).pieces]
     net = copy.copy(small)
