@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from ..trace.page import gradio_parts
+from ..trace.scripts import folder
 from .limits import BASELINE, LANES
 from .offer import Offer
 from .stream import pack
@@ -78,12 +79,8 @@ def host(name: str) -> gr.HTML:
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts, in the order that order.json tells: paths that the page may fetch."""
-    try:
-        order = json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        order = []
-    return [(PANELS / f"{name}.js").as_posix() for name in order]
+    """The panels' scripts, each behind those whose names it reads: paths that the page may fetch."""
+    return [(PANELS / f"{name}.js").as_posix() for name in folder(PANELS, "P|SpecVizPanels")]
 
 
 def head() -> str:
