@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, times, span, count } = SpecViz.dom;
+  const { el, times, span } = SpecViz.dom;
   const K = P.kit,
     M = P.maths;
 

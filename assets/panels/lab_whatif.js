@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, times, rate, span, pct, count } = SpecViz.dom;
+  const { el, setText, times, rate, span, count } = SpecViz.dom;
   const K = P.kit,
     M = P.maths;
 

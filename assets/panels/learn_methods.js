@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, count, times } = SpecViz.dom;
+  const { el, setText, count } = SpecViz.dom;
   const K = P.kit;
 
   const NEEDS = {

@@ -2,9 +2,9 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { times, count } = SpecViz.dom;
+
   const { sum } = P.kit;
-  const { drafting, chainOf, treeOf, plainOf, pick, at, full, refused, rejectedNode, tau, ms, word } = P.finds;
+  const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
   const dice = [
     {

@@ -2,9 +2,9 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { times, count } = SpecViz.dom;
-  const { sum } = P.kit;
-  const { drafting, chainOf, treeOf, plainOf, pick, at, full, refused, rejectedNode, tau, ms, word } = P.finds;
+  const { times } = SpecViz.dom;
+
+  const { drafting, chainOf, pick, at, full, rejectedNode } = P.finds;
 
   const pays = [
     {

@@ -3,8 +3,8 @@
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { times, count } = SpecViz.dom;
-  const { sum } = P.kit;
-  const { drafting, chainOf, treeOf, plainOf, pick, at, full, refused, rejectedNode, tau, ms, word } = P.finds;
+
+  const { chainOf, treeOf, plainOf, pick, at, full, refused, rejectedNode, tau, ms, word } = P.finds;
 
   const several = [
     {

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, count } = SpecViz.dom;
+  const { el, setText } = SpecViz.dom;
   const K = P.kit,
     BYTES = 20 * 2 ** 20;
   const size = (n) =>

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, rate, span, count, sheet, term, who } = SV.dom;
+  const { el, setText, rate, sheet, term, who } = SV.dom;
   const { Stage, titleOf, knobsOf } = SV.stage;
 
   class Lane {

@@ -3,8 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { svg, f2 } = SV.dom;
-  const NODES = 56,
-    CW = 7.25,
+  const CW = 7.25,
     SMALL = 6.7,
     HEAD = 6.1; /* widths of a character: 12 px mono, 11 px mono, 11 px sans */
   const WORD = { acc: "accepted", rej: "rejected", ski: "not examined", dra: "drafted" };
@@ -47,7 +46,7 @@
       tabindex: -1,
       role: "button",
       "data-node": opt.id,
-      "data-v": SV.stage.SAYS[opt.cls],
+      "data-v": SV.tokens.SAYS[opt.cls],
       "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say,
     });
     g.append(

@@ -2,8 +2,9 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, rate, span, sheet, tip, count, who } = SV.dom;
+  const { el, setText, span, sheet, tip, count, who } = SV.dom;
   const { verdict, parting, why, over } = SV.verdict;
+  const M = SV.metrics;
   const title = (lane) => SV.stage.titleOf(lane);
   class Race {
     constructor(board) {

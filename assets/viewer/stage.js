@@ -4,7 +4,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, setAttr, parts } = SV.dom;
+  const { el, setAttr, parts } = SV.dom;
   const { tokenNodes, ownBytes, askTokens } = SV.tokens;
   const KEEP = 320,
     FEW = 96,
