@@ -95,7 +95,8 @@
       }
       same([F.chainOf([]), F.treeOf([]), F.plainOf([])], [null, null, null], "nothing in nothing");
       for (const track of P.lessons.tracks)
-        for (const step of track.steps) ok(/[.!?]$/.test(step.say(lanes)), track.key + ": " + step.title);
+        for (const step of track.steps)
+          ok(/^[\dA-Z][^]*[.!?]( |$)/.test(step.say(lanes)), track.key + ": " + step.title);
     },
   });
 })();
