@@ -21,7 +21,7 @@ METHOD = Method(
     summary="A block drafted in one pass, where each token still knows the one before it, cut where the drafter stops trusting itself.",
     knobs=(
         Knob("gamma", 7, 1, 15, "tokens drafted a round, as far as the block was trained; the authors' blocks have 7"),
-        Knob("sure", 0.3, 0.0, 1.0, "the draft ends where the chance that all of it passes is expected to be below this; 0 drafts the block"),
+        Knob("sure", 0.3, 0.0, 1.0, "the draft ends where all of it is expected to pass with less than this chance; 0 drafts the block"),
     ),
     needs=frozenset({"head:dspark", "tap:layer", "embed", "head"}),
     look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands beside its verdict.",
