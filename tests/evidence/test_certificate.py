@@ -46,7 +46,7 @@ class Loaded:
 def only(monkeypatch):
     """Put one method in the place of the catalogue."""
     def put(build, **facts):
-        method = Method("it", "It", "", "test", "", build=build, **{"needs": frozenset({"draft"}), **facts})
+        method = Method("it", "It", "", "", build=build, **{"needs": frozenset({"draft"}), **facts})
         monkeypatch.setattr(certify, "catalogue", lambda: {"it": method})
         return "it"
     return put
