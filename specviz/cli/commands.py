@@ -62,7 +62,7 @@ def parser() -> Parser:
         return sub
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
-    sub.add_argument("--write", action="store_true", help="write methods/cards.json anew, after a change of a method's file")
+    sub.add_argument("--write", action="store_true", help="write methods/cards.json and docs/TRACE.md's table of notes anew")
     _models(sub)
 
     sub = command("run", run_method, "One prompt through one method.")
@@ -131,9 +131,11 @@ def _print(value: Any) -> None:
 
 def list_methods(args: argparse.Namespace) -> int:
     if args.write:
-        from ..ui.cards import write
+        from .. import ROOT
+        from ..core import notes
+        from ..ui import cards
 
-        print(write())
+        print(cards.write(), notes.write(ROOT / "docs" / "TRACE.md"), sep="\n")
         return 0
     from ..methods import catalogue
     from .terminal import table

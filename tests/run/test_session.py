@@ -349,7 +349,7 @@ def test_notes_belong_to_their_round():
 
     def build(kit):
         parts = plain.build(kit)
-        parts.drafter.observe = lambda state, outcome: [state.note("pool", size=k) for k in range(state.round)]
+        parts.drafter.observe = lambda state, outcome: [state.note("pool", keys=k) for k in range(state.round)]
         return parts
 
     noting = Method("noting", "Noting", "", "", build)
