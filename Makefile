@@ -1,6 +1,7 @@
 # make run    start the app on http://127.0.0.1:7860
 # make test   install what the tests need, and run them
 # make check  style and import directions
+# make cards  write what the page says of each method, after a change of a method's file
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test check clean
+.PHONY: run test check cards clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -21,6 +22,9 @@ test: $(VENV)/dev.done $(VENV)/browser.done
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
+
+cards: $(VENV)/run.done
+	$(BIN)/python -m specviz list --write
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; say which with make PYTHON=..."; exit 1; }
