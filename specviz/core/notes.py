@@ -141,6 +141,10 @@ NOTES: dict[str, Note] = {
     "confidence": _note(
         "confidence", "The tree grown by the draft's own probabilities.",
         expected=("accepted tokens the draft expects", 1.4), grown=("nodes grown", 9), kept=("and kept", 4)),
+    "block": _note(
+        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark).",
+        block=("places of the whole block", 4), drafted=("tokens sent, the first so many places", 2),
+        confidence=("expected chance to pass of each place looked at, given that those before it pass", [0.9, 0.6, 0.2])),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
