@@ -78,16 +78,20 @@ def host(name: str) -> gr.HTML:
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts, in the order that order.json tells: paths that the page may fetch."""
+    """The panels' scripts by name, in the order that order.json tells."""
     try:
-        order = json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
+        return json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        order = []
-    return [(PANELS / f"{name}.js").as_posix() for name in order]
+        return []
+
+
+def own_files() -> dict[str, Path]:
+    """What the page fetches of ours while it is open, by the name it goes by: no more is served, and no path is told."""
+    return {"plotly.js": plotly_file()} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
     own = "\n".join(script(name) for name in ("ask.js", "links.js", "tabs.js"))
-    return f"<script>{own}\n{script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"
+    return f"<script>{own}\n{script('lazy.js')}</script>"
