@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, times, span, count } = SpecViz.dom;
+  const { el, times, span } = SpecViz.dom;
   const K = P.kit,
     M = P.maths;
 
@@ -170,7 +170,13 @@
         el(
           "p",
           null,
-          `Target of ${big(r.size)} parameters, ${r.ratio ? `a draft that reads ${big(r.size * r.ratio)} a step (the trace's own ratio)` : "a draft that reads no model"}. Rows stop being free where ${Math.max(1, Math.round(r.ridge))} of them share one reading of the weights: there arithmetic takes over.`,
+          `Target of ${big(r.size)} parameters, ` +
+            (r.ratio
+              ? `a draft that reads ${big(r.size * r.ratio)} a step (the trace's own ratio)`
+              : "a draft that reads no model") +
+            ". " +
+            `Rows stop being free where ${Math.max(1, Math.round(r.ridge))} of them share one reading of the ` +
+            "weights: there arithmetic takes over.",
         ),
         el(
           "p",
@@ -179,12 +185,15 @@
             ? "It pays at every batch up to 4,096."
             : dead === 1
               ? "It does not pay there at all: the draft costs more than it saves."
-              : `It stops paying between ${dead / 2} and ${dead} answers at a time: then plain decoding already keeps the arithmetic busy.`,
+              : `It stops paying between ${dead / 2} and ${dead} answers at a time: then plain decoding ` +
+                "already keeps the arithmetic busy.",
         ),
         el(
           "p",
           null,
-          "Left out: reading the keys and values of long contexts, communication between devices, the cost of starting each kernel. Acceptance and tokens per pass are this trace's; another pair of models has its own.",
+          "Left out: reading the keys and values of long contexts, communication between devices, the cost " +
+            "of starting each kernel. Acceptance and tokens per pass are this trace's; another pair of models " +
+            "has its own.",
         ),
       );
       plot.paint();

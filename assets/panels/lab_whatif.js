@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, times, rate, span, pct, count } = SpecViz.dom;
+  const { el, setText, times, rate, span, count } = SpecViz.dom;
   const K = P.kit,
     M = P.maths;
 
@@ -84,7 +84,8 @@
         K.head(
           "What if?",
           K.lead(
-            "Give this recorded run a shorter draft, a smaller tree or a dearer draft model, and see what it would have cost. No model runs.",
+            "Give this recorded run a shorter draft, a smaller tree or a dearer draft model, and see what it " +
+              "would have cost. No model runs.",
           ),
         ),
         env.laneLine(lane),
@@ -144,7 +145,8 @@
       const as = model({ gamma: shape.depth, width: shape.width, price: 1 });
       setText(
         out.check,
-        `Check of the sums: with the settings as recorded they give ${range(as.low.rate, as.high.rate, rate)} tokens per second; the engine's clock said ${rate(measured)}.`,
+        "Check of the sums: with the settings as recorded they give " +
+          `${range(as.low.rate, as.high.rate, rate)} tokens per second; the engine's clock said ${rate(measured)}.`,
       );
       plot.paint();
     }
@@ -160,19 +162,25 @@
           : "Every round would end where it ended. ";
       if (greedy && shape.chain && !copied)
         list.push(
-          `The text is greedy, so no draft can change it, and this draft's guess depends on the text alone. At ${known} of ${r.places} places the recording shows whether the guess was right.`,
+          "The text is greedy, so no draft can change it, and this draft's guess depends on the text alone. " +
+            `At ${known} of ${r.places} places the recording shows whether the guess was right.`,
         );
       else if (greedy)
         list.push(
-          `The text is greedy, so no draft can change it. ${from}After that the ${copied ? "copied draft" : "tree"} would have begun at other places and might hold other tokens: read the figures as an estimate.`,
+          `The text is greedy, so no draft can change it. ${from}After that the ` +
+            `${copied ? "copied draft" : "tree"} would have begun at other places and might hold other tokens: ` +
+            "read the figures as an estimate.",
         );
       else
         list.push(
-          `This run drew its tokens by chance. ${from}From there on other tokens would have been drawn, so the rest is an estimate from the same odds, not a replay.`,
+          `This run drew its tokens by chance. ${from}From there on other tokens would have been drawn, so ` +
+            "the rest is an estimate from the same odds, not a replay.",
         );
       if (r.unknown)
         list.push(
-          `At ${count(r.unknown, "place")} nobody asked the draft (a bonus token, or a round without a draft). The first figure takes them all as wrong, the second as right${greedy && shape.chain && !copied ? "; the truth lies between" : ""}.`,
+          `At ${count(r.unknown, "place")} nobody asked the draft (a bonus token, or a round without a ` +
+            "draft). The first figure takes them all as wrong, the second as " +
+            `right${greedy && shape.chain && !copied ? "; the truth lies between" : ""}.`,
         );
       const rows = r.rows,
         where = curve.points.some((p) => Math.abs(p.rows - rows) < 0.01)
@@ -181,7 +189,8 @@
             ? `longer than anything this trace measured (${curve.to} rows), so its price is drawn on in a straight line`
             : "between two counts that this trace measured";
       list.push(
-        `Seconds are the recorded machine's: a pass of ${rows.toFixed(rows % 1 ? 1 : 0)} rows is ${where}. A smaller draft model would also be wrong more often; no recording can tell how much.`,
+        `Seconds are the recorded machine's: a pass of ${rows.toFixed(rows % 1 ? 1 : 0)} rows is ${where}. A ` +
+          "smaller draft model would also be wrong more often; no recording can tell how much.",
       );
       return list;
     }

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, count, times } = SpecViz.dom;
+  const { el, setText, count } = SpecViz.dom;
   const K = P.kit;
 
   const NEEDS = {
@@ -89,7 +89,8 @@
       K.head(
         `${cards.length} ways to do it`,
         K.lead(
-          "All share one frame: something drafts, the target checks. They differ in who guesses, how much, and how the guesses are judged.",
+          "All share one frame: something drafts, the target checks. They differ in who guesses, how much, " +
+            "and how the guesses are judged.",
         ),
       ),
       el("div", { class: "pn-filters" }, search.root, family.root, exact.root),
@@ -211,7 +212,7 @@
     }
     /* The mock's "see it happen": rounds of the trace on the board that show what the card says. */
     function seen(lane) {
-      const f = P.lessons.find,
+      const f = P.finds,
         full = f.full(lane),
         no = f.refused(lane),
         first = lane.rounds.find((r) => r.why === "correction" && !r.path.length);
@@ -281,5 +282,4 @@
   }
 
   (P.views = P.views || {}).methods = view;
-  P.parts = { ...(P.parts || {}), paper, needs };
 })();

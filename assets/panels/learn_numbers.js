@@ -1,5 +1,6 @@
-/* Learn: the formula with this trace's numbers, what the field calls each number, and the words.
-   Sources: Leviathan et al. 2211.17192; Spec-Bench; EAGLE, Medusa and Hydra papers; vLLM, llama.cpp and gpt-fast as they print it. */
+/* Learn: the formula with this trace's numbers, and what the field calls each number.
+   Sources: Leviathan et al. 2211.17192; Spec-Bench; EAGLE, Medusa and Hydra papers; vLLM, llama.cpp and gpt-fast
+   as they print it. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -30,7 +31,9 @@
         ["mean accepted", "gpt-fast"],
         ["accepted length, sometimes", "papers that leave the bonus out"],
       ],
-      def: "accepted draft tokens / target passes. The same without the extra token: one less, unless the end of the text cut a round short.",
+      def:
+        "accepted draft tokens / target passes. The same without the extra token: one less, unless the end of " +
+        "the text cut a round short.",
       value: (l) => f2(l.metrics.mean_accepted_tokens),
     },
     {
@@ -105,49 +108,6 @@
     },
   ];
 
-  const GLOSSARY = [
-    ["Acceptance probability, a", "The chance that a drafted token is kept: min(1, p/q) where it was drawn from q."],
-    ["Baseline, plain decoding", "The target alone, one token per pass. What every speed-up is measured against."],
-    [
-      "Batch",
-      "How many answers the model works on at once. Large batches keep the arithmetic busy, and leave less to gain.",
-    ],
-    ["Bonus token", "When every guess is kept, the pass has one more row: the target's own next token, for free."],
-    ["Certificate", "The comparison of a greedy run with plain decoding: identical, parted at a near-tie, or wrong."],
-    ["Chain", "A draft without branches: one guess after another."],
-    ["Correction", "The target's own token in the place of the first refused guess."],
-    [
-      "Draft and drafter",
-      "The guess, and whatever makes it: a small model, extra heads, the target's own first layers, or copied text.",
-    ],
-    ["Draft tree", "Several guesses for the same place, each with its own continuation. One pass checks them all."],
-    ["Draw, u", "A random number between 0 and 1. The guess is kept if u is below a."],
-    [
-      "Exact, lossless",
-      "The output is what the target alone would give: the same text when greedy, the same odds when sampling.",
-    ],
-    ["Gamma, \u03b3", "How many tokens a round drafts in a row. Papers also write K."],
-    ["Greedy, temperature 0", "Always the likeliest token. No chance is involved."],
-    ["KV cache", "Keys and values of the tokens read so far, kept so that they are not computed again."],
-    ["Near-tie", "Two tokens with almost equal scores. Adding the same numbers in another order can swap them."],
-    ["p and q", "The odds of a token: p in the target's law, q in the draft's."],
-    ["Pass", "One run of the target over one or several rows. The unit that speculative decoding saves."],
-    ["Prefill", "The first pass, over the prompt. Speculation does not make it faster, so it is kept apart."],
-    [
-      "Residual",
-      "max(0, p \u2212 q), scaled to one: where the correction is drawn from, so that the odds come out as p.",
-    ],
-    ["Rollback", "Dropping the cache of refused tokens, so that the next round starts from the true text."],
-    ["Round", "One draft and one check."],
-    ["Row", "One position that a pass reads: the last token and each drafted one."],
-    ["Skipped", "Drafted but never looked at, because a guess before it was refused. Not the same as refused."],
-    ["Target", "The large model whose output is wanted. Also called verifier."],
-    [
-      "Tree attention mask",
-      "Lets each drafted token see its own ancestors and nothing else, so that branches do not mix.",
-    ],
-  ];
-
   function formula(env) {
     const root = el("div", { class: "pn-view" });
     let last;
@@ -175,7 +135,7 @@
             el(
               "div",
               { class: "pn-box" },
-              P.parts.formula(g),
+              P.formula(g),
               el(
                 "dl",
                 { class: "pn-terms" },
@@ -224,7 +184,9 @@
                   el(
                     "p",
                     { class: "pn-prose pn-gap" },
-                    "The formula lets every guess succeed with the same chance, each by itself, and takes a pass to cost the same however many rows it reads. Neither is quite so. The Lab shows how much each costs here.",
+                    "The formula lets every guess succeed with the same chance, each by itself, and takes a " +
+                      "pass to cost the same however many rows it reads. Neither is quite so. The Lab shows " +
+                      "how much each costs here.",
                   ),
                   el(
                     "div",
@@ -260,7 +222,8 @@
             K.head(
               "What is it called elsewhere?",
               K.lead(
-                "Papers and engines use the same words for different numbers. Here is ours, what others call it, and this run's value. Print the definition next to the number.",
+                "Papers and engines use the same words for different numbers. Here is ours, what others call " +
+                  "it, and this run's value. Print the definition next to the number.",
               ),
             ),
             l ? env.laneLine(l) : null,
@@ -293,31 +256,5 @@
     };
   }
 
-  function glossary() {
-    const list = el("dl", { class: "pn-gloss" }),
-      none = K.small();
-    const search = K.field({ label: "Find a word", type: "search", most: 60, on: fill });
-    function fill() {
-      const q = search.value.trim().toLowerCase(),
-        hits = GLOSSARY.filter(([t, d]) => (t + " " + d).toLowerCase().includes(q));
-      list.replaceChildren(...hits.map(([t, d]) => el("div", null, el("dt", null, t), el("dd", null, d))));
-      none.textContent = hits.length ? "" : "That word is not here.";
-    }
-    fill();
-    return {
-      root: el(
-        "div",
-        { class: "pn-view" },
-        K.head("Words", K.lead("Every term on this page, in a sentence.")),
-        el("div", { class: "pn-filters one" }, search.root),
-        none,
-        list,
-      ),
-      update() {},
-      destroy() {},
-    };
-  }
-
-  Object.assign((P.views = P.views || {}), { formula, numbers, glossary });
-  P.parts = { ...(P.parts || {}), ROSETTA, GLOSSARY };
+  Object.assign((P.views = P.views || {}), { formula, numbers });
 })();

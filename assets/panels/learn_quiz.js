@@ -110,7 +110,10 @@
         );
       return K.small(
         q.node.src
-          ? `Copied from earlier text. ${q.l.temperature > 0 ? "Kept with the probability that the target gives it." : "Kept only if it is the target's first choice."}`
+          ? "Copied from earlier text. " +
+              (q.l.temperature > 0
+                ? "Kept with the probability that the target gives it."
+                : "Kept only if it is the target's first choice.")
           : "The draft's first choice. It stays only if it is the target's first choice too.",
       );
     }
@@ -162,7 +165,9 @@
       );
       setText(
         said,
-        `${score.right} of ${score.asked} right${score.run > 2 ? `, ${score.run} in a row` : ""}. Always saying \u201cit stays\u201d would be right ${Math.round(100 * share())} % of the time on this recording.`,
+        `${score.right} of ${score.asked} right${score.run > 2 ? `, ${score.run} in a row` : ""}. Always ` +
+          `saying \u201cit stays\u201d would be right ${Math.round(100 * share())} % of the time on this ` +
+          "recording.",
       );
       again.focus({ preventScroll: true });
     }

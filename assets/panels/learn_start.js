@@ -11,7 +11,8 @@
     "The large model is slow because it reads all of its weights for every token it writes.",
     "So a cheap draft guesses the next few tokens. Four guesses here; they cost little.",
     "The large model reads all four guesses in one pass. That pass costs hardly more than a pass for one token.",
-    "It keeps the guesses it agrees with, replaces the first one it does not, and drops the rest. Three tokens from one pass, and the text is its own.",
+    "It keeps the guesses it agrees with, replaces the first one it does not, and drops the rest. Three " +
+      "tokens from one pass, and the text is its own.",
   ];
 
   /* Draft, check, keep: four states of one small picture. It plays once when it is first seen, then rests on the last. */
@@ -94,7 +95,8 @@
       K.head(
         "How one pass writes several tokens",
         K.lead(
-          "Speculative decoding in one picture. Then take a lesson: each one moves the real board, step by step, on the recording that lies there.",
+          "Speculative decoding in one picture. Then take a lesson: each one moves the real board, step by " +
+            "step, on the recording that lies there.",
         ),
       ),
       pic.root,

@@ -1,11 +1,13 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
-   Files of this folder are joined in the order that order.json names, after the viewer's; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set), opened(name)}: all may be absent, then what needs them says so in a sentence. told hears
-   {state, text?, part?} on the way. link(set) gives an address of the page with this choice and the place on the board. board: the api at the top of viewer/board.js. catalogue: the methods' cards,
-   [{key, title, paper, family, summary, exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
-   ask's names: unavailable, cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that cannot be given is
-   a rejected promise whose message is one sentence, or {error: sentence}.
+   Files of this folder stand after the viewer's, each behind those whose names it reads; panels.css goes after viewer.css.
+   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
+   opened(name)}: all may be absent, then what needs them says so in a sentence. told hears {state, text?, part?} on the
+   way. link(set) gives an address of the page with this choice and the place on the board. board: the api at the top of
+   viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary, exactness, knobs: [{name,
+   default, low, high, help, choices}], needs, look, wins, loses}].
+   ask's names: unavailable, cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that
+   cannot be given is a rejected promise whose message is one sentence, or {error: sentence}.
    A panel draws only while it is in sight; the board's changes reach it at most four times a second. */
 (() => {
   "use strict";
@@ -141,7 +143,8 @@
       },
       laneLine(l) {
         const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)),
-          said = `${K.say(l.title, 80)}, ${l.tokens} tokens${l.machine ? ", " + (l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ") + K.say(l.machine, 90) : ""}`;
+          how = l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ",
+          said = `${K.say(l.title, 80)}, ${l.tokens} tokens` + (l.machine ? ", " + how + K.say(l.machine, 90) : "");
         if (all.length < 2)
           return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
         const pick = K.select({

@@ -39,8 +39,8 @@
   const text = (x, y, s, cls, anchor = "start") => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
   const tidy = (x) => (Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3))));
 
-  /* spec: {width, height, x: {min, max, log, name, show, whole}, y: {min, max, name, show}, series: [{pts: [[x, y]], cls, name, dots}],
-     marks: [{x, y, name, cls}], rules: [{x | y, name}]} */
+  /* spec: {width, height, x: {min, max, log, name, show, whole}, y: {min, max, name, show},
+     series: [{pts: [[x, y]], cls, name, dots}], marks: [{x, y, name, cls}], rules: [{x | y, name}]} */
   function xy(spec) {
     const H = spec.height || 260,
       W = spec.width,

@@ -104,7 +104,8 @@
       K.head(
         "Present",
         K.lead(
-          "For a lecture: the board alone, in large type, with nothing else on the screen. It plays the recording that is on the board, and needs no network.",
+          "For a lecture: the board alone, in large type, with nothing else on the screen. It plays the " +
+            "recording that is on the board, and needs no network.",
         ),
       ),
       el(

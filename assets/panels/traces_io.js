@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, setText, count } = SpecViz.dom;
+  const { el, setText } = SpecViz.dom;
   const K = P.kit,
     BYTES = 20 * 2 ** 20;
   const size = (n) =>
@@ -196,7 +196,8 @@
         el(
           "p",
           { class: "pn-prose" },
-          "The HTML page opens with a double click, offline, with the whole viewer inside. JSON Lines is for programs and for opening here again. Both hold the prompt and the text.",
+          "The HTML page opens with a double click, offline, with the whole viewer inside. JSON Lines is for " +
+            "programs and for opening here again. Both hold the prompt and the text.",
         ),
         el("div", { class: "pn-row pn-gap" }, page, lines),
         tell.root,
@@ -273,13 +274,20 @@
         try {
           const u = new URL(url);
           u.searchParams.set("embed", "1");
-          frame.input.value = `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" style="border:0" title="specviz"></iframe>`;
+          frame.input.value =
+            `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" ` +
+            'style="border:0" title="specviz"></iframe>';
         } catch {
           frame.input.value = "";
         }
         setText(
           place,
-          `It opens round ${Math.max(1, (w.round ?? 0) + 1)}${w.node !== null && w.node !== undefined ? " with its token selected" : ""}. A shipped recording opens at once; a run of your own is told by its prompt, methods and seed, and is run again by whoever opens the link and presses Run.`,
+          "It opens round " +
+            Math.max(1, (w.round ?? 0) + 1) +
+            (w.node !== null && w.node !== undefined ? " with its token selected" : "") +
+            ". " +
+            "A shipped recording opens at once; a run of your own is told by its prompt, methods and seed, and " +
+            "is run again by whoever opens the link and presses Run.",
         );
       },
       destroy() {},

@@ -70,7 +70,9 @@
       const lift = Math.min(30, 12 + Math.abs(x2 - x1) * 0.06 + Math.abs(y2 - y1) * 0.1);
       return svg("path", {
         class: gone ? "gone" : null,
-        d: `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - 1).toFixed(1)}m-3.5 -5l3.5 5l3.5 -5`,
+        d:
+          `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 - lift).toFixed(1)} ${x2.toFixed(1)} ` +
+          `${(y2 - lift).toFixed(1)} ${x2.toFixed(1)} ${(y2 - 1).toFixed(1)}m-3.5 -5l3.5 5l3.5 -5`,
       });
     }
   }

@@ -8,27 +8,19 @@
      where()            {layout, lane, round, phase, node, tab, t}: what the inspector shows; node is a node id, "tail" or null,
                         phase 1 drafted, 2 verifying, 3 judged, 4 committed; t seconds of engine time
      goto({...})        any of layout, lane, round, phase, node, tab; stops playback
-     setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock), null (by the trace)
+     setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock),
+                        null (by the trace)
      play(), pause()
      link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
      follow(hash)       opens such a place; true where there was one
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never).
-   Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the --sv-* variables. */
+   Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the
+   --sv-* variables. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, setAttr, palette, who } = SV.dom;
-  const F = SV.fold,
-    M = SV.metrics;
-  const LEGEND = [
-    ["acc", "accepted", "accepted"],
-    ["rej", "rejected", "rejected"],
-    ["cor", "correction", "correction"],
-    ["bon", "bonus", "bonus"],
-    ["ski", "never examined", "skipped"],
-  ];
-
+  const { el, palette, who } = SV.dom;
   const BEAT = 100; /* ms between two paints of a run in flight */
 
   class Board {
@@ -52,7 +44,7 @@
     }
 
     reset() {
-      this.st = F.initial();
+      this.st = SV.fold.initial();
       this.records = [];
       this.state = "idle";
       this.statusText = "";
@@ -70,42 +62,7 @@
       this.ribbon = new SV.ribbon.Ribbon(this);
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
-      this.legend = el(
-        "div",
-        { class: "legend", role: "group", "aria-label": "Show only" },
-        LEGEND.map(([cls, name]) =>
-          el(
-            "button",
-            {
-              "aria-pressed": "false",
-              "data-filter": name,
-              title: "Show only these",
-              on: { click: () => this.setFilter(name) },
-            },
-            el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"),
-            name,
-            el("span", { class: "n" }),
-          ),
-        ),
-        (this.asked = el("bdi", { class: "asked" })),
-        el(
-          "span",
-          { class: "tools" },
-          (this.marksBtn = el(
-            "button",
-            {
-              class: "marks",
-              "aria-pressed": "false",
-              "aria-label": "Show blanks and open bytes",
-              title: "Show blanks and open bytes (m)",
-              on: { click: () => this.setMarks(!this.ui.marks) },
-            },
-            "\u00b7\u21b5",
-          )),
-          (this.colourPick = new SV.colours.Choice()).root,
-        ),
-      );
-      this.filters = [...this.legend.querySelectorAll("[data-filter]")];
+      SV.legend.build(this);
       this.lanePick = new SV.pick.Pick(this);
       this.blank = el(
         "div",
@@ -201,61 +158,6 @@
       this.root.classList.toggle("mid", this.mid);
     }
 
-    /* ---- records in ---- */
-    push(text) {
-      for (const act of SV.frames.take(this.box, text)) {
-        if (act.kind === "new") this.reset();
-        else if (act.kind === "records") this.add(act.e);
-        else if (act.kind === "snap") this.snap(act);
-        else if (act.kind === "status") this.setStatus(act.status);
-      }
-      this.settle();
-    }
-    /* A text is an imported file: read with suspicion, and refused with a sentence. */
-    open(trace) {
-      if (typeof trace === "string") {
-        const { records, why } = SV.reader.read(trace);
-        if (why) {
-          this.setStatus({ state: "error", text: why });
-          this.settle();
-          return why;
-        }
-        trace = records;
-      }
-      this.load(trace);
-      return "";
-    }
-    load(records) {
-      this.reset();
-      this.add(records || []);
-      this.reopened = true;
-      this.settle();
-      this.begin();
-    }
-    add(records) {
-      for (const rec of records) {
-        const was = this.st.records;
-        F.step(this.st, rec);
-        if (this.st.records > was) this.records.push(rec);
-      }
-    }
-    snap(act) {
-      const was = this.st.records;
-      if (act.mend) {
-        this.st = F.initial();
-        this.records = [];
-        this.ui.sel = null;
-      }
-      this.add(act.e);
-      if (was || !this.st.records) return;
-      if (!this.isLive()) {
-        this.settle();
-        this.begin();
-      } else if (act.fresh) {
-        this.reopened = true;
-        this.edge(1);
-      } /* an earlier run, opened again */
-    }
     /* While a run streams, only what can be seen is painted: see paint.js. */
     watchSight() {
       this.seenNow = new Set();
@@ -280,79 +182,6 @@
     }
     get still() {
       return Boolean(this.calm?.matches);
-    }
-    isLive() {
-      const h = this.header();
-      return Boolean(h && h.mode === "live");
-    }
-    header() {
-      for (const l of this.list()) if (l.header) return l.header;
-      return null;
-    }
-    /* In the order shown: the methods as they came, plain decoding last. */
-    list() {
-      const all = this.st.order.map((id) => this.st.lanes.get(id));
-      return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
-    }
-    setStatus(s) {
-      if (!s || typeof s !== "object") return;
-      this.statusState = typeof s.state === "string" ? s.state : null;
-      this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
-    }
-    settle() {
-      const lanes = this.list(),
-        failed = lanes.find((l) => l.error);
-      let s = lanes.length
-        ? lanes.every((l) => l.done || l.error)
-          ? lanes.some((l) => l.done && ["stopped", "deadline"].includes(l.done.finish))
-            ? "stopped"
-            : "done"
-          : this.isLive()
-            ? "live"
-            : "done"
-        : "idle";
-      if (failed) {
-        s = "error";
-        if (!this.statusText)
-          this.statusText = SV.text
-            .joined(SV.text.visible(String(failed.error.why || "This method failed.")))
-            .slice(0, 300);
-      }
-      this.setState(this.statusState || s);
-      for (const [k, n] of [
-        ["seq", this.box.last],
-        ["lost", this.box.lost],
-        ["gaps", this.box.gaps],
-        ["records", this.st.records],
-      ])
-        setAttr(this.root, "data-" + k, n);
-      this.soon();
-    }
-    setState(s) {
-      if (s === this.state && s === this.root.dataset.state) return;
-      this.state = s;
-      this.root.dataset.state = s;
-      if (["done", "stopped", "error"].includes(s))
-        setText(
-          this.announce,
-          s === "error"
-            ? this.statusText
-            : "The run has ended. " +
-                this.list()
-                  .map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens")
-                  .join(", "),
-        );
-    }
-    /* A finished trace begins at its beginning, moving; with reduced motion it rests on its last round. */
-    begin() {
-      if (!this.list().some((l) => l.committed)) return;
-      if (this.still || this.options.autoplay === false) {
-        this.cur.mode = "hold";
-        this.edge(1);
-      } else {
-        this.edge(0);
-        this.play();
-      }
     }
 
     /* ---- painting ---- */
@@ -424,8 +253,8 @@
     }
   }
 
-  Object.assign(Board.prototype, SV.cursor);
-  SV.board = { Board, LEGEND };
+  Object.assign(Board.prototype, SV.cursor, SV.intake);
+  SV.board = { Board };
   globalThis.SpecVizBoard = {
     mount(root, { frames, trace, options } = {}) {
       root.classList.add("sv");

@@ -4,8 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, f3 } = SV.dom;
-  const ROWS = 5;
-  const finite = (x) => typeof x === "number" && Number.isFinite(x);
+  const { finite, rows, zOf, dist } = SV.laws;
 
   function head(v, tok, where, verdict, word) {
     return el(
@@ -53,7 +52,8 @@
       bonus: [
         "bon",
         "\u2605 Bonus token",
-        "Every drafted token on the path was accepted. The same target pass already holds the law of the next position, so one more token comes free.",
+        "Every drafted token on the path was accepted. The same target pass already holds the law of the " +
+          "next position, so one more token comes free.",
       ],
       correction: [
         "cor",
@@ -233,93 +233,5 @@
     return out;
   }
 
-  /* Rows of both laws: the likeliest of either, the tested token always among them, and the rest as one row. */
-  function rows(p, q, resid, me, known = []) {
-    const laws = [p, q, resid].map((l) =>
-      Array.isArray(l) ? new Map(l.filter((x) => Array.isArray(x) && finite(x[1]))) : null,
-    );
-    known.forEach((x, k) => {
-      if (laws[k] && finite(x) && !laws[k].has(me)) laws[k].set(me, x);
-    }); /* too unlikely for the saved list */
-    /* Only the best of a law is saved: what is not among them is unknown, unless they already add up to one. */
-    const whole = laws.map((m) => m && [...m.values()].reduce((s, x) => s + x, 0) > 0.999);
-    const all = new Set(laws.flatMap((m) => (m ? [...m.keys()] : [])));
-    const weight = (t) => Math.max(...laws.map((m) => (m && m.get(t)) || 0));
-    const pick = [...all].sort((x, y) => weight(y) - weight(x)).slice(0, ROWS);
-    if (all.has(me) && !pick.includes(me)) pick[pick.length - 1] = me;
-    pick.sort((x, y) => (y === me) - (x === me) || weight(y) - weight(x));
-    const out = pick.map((t) => ({
-      tok: t,
-      v: laws.map((m, k) => (m ? (m.get(t) ?? (whole[k] ? 0 : undefined)) : null)),
-    }));
-    for (const { v } of out) if (v[2] === undefined && finite(v[0]) && finite(v[1]) && v[0] <= v[1]) v[2] = 0;
-    const rest = laws.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + (r.v[k] || 0), 0)) : null));
-    if (out.length) out.push({ tok: null, v: rest });
-    return out;
-  }
-  function zOf(j, n) {
-    if (!Array.isArray(j.resid) || !j.resid.length || !finite(j.p) || !Array.isArray(j.top_p) || !Array.isArray(n.top))
-      return null;
-    /* From a token whose p, q and residual were all saved; what was not saved is not guessed. */
-    const p = new Map(j.top_p),
-      q = new Map(n.top),
-      best = j.resid.find(([t, x]) => x > 0 && p.has(t) && q.has(t) && p.get(t) > q.get(t));
-    const z = best ? (p.get(best[0]) - q.get(best[0])) / best[1] : null;
-    return finite(z) && z > 0 && z <= 1 ? z : null;
-  }
-  function dist(v, list, me, { rejected, z, last }) {
-    const max = Math.max(1e-9, ...list.map((r) => Math.max(r.v[0] || 0, r.v[1] || 0))),
-      has = [0, 1, 2].map((k) => list.some((r) => r.v[k] !== null));
-    const sw = (c) => el("i", { class: "sw " + c }),
-      g = el("div", { class: "dist" }),
-      num = (x) => (x === null ? "" : f3(x)),
-      none = (x) => x === null || x === undefined;
-    g.append(
-      el("span", { class: "hd" }),
-      el("span", { class: "hd" }, has[0] ? [sw("fp"), "p target"] : "", has[1] ? [sw("fq"), "q draft"] : ""),
-      el("span", { class: "hd num" }, has[0] ? "p" : ""),
-      el("span", { class: "hd num" }, has[1] ? "q" : ""),
-      el("span", { class: "res" }),
-      el("span", { class: "hd res" }, has[2] ? [sw("fr"), "residual"] : ""),
-      el("span", { class: "hd res" }),
-    );
-    for (const {
-      tok,
-      v: [p, q, r],
-    } of list) {
-      g.append(
-        tok === null
-          ? el("span", { class: "w rest" }, "all others")
-          : el("span", { class: "w" + (tok === me ? " me" : "") }, el("bdi", null, SV.fold.label(v.lane, tok, 14))),
-        el(
-          "span",
-          { class: "bars" },
-          none(p) ? "" : el("i", { class: "fp", css: { width: (p / max) * 100 + "%" } }),
-          none(q) ? "" : el("i", { class: "fq", css: { width: (q / max) * 100 + "%" } }),
-        ),
-        el("span", { class: "num" }, num(p)),
-        el("span", { class: "num" + (q ? "" : " off") }, num(q)),
-        el("span", { class: "res" }),
-        el("span", { class: "bars res" }, r ? el("i", { class: "fr", css: { width: r * 100 + "%" } }) : ""),
-        el("span", { class: "num res" + (r ? "" : " off") }, num(r)),
-      );
-    }
-    const what = !has[1]
-      ? "Residual: p without the refused token, scaled to 1. "
-      : "Residual: max(0, p \u2212 q)" + (z ? " / Z with Z = " + f3(z) : ", scaled to 1") + ". ";
-    const note =
-      rejected && has[2]
-        ? what +
-          (last
-            ? "The correction \u201c" + SV.fold.label(v.lane, v.round.commit.tail.tok) + "\u201d was drawn from it."
-            : "The next test uses it in place of p.")
-        : rejected
-          ? ""
-          : has[0] && has[1]
-            ? "Accepted, so no residual is drawn."
-            : "";
-    return el("div", null, g, note ? el("p", { class: "note", css: { "margin-top": "10px" } }, note) : "");
-  }
-
-  SV.card = { draw, rows };
+  SV.card = { draw };
 })();

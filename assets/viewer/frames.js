@@ -31,7 +31,8 @@
       acts.push({ kind: "new" });
     } else {
       if (f.s <= box.last) return;
-      /* A frame without records may stand before a new run, whose numbers begin higher: count its gap only when records follow. */
+      /* A frame without records may stand before a new run, whose numbers begin higher: count its gap only
+         when records follow. */
       box.jump += box.last >= 0 ? f.s - box.last - 1 : 0;
       box.last = f.s;
       if (box.jump > 0 && Array.isArray(f.e) && f.e.length) {

@@ -160,7 +160,8 @@
       }
     }
 
-    /* v: {lane, round, phase, k, sel, narrow, width, race, theme, seen}; seen: what is on the screen of a run in flight, else null */
+    /* v: {lane, round, phase, k, sel, narrow, width, race, theme, seen}; seen: what is on the screen of a run
+       in flight, else null */
     paint(v) {
       /* A run in flight changes rounds faster than anybody reads: five a second are drawn, under a race half as many. */
       const rest = v.race ? 380 : 190;
@@ -222,7 +223,8 @@
         const why = !r
           ? ""
           : SV.metrics.isBaseline(v.lane)
-            ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several tokens and let one pass check them all."
+            ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
+              "tokens and let one pass check them all."
             : probes
               ? "Nothing was drafted this round. The same target pass scored " +
                 count(probes, "probe token") +

@@ -40,7 +40,8 @@
     return true;
   }
 
-  /* Up and down walk the nodes of the round in the inspector; only where the inspector has the focus, or pages could not scroll. */
+  /* Up and down walk the nodes of the round in the inspector; only where the inspector has the focus, or pages could
+     not scroll. */
   function sibling(board, d) {
     const v = board.inspector.v;
     if (!v || !v.round || !board.inspector.root.contains(document.activeElement)) return false;

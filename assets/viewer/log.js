@@ -67,7 +67,7 @@
           "",
           "",
           "",
-          SV.tree.TAILS[r.why] || r.why,
+          SV.nodes.TAILS[r.why] || r.why,
         ],
       });
     card.append(
@@ -103,7 +103,7 @@
           SV.text.label(SV.text.visible(said), 34),
           r.nodes.length,
           r.path.length,
-          SV.tree.TAILS[r.why] || r.why,
+          SV.nodes.TAILS[r.why] || r.why,
           span(SV.fold.endOf(lane, i) - SV.fold.startOf(lane, i)),
         ],
       });

@@ -90,7 +90,8 @@
     const r = v.round;
     if (id === null || !r.nodes[id])
       return (
-        "Rows read columns. Each drafted token sees the committed text (the bar at the left), what it hangs below, and itself, so one target pass scores every branch at once." +
+        "Rows read columns. Each drafted token sees the committed text (the bar at the left), what it hangs " +
+        "below, and itself, so one target pass scores every branch at once." +
         (r.nodes.length > MOST ? " The first " + MOST + " of " + r.nodes.length + " are drawn." : "")
       );
     const up = line(r, id)

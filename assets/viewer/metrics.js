@@ -65,7 +65,8 @@
     return m;
   }
 
-  /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the run was repeated. */
+  /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the
+     run was repeated. */
   function runsOf(lane) {
     const t = (lane.done && lane.done.totals) || {},
       own = of(lane, lane.committed, null).tokens_per_second,
@@ -116,12 +117,14 @@
     ],
     accepted_length: [
       "Accepted length",
-      "How many tokens one pass of the large model gives, on average: the drafted ones it kept, and the one it adds itself. Plain decoding has 1. Papers also call it block efficiency, or \u03c4.",
+      "How many tokens one pass of the large model gives, on average: the drafted ones it kept, and the one " +
+        "it adds itself. Plain decoding has 1. Papers also call it block efficiency, or \u03c4.",
       "committed tokens / target passes",
     ],
     draft_yield: [
       "Draft kept",
-      "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens after a rejection were never examined.",
+      "Accepted over drafted tokens. The small figure is the acceptance rate: accepted over examined. Tokens " +
+        "after a rejection were never examined.",
       "accepted / drafted,  accepted / tried",
     ],
     acceptance_rate: [
@@ -141,17 +144,20 @@
     ],
     certificate: [
       "Same text as plain",
-      "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last bit, so a near-tie is named, not hidden.",
+      "Whether this run's tokens equal plain decoding's. Two forms of the same sum can differ in the last " +
+        "bit, so a near-tie is named, not hidden.",
       "tokens = plain tokens",
     ],
     verdicts: [
       "Verdicts recomputed",
-      "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal text is not expected.",
+      "Every stored verdict is recomputed from its draw and its acceptance probability. When sampling, equal " +
+        "text is not expected.",
       "accepted \u21d4 u < a",
     ],
     rows_per_pass: [
       "Rows a pass",
-      "How many rows the large model reads in one pass, on average: the last committed token and the drafted ones. Wider passes cost more.",
+      "How many rows the large model reads in one pass, on average: the last committed token and the drafted " +
+        "ones. Wider passes cost more.",
       "rows fed / target passes",
     ],
     saved: [

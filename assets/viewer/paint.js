@@ -90,7 +90,7 @@
     const sum = {};
     for (const v of views)
       if (race || v.lane === b.focus())
-        for (const [, , key] of SV.board.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
+        for (const [, , key] of SV.legend.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
     const h = b.header();
     if (h !== b.askedOf) {
       b.askedOf = h;
@@ -99,7 +99,7 @@
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
     setAttr(b.root, "data-filter", b.ui.filter || "");
     b.filters.forEach((btn, i) => {
-      setText(btn.lastChild, views.length ? String(sum[SV.board.LEGEND[i][2]] || 0) : "");
+      setText(btn.lastChild, views.length ? String(sum[SV.legend.LEGEND[i][2]] || 0) : "");
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });
   }

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, sheet, niceStep, span, who } = SV.dom;
+  const { el, sheet, niceStep, who } = SV.dom;
   const ROW = 44,
     BAR = 16;
 

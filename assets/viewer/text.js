@@ -6,8 +6,11 @@
 
   /* Controls, bidirectional overrides and invisible characters are named, never obeyed. The joiners U+200C/D and the
      variation selectors stay: emoji, Persian and Indic scripts need them. */
-  const HIDDEN =
-    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+  const HIDDEN = new RegExp(
+    "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f" +
+      "\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]|\\udb40[\\udc00-\\udc7f]",
+    "g",
+  );
   const hex = (n, w) => n.toString(16).toUpperCase().padStart(w, "0");
   const byteChip = (b) => ({ c: "\\x" + hex(b, 2) });
 

@@ -3,113 +3,10 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, svg, f2, f3, count } = SV.dom;
-  const NODES = 56,
-    CW = 7.25,
-    SMALL = 6.7,
-    HEAD = 6.1; /* widths of a character: 12 px mono, 11 px mono, 11 px sans */
+  const { el, svg, f2, count } = SV.dom;
+  const { WORD, TAILS, tailClass, wide, said, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
+  const NODES = 56;
   const EVERY = 256;
-  const WORD = { acc: "accepted", rej: "rejected", ski: "not examined", dra: "drafted" };
-  const TAILS = {
-    bonus: "\u2605 bonus",
-    correction: "correction",
-    plain: "plain",
-    accepted: "accepted",
-    unchecked: "unchecked",
-    forced: "forced",
-    small: "small model",
-  };
-  const tailClass = (why) =>
-    why === "bonus" ? "bon" : why === "correction" ? "cor" : why === "accepted" ? "acc" : "pla";
-
-  /* Columns a monospaced label takes: CJK and emoji take two. */
-  const columns = (ch) =>
-    /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]|\p{Extended_Pictographic}/u.test(
-      ch,
-    )
-      ? 2
-      : 1;
-  const wide = (s, cw = CW) => Array.from(s).reduce((n, ch) => n + columns(ch), 0) * cw;
-  const said = (s) => s.length * HEAD;
-  /* As much of a label as fits. */
-  function clip(s, room, cw) {
-    if (wide(s, cw) <= room) return s;
-    let out = "";
-    for (const ch of Array.from(s)) {
-      if (wide(out + ch + "\u2026", cw) > room) break;
-      out += ch;
-    }
-    return out + "\u2026";
-  }
-  const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
-
-  function box(x, y, w, h, opt) {
-    const g = svg("g", {
-      class: "node " + opt.cls + (opt.sel ? " sel" : ""),
-      tabindex: -1,
-      role: "button",
-      "data-node": opt.id,
-      "data-v": SV.stage.SAYS[opt.cls],
-      "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say,
-    });
-    g.append(
-      svg("rect", { class: "ring", x: x - 3, y: y - 3, width: w + 6, height: h + 6, rx: 7 }),
-      svg("rect", { class: "box", x, y, width: w, height: h, rx: 4 }),
-      text(x + 8, y + h / 2 + 4, opt.label, "w"),
-    );
-    if (opt.q !== null) {
-      const q = text(x + w - 7, y + h / 2 + 3.5, " " + f2(opt.q), "q", "end");
-      g.append(q);
-    }
-    return g;
-  }
-  const LONG = 14;
-  const nodeBox = (v, n, x, y, w, h, q) => {
-    const cls = SV.fold.verdictOf(v.round, n.id, v.phase);
-    return box(x, y, w, h, {
-      cls,
-      id: n.id,
-      say: WORD[cls],
-      label: SV.fold.label(v.lane, n.tok, v.long || LONG),
-      q,
-      sel: v.sel === n.id,
-    });
-  };
-  /* Whether the round's last token needs a box of its own: an accepted one that ended the run has its node already. */
-  function tailed(v) {
-    const r = v.round,
-      last = r.path.length ? r.path[r.path.length - 1] : -1;
-    return r.commit && !(r.why === "accepted" && r.nodes.some((n) => n.parent === last && n.tok === r.commit.tail.tok));
-  }
-  function tailBox(v, x, y, h) {
-    const t = v.round.commit.tail,
-      label = SV.fold.label(v.lane, t.tok, v.long || LONG),
-      w = wide(label) + 18,
-      cls = tailClass(v.round.why);
-    return {
-      w,
-      cls,
-      g: box(x, y, w, h, {
-        cls,
-        id: "tail",
-        say: TAILS[v.round.why] || v.round.why,
-        label,
-        q: null,
-        sel: v.sel === "tail",
-      }),
-    };
-  }
-  function root(v, x, y) {
-    const prev = v.round.i
-      ? (v.lane.tokens[v.round.first - 1] ?? v.lane.tokens[SV.fold.upto(v.lane, v.round.i) - 1])
-      : null;
-    const name = prev ? clip(SV.text.label(prev.parts, 6), x, SMALL) : "prompt";
-    return [
-      svg("circle", { class: "rootdot", cx: x, cy: y, r: 4 }),
-      text(x + 4, y - 10, "after", "hd", "end"),
-      text(x + 4, y + 20, name, "alt", "end"),
-    ];
-  }
 
   /* Which nodes to draw when there are too many rows: path and tests always, then the likeliest, parents with them. */
   function chosen(v, rows) {
@@ -135,114 +32,6 @@
       }
     }
     return all.filter((n) => keep.has(n.id));
-  }
-
-  function drawChain(v, W) {
-    const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24),
-      after = v.phase >= 3,
-      done = v.phase >= 4 && tailed(v);
-    const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft of round " + (v.round.i + 1) });
-    const tail = done ? tailBox(v, 0, 0, 32) : null,
-      rootW = 68;
-    v.long = nodes.length > 5 ? 9 : LONG;
-    const widest = Math.max(64, ...nodes.map((n) => wide(SV.fold.label(v.lane, n.tok, v.long)) + 18));
-    const fit = (W - rootW - 24 - (tail && v.round.why === "bonus" ? tail.w + 28 : 0)) / nodes.length;
-    const w = Math.max(widest, Math.min(132, fit - 22)),
-      gap = Math.max(12, Math.min(36, fit - w)),
-      y = 34,
-      q = (n) => (n.q === null ? "" : "q " + f2(n.q));
-    /* The place is said in full where it fits beside its q over every box, else by its number alone. */
-    const place = nodes.every((n, i) => said("position " + (i + 1)) + said(q(n)) + 8 <= w) ? "position " : "";
-    const edges = svg("g"),
-      boxes = svg("g");
-    boxes.append(...root(v, rootW - 22, y + 16));
-    nodes.forEach((n, i) => {
-      const x = rootW + i * (w + gap),
-        cls = SV.fold.verdictOf(v.round, n.id, v.phase);
-      edges.append(
-        svg("path", {
-          class: "edge " + cls,
-          d: `M${i ? x - gap : rootW - 18} ${y + 16}H${x}`,
-          "stroke-width": cls === "acc" ? 3.5 : 1.5,
-        }),
-      );
-      boxes.append(
-        text(x, y - 10, place + (i + 1), "hd"),
-        n.q === null ? "" : text(x + w, y - 10, q(n), "hd", "end"),
-        nodeBox(v, n, x, y, w, 32, null),
-        test(v, n, x, y + 44, w, gap, after),
-      );
-    });
-    let right = rootW + nodes.length * (w + gap);
-    if (tail) {
-      const path = v.round.path.length;
-      if (v.round.why === "correction") {
-        const bx = rootW + Math.max(0, path) * (w + gap),
-          ty = y + 166;
-        edges.append(
-          svg("path", {
-            class: "edge cor",
-            d: `M${bx - Math.min(9, gap / 2)} ${y + 16}V${ty + 12}H${bx}`,
-            "stroke-width": 1.5,
-          }),
-        );
-        const t = tailBox(v, bx, ty, 24);
-        boxes.append(t.g, text(bx + t.w + 8, ty + 16, "correction", "hd"));
-        right = Math.max(right, bx + t.w + 80);
-      } else {
-        edges.append(
-          svg("path", { class: "edge " + tail.cls, d: `M${right - gap} ${y + 16}H${right}`, "stroke-width": 2 }),
-        );
-        const word = TAILS[v.round.why] || v.round.why;
-        boxes.append(tailBox(v, right, y, 32).g, text(right, y - 10, word, "hd"));
-        right += Math.max(tail.w, said(word)) + 8;
-      }
-    }
-    size(S, Math.max(W, right), 240);
-    S.append(edges, boxes);
-    return S;
-  }
-
-  /* Under a chain's box: the draw u on a small ruler against a, and what the target would rather have said. */
-  function test(v, n, x, y, w, gap, after) {
-    const g = svg("g"),
-      j = v.round.judges.get(n.id);
-    if (!after) return g;
-    const cls = SV.fold.verdictOf(v.round, n.id, 4);
-    if (!j || cls === "ski") {
-      g.append(text(x, y + 22, "not examined", "hd"));
-      return g;
-    }
-    const a = Math.min(1, Math.max(0, j.a ?? 0));
-    if (j.a != null)
-      g.append(
-        svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }),
-        svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }),
-      );
-    if (j.u != null)
-      g.append(
-        svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }),
-        text(x, y + 22, against(j, cls, w + gap - 6), "hd"),
-      );
-    g.append(text(x, y + 36, WORD[cls], "hd on"));
-    const top = (Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
-    if (top.length) g.append(text(x, y + 58, "target p", "hd"));
-    top.forEach(([tok, p], i) => {
-      const yy = y + 74 + i * 17,
-        name = clip(SV.fold.label(v.lane, tok), w - 30, SMALL);
-      g.append(
-        text(x, yy, name, "alt"),
-        text(x + w, yy, f2(p), "q", "end"),
-        svg("rect", { class: "bar", x, y: yy + 3, width: Math.max(1, w * 0.75 * p), height: 1.5 }),
-      );
-    });
-    return g;
-  }
-
-  /* Two digits where three would reach the next box; the card below has all of them. */
-  function against(j, cls, room) {
-    const say = (f) => f(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f(j.a);
-    return said(say(f3)) <= room ? say(f3) : say(f2);
   }
 
   function place(v, nodes, H) {
@@ -384,12 +173,6 @@
     S.append(edges, boxes);
     return S;
   }
-  const size = (s, w, h) => {
-    s.setAttribute("width", Math.ceil(w));
-    s.setAttribute("height", Math.ceil(h));
-    s.setAttribute("viewBox", `0 0 ${Math.ceil(w)} ${Math.ceil(h)}`);
-  };
-
   /* On a phone: an indented list of what was examined. */
   function drawList(v) {
     const r = v.round,
@@ -403,7 +186,7 @@
           "data-node": id,
           css: { "padding-left": 8 + (tree ? (depth - 1) * 14 : 0) + "px" },
         },
-        el("bdi", { class: "t " + cls, "data-v": SV.stage.SAYS[cls] }, label),
+        el("bdi", { class: "t " + cls, "data-v": SV.tokens.SAYS[cls] }, label),
         el("span", { class: "q" }, q === null ? "" : "q " + f2(q)),
         el("span", { class: "v" }, say),
       );
@@ -434,5 +217,5 @@
     return list;
   }
 
-  SV.tree = { drawChain, drawTree, drawList, tailClass, WORD, TAILS };
+  SV.tree = { drawChain: SV.chain.draw, drawTree, drawList };
 })();

@@ -1,8 +1,8 @@
 """The viewer's hosts outside Gradio: one stand-alone page that opens from file://, and a notebook display.
 
-The viewer is plain JavaScript and one style sheet in `assets/viewer`; here the files are joined in order. The page
-carries its trace as escaped JSON in a script block of a type that no browser runs, and a policy that lets it load
-nothing: only the script and the style whose digests are named in it.
+The viewer is plain JavaScript and one style sheet in `assets/viewer`; here the files are joined in
+the order that their own needs give. The page carries its trace as escaped JSON in a script block of a type that no
+browser runs, and a policy that lets it load nothing: only the script and the style whose digests are named in it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS
+from .scripts import folder
 
 VIEWER = ASSETS / "viewer"
-# Order matters: each file uses only what stands before it.
-SCRIPTS = (
-    "text shape fold metrics frames reader dom colours arcs stage lane pick tree zoom sheet card mask log lens/registry inspector link"
-    " lens/charts lens/match lens/pool lens/grid lens/confidence lens/sequoia lens/staged lens/stopping lens/length lens/drift"
-    " lens/sources lens/layers lens/unit lens/timeline lens/together lens/optimum lens/alignment lens/branches"
-    " ribbon chart figures race transport player notice keys paint cursor api board"
-).split()
 HTML_TEMPLATE = '<div class="sv"></div>'
 MAX_RECORDS = 400_000
 
@@ -40,9 +34,15 @@ _START = """(() => {
 
 
 @cache
+def scripts() -> tuple[str, ...]:
+    """The viewer's scripts in their order, but for `gradio`, which only that host adds."""
+    return tuple(folder(VIEWER, "SV|SpecViz", besides=("gradio",)))
+
+
+@cache
 def viewer_assets() -> tuple[str, str]:
     """The viewer's JavaScript and CSS, as served to every host."""
-    parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
     return "\n".join(parts), (VIEWER / "viewer.css").read_text(encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from ..trace.page import gradio_parts
+from ..trace.scripts import folder
 from .limits import BASELINE, LANES
 from .offer import Offer
 from .stream import pack
@@ -78,11 +79,8 @@ def host(name: str) -> gr.HTML:
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts by name, in the order that order.json tells."""
-    try:
-        return json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
+    """The panels' scripts by name, each behind those whose names it reads."""
+    return folder(PANELS, "P|SpecVizPanels")
 
 
 def own_files() -> dict[str, Path]:

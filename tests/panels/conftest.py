@@ -12,6 +12,7 @@ import pytest
 
 from specviz.ui.cards import cards
 from specviz.trace.page import viewer_assets
+from specviz.ui.board import panel_files
 
 from ..viewer import sample
 from ..viewer.conftest import GUARD, _launch
@@ -21,9 +22,8 @@ EVIL = "<img src=x onerror=alert(1)>${alert(2)}{{7*7}}</script><script>alert(3)<
 
 
 def panel_assets() -> tuple[str, str]:
-    """The panels' JavaScript in the order that order.json names, and their style sheet."""
-    order = json.loads((PANELS / "order.json").read_text(encoding="utf-8"))
-    return "\n".join((PANELS / f"{name}.js").read_text(encoding="utf-8") for name in order), (PANELS / "panels.css").read_text(encoding="utf-8")
+    """The panels' JavaScript in its order, and their style sheet."""
+    return "\n".join(Path(file).read_text(encoding="utf-8") for file in panel_files()), (PANELS / "panels.css").read_text(encoding="utf-8")
 
 
 def catalogue() -> list[dict]:

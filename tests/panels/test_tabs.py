@@ -298,7 +298,7 @@ def test_numbers_match_the_boards_own(visit) -> None:
         show(page, "glossary")
         page.get_by_label("Find a word").fill("residual")
         assert 1 <= len(page.query_selector_all(".pn-gloss > div")) <= 3
-        terms = page.evaluate("SpecVizPanels.parts.GLOSSARY.map((g) => g[0])")
+        terms = page.evaluate("SpecVizPanels.glossary.map((g) => g[0])")
         assert len(set(terms)) == len(terms) and terms == sorted(terms, key=str.lower)
 
     visit(use, "learn", records=GREEDY)

@@ -2,24 +2,11 @@
    fixture: {race: [records], unicode: {records, text}, hostile: {records, text}, frames: [values]} */
 (() => {
   "use strict";
-  const same = (a, b, what) => {
-    const x = JSON.stringify(a),
-      y = JSON.stringify(b);
-    if (x !== y) throw new Error(what + "\n" + String(x).slice(0, 600) + "\n" + String(y).slice(0, 600));
-  };
-  const ok = (x, what) => {
-    if (!x) throw new Error(what);
-  };
-  const hashOf = (SV, st, cur = "end") => SV.text.hash(st.order.map((id) => SV.fold.picture(st.lanes.get(id), cur)));
-  /* A small seeded generator: the chunks differ, the test does not. */
-  const dice = (seed) => () => {
-    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
-    return seed / 2 ** 32;
-  };
+  const { same, ok, hashOf, dice } = globalThis.SPECVIZ_TOOLS;
   const textOf = (SV, lane) =>
     lane.tokens.map((t) => t.parts.map((p) => (typeof p === "string" ? p : "")).join("")).join("");
 
-  globalThis.SPECVIZ_CASES = {
+  Object.assign(globalThis.SPECVIZ_CASES, {
     "any chunking gives the same state"(SV, fx) {
       const want = hashOf(SV, SV.fold.fold(fx.race));
       for (let seed = 1; seed <= 6; seed++) {
@@ -107,56 +94,6 @@
       );
       same(SV.text.bytesOf("%%%not base64"), [], "bad base64");
     },
-    "frames: windows lose nothing, seen numbers are dropped"(SV, fx) {
-      const box = SV.frames.intake(),
-        st = SV.fold.initial();
-      let news = 0;
-      for (const v of fx.frames)
-        for (const a of SV.frames.take(box, v)) {
-          if (a.kind === "new") news++;
-          if (a.e) SV.fold.fold(a.e, st);
-        }
-      same([news, box.lost, box.gaps], [1, 0, 0], "counts");
-      same(hashOf(SV, st), hashOf(SV, SV.fold.fold(fx.race)), "state");
-    },
-    "frames: a gap is counted and the snapshot mends it"(SV, fx) {
-      const box = SV.frames.intake();
-      const few = fx.frames.slice(0, 3).concat(fx.frames.slice(-2));
-      const acts = few.flatMap((v) => SV.frames.take(box, v));
-      ok(box.gaps >= 1, "gap");
-      const snap = acts.find((a) => a.kind === "snap");
-      ok(snap && snap.mend && box.lost === 0, "mended");
-      same(hashOf(SV, SV.fold.fold(snap.e)), hashOf(SV, SV.fold.fold(fx.race)), "state");
-    },
-    "frames: a new run begins higher, after frames that only tell its state"(SV) {
-      const box = SV.frames.intake(),
-        take = (f) => SV.frames.take(box, JSON.stringify(f));
-      take({ s: 1000, new: true, e: [{ type: "header", lane: 0, seq: 0 }] });
-      take({ s: 1001, e: [{ type: "done", lane: 0, seq: 1 }] });
-      take({ s: 9000, e: [], status: { state: "queued", text: "" } });
-      const acts = take({ s: 9001, new: true, e: [{ type: "header", lane: 0, seq: 0 }] });
-      same([acts.map((a) => a.kind), box.lost, box.gaps], [["new", "records"], 0, 0], "no gap");
-      same(take({ s: 9001, new: true, e: [{ type: "header", lane: 0, seq: 0 }] }), [], "seen");
-      take({ s: 9003, e: [{ type: "done", lane: 0, seq: 1 }] });
-      same(box.lost, 1, "a real gap");
-    },
-    "frames: rubbish is not fatal"(SV) {
-      const box = SV.frames.intake();
-      for (const v of [
-        "",
-        "null",
-        "[]",
-        "{",
-        '{"s":"x"}',
-        "7",
-        null,
-        undefined,
-        '{"s":1,"e":7}',
-        '{"s":2,"e":[],"status":7}',
-      ])
-        SV.frames.take(box, v);
-      same(box.lost, 0, "nothing lost");
-    },
     "hostile records are dropped one by one"(SV) {
       const bad = [
         null,
@@ -212,29 +149,6 @@
           SV.fold.picture(SV.fold.fold(cut).lanes.get(1), { round: k, phase: 4 }).shown[k].lens,
           SV.fold.picture(lane, { round: k, phase: 4 }).shown[k].lens,
           "round " + k,
-        );
-      }
-    },
-    "an imported file is read or refused with a sentence"(SV, fx) {
-      const text = fx.race.map((r) => JSON.stringify(r)).join("\n"),
-        R = SV.reader.read;
-      same(R(text).records.length, fx.race.length, "read");
-      same(R(fx.race).records.length, fx.race.length, "records");
-      for (const bad of [
-        "",
-        "x",
-        "7",
-        null,
-        {},
-        text.slice(0, text.length - 3),
-        text.replace("specviz-trace/1", "specviz-trace/2"),
-        text + "\n" + JSON.stringify(fx.race[0]),
-        text.replace('"seq":5', '"seq":-5'),
-      ]) {
-        const { why, records } = R(bad);
-        ok(
-          typeof why === "string" && /^[A-Z].*\.$/.test(why) && records === undefined,
-          "refused: " + String(bad).slice(0, 40) + " " + why,
         );
       }
     },
@@ -309,5 +223,5 @@
       );
       ok(/corrected the 3rd/.test(say(round(5, [0, 1], "correction"))), "3rd");
     },
-  };
+  });
 })();

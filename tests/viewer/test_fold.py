@@ -1,22 +1,20 @@
-"""The fold, the frames and the metrics, in JavaScript: `node --test`, or the same cases in Chromium where there is no node."""
+"""What the viewer works out without a page: fold, frames, reader, metrics, verdicts, laws."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 from specviz.trace.events import Committed, Drafted, Judged, Verified
 from specviz.trace.metrics import Totals, walltime_speedup
-from specviz.trace.page import SCRIPTS
+from specviz.trace.page import VIEWER, scripts
 
 from . import sample
+from .javascript import NODE, in_node, in_page
 from .lenses import lensed
 
 HERE = Path(__file__).parent
-PURE = [name for name in SCRIPTS if name in ("text", "shape", "fold", "metrics", "frames", "reader", "dom", "stage", "inspector")]
+# Every script of the viewer: none of them may touch the page as it loads.
+FILES = [VIEWER / f"{name}.js" for name in scripts()] + [HERE / name for name in ("tools.js", "cases.js", "cases_frames.js", "cases_race.js")]
 
 
 def totals(records: list[dict]) -> Totals:
@@ -71,31 +69,12 @@ def fixture() -> dict:
     }  # fmt: skip
 
 
-def test_the_fold_in_javascript(tmp_path: Path, request) -> None:
-    data = tmp_path / "fixture.json"
-    data.write_text(json.dumps(fixture()), encoding="utf-8")
-    node = shutil.which("node")
-    if not node:
-        _in_chromium(request.getfixturevalue("drive"), data)
-        return
-    env = {**os.environ, "SPECVIZ_FIXTURE": str(data), "SPECVIZ_SCRIPTS": " ".join(PURE)}
-    done = subprocess.run([node, "--test", str(HERE / "fold.test.js")], env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "# skipped 0" in done.stdout and "# pass 0" not in done.stdout
+def test_the_pure_parts_by_themselves(tmp_path: Path, request) -> None:
+    if NODE:
+        in_node(FILES, fixture(), tmp_path)
+    else:
+        in_page(FILES, fixture(), request.getfixturevalue("drive"))
 
 
-def _in_chromium(drive, data: Path) -> None:
-    def run(page):
-        page.add_script_tag(content=(HERE / "cases.js").read_text(encoding="utf-8"))
-        return page.evaluate(
-            "(text) => { const fx = JSON.parse(text); return Object.entries(SPECVIZ_CASES).map(([n, f]) => { try { f(SpecViz, fx); return null; } catch (e) { return n + ': ' + e.message; } }).filter(Boolean); }",
-            data.read_text(encoding="utf-8"),
-        )
-
-    assert drive(run) == []
-
-
-def test_the_same_cases_in_chromium(tmp_path: Path, drive) -> None:
-    data = tmp_path / "fixture.json"
-    data.write_text(json.dumps(fixture()), encoding="utf-8")
-    _in_chromium(drive, data)
+def test_the_same_cases_in_chromium(drive) -> None:
+    in_page(FILES, fixture(), drive)

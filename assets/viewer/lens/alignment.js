@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { svg } = SV.dom;
-  const { list, ints, num, int, word, say, frame, short, label: text } = SV.lens.tools;
+  const { list, ints, num, int, word, say, frame, short, label: text } = SV.pictures;
   const CW = 7.25;
 
   /* A span is [start, end] in bytes of the draft; a token that is not the target's comes with its text: [text, start, end]. */

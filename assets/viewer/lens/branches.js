@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, count } = SV.dom;
-  const { list, ints, nums, num, int, say, chip, short } = SV.lens.tools;
+  const { list, ints, num, int, say, chip, short } = SV.pictures;
   const row = (c, name, tokens, cls) =>
     el(
       "div",

@@ -167,5 +167,5 @@
     );
   }
 
-  Object.assign(T, { bars, line, heat, strip, frame, label: text });
+  SV.pictures = { ...T, bars, line, heat, strip, frame, label: text };
 })();

@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { num, int, say, bars, strip, short } = SV.lens.tools;
+  const { num, int, say, bars, strip, short } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[0] || {},

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { nums, num, say, bars, line, short } = SV.lens.tools;
+  const { nums, num, say, bars, line, short } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[notes.length - 1] || {},

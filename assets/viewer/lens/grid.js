@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el } = SV.dom;
-  const { int, ints, say, chip } = SV.lens.tools;
+  const { int, ints, say, chip } = SV.pictures;
   const ROWS = 10,
     COLUMNS = 40;
 

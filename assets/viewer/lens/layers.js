@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, count } = SV.dom;
-  const { int, ints, num, say, short } = SV.lens.tools;
+  const { int, ints, num, say, short } = SV.pictures;
 
   /* `skipped` lists sublayers: 2 i is the attention of layer i, 2 i + 1 its feed-forward part. */
   function draw(host, notes, c) {

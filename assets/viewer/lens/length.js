@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { int, ints, nums, num, say, bars, line, short, list, word } = SV.lens.tools;
+  const { int, ints, nums, num, say, bars, line, short, list, word } = SV.pictures;
 
   function length(host, notes, c) {
     const d = notes[0] || {},

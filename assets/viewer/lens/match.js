@@ -4,10 +4,9 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { svg, count } = SV.dom;
-  const { int, say, frame, label: text, short, word } = SV.lens.tools;
+  const { int, say, frame, label: text, short, word } = SV.pictures;
   const CW = 7.25,
     PAD = 10,
-    NEAR = 5,
     MOST = 3;
 
   /* A token of prompt and output by its place in both together. */

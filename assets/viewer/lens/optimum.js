@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, count } = SV.dom;
-  const { num, int, say, line, short } = SV.lens.tools;
+  const { num, int, say, line, short } = SV.pictures;
   const share = (x) => Math.min(1, Math.max(0, num(x, 0)));
 
   function draw(host, notes, c) {

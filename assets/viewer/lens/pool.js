@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, count } = SV.dom;
-  const { int, ints, list, say, strip, chip } = SV.lens.tools;
+  const { int, ints, list, say, strip, chip } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[0] || {},
@@ -81,7 +81,7 @@
       el("b", { class: "lsub" }, "Which successor was right"),
       say("Darker: accepted more often so far. Row: rank of the successor. Column: depth in the tree."),
     );
-    SV.lens.tools.heat(host, {
+    SV.pictures.heat(host, {
       name: "Accepted successors by rank and depth",
       rows: hits.map((r) => [...r, ...Array(Math.max(...hits.map((x) => x.length)) - r.length).fill(0)]),
       rowName: "rank",

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { list, nums, num, int, say, bars, heat, short } = SV.lens.tools;
+  const { list, nums, num, int, say, bars, heat, short } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[notes.length - 1] || {},

@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { int, ints, nums, list, word, say, bars, strip, short } = SV.lens.tools;
+  const { int, ints, nums, list, word, say, bars, strip, short } = SV.pictures;
   const real = (c) => c.round.nodes.filter((n) => !n.probe);
 
   function retrieved(host, notes, c) {
@@ -130,7 +130,7 @@
     );
     const past = c.history().map(({ round, data }) => [round, int(data && data.found, 0)]),
       kept = c.history().map(({ round, data }) => [round, int(data && data.kept, 0)]);
-    SV.lens.tools.line(host, {
+    SV.pictures.line(host, {
       name: "Found and let through",
       width: c.width,
       series: [

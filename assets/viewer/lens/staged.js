@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { ints, say, strip } = SV.lens.tools;
+  const { ints, say, strip } = SV.pictures;
 
   function draw(host, notes, c) {
     const sizes = ints((notes[0] || {}).sizes, 64).filter((x) => x >= 0),

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { nums, num, say, bars, line, short } = SV.lens.tools;
+  const { nums, num, say, bars, line, short } = SV.pictures;
 
   function threshold(host, notes, c) {
     const limit = num((notes[0] || {}).value, 0),

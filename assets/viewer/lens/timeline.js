@@ -1,9 +1,10 @@
-/* Parallel drafting and verifying: when each of the two models worked in this round, and what was kept of what was written ahead. */
+/* Parallel drafting and verifying: when each of the two models worked in this round, and what was kept of what was
+   written ahead. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { svg, span, count } = SV.dom;
-  const { num, int, word, say, frame, label: text } = SV.lens.tools;
+  const { num, int, word, say, frame, label: text } = SV.pictures;
   const pair = (x) =>
     Array.isArray(x) && num(x[0]) !== null && num(x[1]) !== null && x[1] >= x[0] ? [x[0], x[1]] : null;
 

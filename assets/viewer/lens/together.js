@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { nums, num, int, ints, list, word, say, bars, line, strip, short } = SV.lens.tools;
+  const { nums, num, int, ints, list, word, say, bars, line, strip, short } = SV.pictures;
   const percent = (x) => (num(x) === null ? "\u2013" : Math.round(100 * x) + " %");
 
   function fallback(host, notes, c) {

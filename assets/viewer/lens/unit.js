@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { int, ints, nums, say, bars } = SV.lens.tools;
+  const { int, ints, nums, say, bars } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[0] || {},

@@ -1,81 +1,12 @@
-/* Traces: the visitor's own runs, where the text was easy, and the states a board can be in. */
+/* Traces: where the text was easy, token by token and by kind of token. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, pct, f3, count, parts } = SpecViz.dom;
+  const { el, pct, f3, parts } = SpecViz.dom;
   const K = P.kit,
     M = P.maths,
     T = SpecViz.text;
   const SHOWN = 3000;
-
-  function history(env) {
-    const list = el("div", { class: "pn-shelf one" }),
-      tell = K.status();
-    const clear = K.button(
-      "Forget all",
-      () => {
-        P.history.clear();
-      },
-      "quietly",
-    );
-    const root = el(
-      "div",
-      { class: "pn-view" },
-      K.head("Your runs", K.lead("The last runs of this browser, kept in this browser. Nothing is sent anywhere.")),
-      list,
-      el("div", { class: "pn-row" }, clear, tell.root),
-    );
-    const when = (iso) => {
-      const d = new Date(iso);
-      return Number.isNaN(d.getTime())
-        ? ""
-        : d.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-    };
-    function fill() {
-      const all = P.history.read();
-      clear.hidden = !all.length;
-      list.replaceChildren(
-        ...(all.length
-          ? all.map((x) =>
-              el(
-                "div",
-                { class: "pn-run" },
-                el(
-                  "button",
-                  {
-                    type: "button",
-                    class: "pn-choice",
-                    on: { click: () => tell.set(P.io.openText(env, x.text, ""), "error") },
-                  },
-                  el("b", null, el("bdi", null, K.say(x.prompt, 120) || "Without a prompt")),
-                  el("span", null, (Array.isArray(x.methods) ? x.methods : []).map((m) => K.say(m, 60)).join(", ")),
-                  el("small", null, `${when(x.at)}, ${P.io.size(x.text.length)}`),
-                ),
-                el(
-                  "button",
-                  {
-                    type: "button",
-                    class: "pn-x",
-                    "aria-label": "Forget this run",
-                    on: { click: () => P.history.forget(x.id) },
-                  },
-                  "\u00d7",
-                ),
-              ),
-            )
-          : [
-              el(
-                "div",
-                { class: "pn-idle" },
-                el("b", null, "No runs yet"),
-                "Press Run on the Watch tab; what it writes is kept here, up to a dozen.",
-              ),
-            ]),
-      );
-    }
-    document.addEventListener("specviz:history", fill);
-    return { root, update: fill, destroy: () => document.removeEventListener("specviz:history", fill) };
-  }
 
   /* What kind of token: by its bytes alone. */
   const KINDS = [
@@ -243,71 +174,6 @@
     };
   }
 
-  const STATES = [
-    ["", "Ready", "Press Run, or open a recorded trace.", "Nothing has run. The board invites."],
-    ["busy", "Loading", "Reading the models: 34 of 62 MB.", "Once, at the first Run. Recordings play meanwhile."],
-    [
-      "busy",
-      "Queued",
-      "2 runs before yours, about 20 seconds.",
-      "One run at a time on one processor, so that times are honest.",
-    ],
-    ["live", "Live", "Running now on this server.", "Every figure is the engine's own clock."],
-    ["recorded", "Recorded", "Recorded on a named machine, on a named day.", "It happened, elsewhere and earlier."],
-    ["simulated", "Simulated", "Hand-made trace. No model ran.", "The only dashed frame."],
-    ["busy", "Stopped", "Stopped; what was written is kept.", "The rounds so far stay playable."],
-    [
-      "error",
-      "Error",
-      "The prompt is longer than the model's context.",
-      "One sentence, one thing to do. The last trace stays.",
-    ],
-  ];
-  function states() {
-    return {
-      root: el(
-        "div",
-        { class: "pn-view" },
-        K.head(
-          "What the badge says",
-          K.lead("One badge and one sentence always stand above the board: they say where its numbers come from."),
-        ),
-        el(
-          "div",
-          { class: "pn-states" },
-          STATES.map(([mode, word, say, why]) =>
-            el(
-              "div",
-              { class: "pn-box" },
-              el(
-                "div",
-                { class: "notice" },
-                el("span", { class: "mode", "data-mode": mode || "busy" }, el("i"), el("span", null, word)),
-                el("span", { class: "say" }, say),
-              ),
-              K.small(why),
-            ),
-          ),
-        ),
-      ),
-      update() {},
-      destroy() {},
-    };
-  }
-
-  Object.assign((P.views = P.views || {}), { history, heat, states });
+  (P.views = P.views || {}).heat = heat;
   P.heat = { ease, kindOf };
-  P.kinds = {
-    ...(P.kinds || {}),
-    traces: {
-      label: "Traces",
-      items: [
-        { key: "library", title: "Recordings", line: "Open one, or a file" },
-        { key: "take", title: "Take it home", line: "Files, links, slides" },
-        { key: "history", title: "Your runs", line: "Kept in this browser" },
-        { key: "heat", title: "Where it was easy", line: "The text, shaded" },
-        { key: "states", title: "What the badge says", line: "Live, recorded, simulated" },
-      ],
-    },
-  };
 })();

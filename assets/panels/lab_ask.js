@@ -1,0 +1,77 @@
+/* Lab: what the questions to the engine share: which method to ask about, and a verdict as a person reads it. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el, setText, count } = SpecViz.dom;
+  const K = P.kit;
+  const PROMPT = "Tell a story about a small dragon.";
+
+  /* Which method to ask about, by family. One that cannot be asked is grey, and below it stands why: what the server says of
+     the models that are there, or what this view itself knows (`why`). */
+  function methodField(env, cards, { why = () => "", on = () => {} } = {}) {
+    const field = K.select({ label: "Method", options: [], on }),
+      list = el("dl", { class: "pn-why" }),
+      said = el("summary");
+    const more = el("details", { class: "pn-more" }, said, list),
+      root = el("div", null, field.root, more);
+    let off = {},
+      told = false;
+    const reason = (c) => (typeof off[c.key] === "string" && off[c.key]) || why(c);
+    function fill() {
+      const held = field.value || "speculative",
+        grey = cards.filter(reason),
+        open = cards.filter((c) => !reason(c));
+      const option = (c) =>
+        el(
+          "option",
+          { value: c.key, disabled: Boolean(reason(c)), title: reason(c) ? K.say(reason(c), 300) : null },
+          K.say(c.title, 90) + (reason(c) ? " \u2013 not here" : ""),
+        );
+      const families = [...new Set(cards.map((c) => c.family))];
+      field.input.replaceChildren(
+        ...families.map((f) =>
+          el("optgroup", { label: K.say(f, 60) }, cards.filter((c) => c.family === f).map(option)),
+        ),
+      );
+      const kept = open.find((c) => c.key === held) || open[0];
+      if (kept) field.input.value = kept.key;
+      setText(said, `${count(grey.length, "method")} cannot be asked here, and why`);
+      list.replaceChildren(
+        ...grey.flatMap((c) => [el("dt", null, K.say(c.title, 90)), el("dd", null, K.say(reason(c), 300))]),
+      );
+      more.hidden = !grey.length;
+      if (told && kept && kept.key !== held) on(kept.key);
+    }
+    fill();
+    return {
+      root,
+      get value() {
+        return field.value;
+      },
+      update: () =>
+        env.off().then((got) => {
+          if (got !== off) {
+            off = got;
+            told = true;
+            fill();
+          }
+        }),
+    };
+  }
+
+  /* Verdict as a person reads it: a sentence in a frame whose colour and whose form say the same. */
+  const verdict = (good, title, text) =>
+    el(
+      "div",
+      { class: "pn-verdict", "data-good": good === null ? "none" : String(Boolean(good)) },
+      el(
+        "b",
+        null,
+        el("span", { class: "sign", "aria-hidden": "true" }, good === null ? "\u25cb" : good ? "\u2713" : "\u2715"),
+        title,
+      ),
+      text ? el("span", null, text) : null,
+    );
+
+  P.ask = { PROMPT, methodField, verdict };
+})();

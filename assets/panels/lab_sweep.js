@@ -1,0 +1,203 @@
+/* Lab: a method at several settings of one knob, each beside plain decoding. One request to the server. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el, times, rate, count } = SpecViz.dom;
+  const K = P.kit;
+  const { PROMPT, methodField } = P.ask;
+
+  function sweep(env) {
+    const cards = (env.ctx.catalogue || []).filter((c) => (c.knobs || []).some(numeric)),
+      tell = K.status(),
+      out = el("div");
+    const method = methodField(env, cards, { on: () => knobs() });
+    const knobPlace = el("div"),
+      valuePlace = el("div"),
+      prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 }),
+      length = K.slider({ label: "Tokens", min: 32, max: 128, step: 16, value: 64, on() {} });
+    const press = K.button("Sweep", run, "primary");
+    let knob = null,
+      values = null,
+      chart = null,
+      shown = null;
+
+    function knobs() {
+      const card = cards.find((c) => c.key === method.value),
+        list = card ? card.knobs.filter(numeric) : [];
+      knob = K.select({ label: "Knob", options: list.map((k) => [k.name, k.name]), on: fresh });
+      knobPlace.replaceChildren(knob.root);
+      fresh();
+    }
+    function fresh() {
+      const card = cards.find((c) => c.key === method.value),
+        k = card && card.knobs.find((x) => x.name === knob.value);
+      values = K.field({ label: "Values, at most eight", value: k ? spread(k).join(", ") : "", most: 200 });
+      valuePlace.replaceChildren(values.root, k && k.help ? el("p", { class: "pn-help" }, K.say(k.help, 300)) : "");
+    }
+    async function run() {
+      const list = values.value
+        .split(/[,;\s]+/)
+        .filter(Boolean)
+        .map(Number)
+        .filter(K.finite)
+        .slice(0, 8);
+      if (!list.length) {
+        tell.set("Give at least one number.", "error");
+        return;
+      }
+      const got = await K.request(
+        env.ctx,
+        "sweep",
+        { method: method.value, knob: knob.value, values: list, prompt: prompt.value, max_new_tokens: length.value },
+        {
+          press,
+          tell,
+          busy: `Running ${count(list.length, "setting")}, in turns with plain decoding\u2026`,
+          part: (p) => {
+            if (p && p.rows) show(p);
+          },
+        },
+      );
+      if (got) show(got);
+    }
+    function show(got) {
+      const rows = (Array.isArray(got.rows) ? got.rows : [])
+        .slice(0, 32)
+        .filter((r) => r && K.finite(r.tokens_per_second));
+      if (!rows.length) return;
+      const plain = K.median(rows.map((r) => r.plain_tokens_per_second).filter(K.finite)),
+        best = rows.reduce((a, b) => (b.tokens_per_second > a.tokens_per_second ? b : a)),
+        most = rows.reduce((a, b) => (b.block_efficiency > a.block_efficiency ? b : a), best);
+      shown = rows;
+      chart?.stop();
+      chart = P.plot.frame(`Tokens per second over ${K.say(got.knob, 40)}`, (w) => draw(w, K.say(got.knob, 40)));
+      out.replaceChildren(
+        K.figures([
+          { label: "Best " + K.say(got.knob, 40), value: K.say(best.value, 20), strong: true },
+          {
+            label: "Tokens per second",
+            value: rate(best.tokens_per_second),
+            note: plain ? `plain: ${rate(plain)}` : "",
+          },
+          {
+            label: "Tokens per target pass",
+            value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013",
+          },
+        ]),
+        chart.root,
+        K.small(
+          `${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with ` +
+            "plain decoding: differences of a few percent are noise. " +
+            (most.value === best.value
+              ? "Here the fastest setting also keeps the most tokens per pass."
+              : `Most tokens per pass: ${K.say(most.value, 20)}. It is not the fastest, because longer drafts cost more.`),
+        ),
+        K.table(
+          [
+            { name: K.say(got.knob, 40) },
+            { name: "tokens/s", num: true },
+            { name: "plain tokens/s", num: true },
+            { name: "speed-up", num: true },
+            { name: "tokens per pass", num: true },
+          ],
+          rows.map((r) => [
+            K.say(r.value, 20),
+            rate(r.tokens_per_second),
+            K.finite(r.plain_tokens_per_second) ? rate(r.plain_tokens_per_second) : "\u2013",
+            K.finite(r.plain_tokens_per_second) ? times(r.tokens_per_second / r.plain_tokens_per_second) : "\u2013",
+            K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013",
+          ]),
+          "The sweep in numbers",
+        ),
+      );
+      chart.paint();
+    }
+    function draw(width, name) {
+      const xs = shown.map((r) => (K.finite(Number(r.value)) ? Number(r.value) : String(r.value)));
+      if (globalThis.Plotly) {
+        const box = el("div");
+        requestAnimationFrame(() => {
+          if (box.isConnected)
+            P.plot.plotly(
+              box,
+              [
+                { name: "tokens per second", x: xs, y: shown.map((r) => r.tokens_per_second) },
+                { name: "tokens per target pass", x: xs, y: shown.map((r) => r.block_efficiency), second: true },
+                { name: "plain decoding", x: xs, y: shown.map((r) => r.plain_tokens_per_second) },
+              ],
+              { xname: name, yname: "tokens per second", y2name: "tokens per pass", width },
+            );
+        });
+        return box;
+      }
+      const at = xs.map((x, i) => (typeof x === "number" ? x : i)),
+        ys = shown.flatMap((r) => [r.tokens_per_second, r.plain_tokens_per_second || 0]);
+      return P.plot.xy({
+        width,
+        height: 260,
+        x: { min: Math.min(...at), max: Math.max(...at, Math.min(...at) + 1), name },
+        y: { min: 0, max: Math.max(...ys) * 1.12 },
+        series: [
+          { pts: shown.map((r, i) => [at[i], r.tokens_per_second]), name: "tokens per second", dots: 3.5 },
+          { pts: shown.map((r, i) => [at[i], r.plain_tokens_per_second]), name: "plain decoding", cls: "dot" },
+        ],
+      });
+    }
+    const root = el(
+      "div",
+      { class: "pn-view" },
+      K.head(
+        "Turn one knob",
+        K.lead(
+          "Run a method at several settings of one knob, each beside plain decoding, and see where it is fastest here.",
+        ),
+      ),
+      el(
+        "div",
+        { class: "pn-two" },
+        el(
+          "div",
+          { class: "pn-box pn-controls" },
+          method.root,
+          knobPlace,
+          valuePlace,
+          prompt.root,
+          length.root,
+          el("div", { class: "pn-row" }, press),
+          tell.root,
+        ),
+        el("div", { class: "pn-box" }, out),
+      ),
+    );
+    out.append(
+      el(
+        "div",
+        { class: "pn-idle" },
+        el("b", null, "Nothing swept yet"),
+        "Choose a method and one of its knobs, then press \u201cSweep\u201d.",
+      ),
+    );
+    if (cards.length) knobs();
+    return { root, update: method.update, destroy: () => chart?.stop() };
+  }
+
+  const numeric = (k) =>
+    typeof k.default === "number" && !(k.choices && k.choices.length) && K.finite(k.low) && K.finite(k.high);
+  /* Six values over a knob's range, its default among them. */
+  function spread(k) {
+    const whole = Number.isInteger(k.default) && Number.isInteger(k.low),
+      lo = Math.max(k.low, 0),
+      hi = Math.min(k.high, Math.max(k.default * 3, lo + 1)),
+      out = new Set([k.default]);
+    for (let i = 0; i < 6; i++) {
+      const x = lo + ((hi - lo) * i) / 5;
+      out.add(whole ? Math.round(x) : Number(x.toPrecision(2)));
+    }
+    return [...out]
+      .filter((x) => x >= k.low && x <= k.high)
+      .sort((a, b) => a - b)
+      .slice(0, 7);
+  }
+
+  (P.views = P.views || {}).sweep = sweep;
+})();

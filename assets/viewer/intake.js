@@ -1,0 +1,139 @@
+/* What comes to the board and what it makes of it: live frames, an imported trace, the state of the run. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { setText, setAttr } = SV.dom;
+  const F = SV.fold,
+    M = SV.metrics;
+
+  SV.intake = {
+    /* ---- records in ---- */
+    push(text) {
+      for (const act of SV.frames.take(this.box, text)) {
+        if (act.kind === "new") this.reset();
+        else if (act.kind === "records") this.add(act.e);
+        else if (act.kind === "snap") this.snap(act);
+        else if (act.kind === "status") this.setStatus(act.status);
+      }
+      this.settle();
+    },
+    /* A text is an imported file: read with suspicion, and refused with a sentence. */
+    open(trace) {
+      if (typeof trace === "string") {
+        const { records, why } = SV.reader.read(trace);
+        if (why) {
+          this.setStatus({ state: "error", text: why });
+          this.settle();
+          return why;
+        }
+        trace = records;
+      }
+      this.load(trace);
+      return "";
+    },
+    load(records) {
+      this.reset();
+      this.add(records || []);
+      this.reopened = true;
+      this.settle();
+      this.begin();
+    },
+    add(records) {
+      for (const rec of records) {
+        const was = this.st.records;
+        F.step(this.st, rec);
+        if (this.st.records > was) this.records.push(rec);
+      }
+    },
+    snap(act) {
+      const was = this.st.records;
+      if (act.mend) {
+        this.st = F.initial();
+        this.records = [];
+        this.ui.sel = null;
+      }
+      this.add(act.e);
+      if (was || !this.st.records) return;
+      if (!this.isLive()) {
+        this.settle();
+        this.begin();
+      } else if (act.fresh) {
+        this.reopened = true;
+        this.edge(1);
+      } /* an earlier run, opened again */
+    },
+    isLive() {
+      const h = this.header();
+      return Boolean(h && h.mode === "live");
+    },
+    header() {
+      for (const l of this.list()) if (l.header) return l.header;
+      return null;
+    },
+    /* In the order shown: the methods as they came, plain decoding last. */
+    list() {
+      const all = this.st.order.map((id) => this.st.lanes.get(id));
+      return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
+    },
+    setStatus(s) {
+      if (!s || typeof s !== "object") return;
+      this.statusState = typeof s.state === "string" ? s.state : null;
+      this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
+    },
+    settle() {
+      const lanes = this.list(),
+        failed = lanes.find((l) => l.error);
+      let s = lanes.length
+        ? lanes.every((l) => l.done || l.error)
+          ? lanes.some((l) => l.done && ["stopped", "deadline"].includes(l.done.finish))
+            ? "stopped"
+            : "done"
+          : this.isLive()
+            ? "live"
+            : "done"
+        : "idle";
+      if (failed) {
+        s = "error";
+        if (!this.statusText)
+          this.statusText = SV.text
+            .joined(SV.text.visible(String(failed.error.why || "This method failed.")))
+            .slice(0, 300);
+      }
+      this.setState(this.statusState || s);
+      for (const [k, n] of [
+        ["seq", this.box.last],
+        ["lost", this.box.lost],
+        ["gaps", this.box.gaps],
+        ["records", this.st.records],
+      ])
+        setAttr(this.root, "data-" + k, n);
+      this.soon();
+    },
+    setState(s) {
+      if (s === this.state && s === this.root.dataset.state) return;
+      this.state = s;
+      this.root.dataset.state = s;
+      if (["done", "stopped", "error"].includes(s))
+        setText(
+          this.announce,
+          s === "error"
+            ? this.statusText
+            : "The run has ended. " +
+                this.list()
+                  .map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens")
+                  .join(", "),
+        );
+    },
+    /* A finished trace begins at its beginning, moving; with reduced motion it rests on its last round. */
+    begin() {
+      if (!this.list().some((l) => l.committed)) return;
+      if (this.still || this.options.autoplay === false) {
+        this.cur.mode = "hold";
+        this.edge(1);
+      } else {
+        this.edge(0);
+        this.play();
+      }
+    },
+  };
+})();

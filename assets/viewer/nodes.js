@@ -1,0 +1,117 @@
+/* The parts of a drawn draft: a node's box, the round's own token, the root, and how wide a label is. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { svg, f2 } = SV.dom;
+  const CW = 7.25,
+    SMALL = 6.7,
+    HEAD = 6.1; /* widths of a character: 12 px mono, 11 px mono, 11 px sans */
+  const WORD = { acc: "accepted", rej: "rejected", ski: "not examined", dra: "drafted" };
+  const TAILS = {
+    bonus: "\u2605 bonus",
+    correction: "correction",
+    plain: "plain",
+    accepted: "accepted",
+    unchecked: "unchecked",
+    forced: "forced",
+    small: "small model",
+  };
+  const tailClass = (why) =>
+    why === "bonus" ? "bon" : why === "correction" ? "cor" : why === "accepted" ? "acc" : "pla";
+
+  /* Columns a monospaced label takes: CJK and emoji take two. */
+  const columns = (ch) =>
+    /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]|\p{Extended_Pictographic}/u.test(
+      ch,
+    )
+      ? 2
+      : 1;
+  const wide = (s, cw = CW) => Array.from(s).reduce((n, ch) => n + columns(ch), 0) * cw;
+  const said = (s) => s.length * HEAD;
+  /* As much of a label as fits. */
+  function clip(s, room, cw) {
+    if (wide(s, cw) <= room) return s;
+    let out = "";
+    for (const ch of Array.from(s)) {
+      if (wide(out + ch + "\u2026", cw) > room) break;
+      out += ch;
+    }
+    return out + "\u2026";
+  }
+  const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
+
+  function box(x, y, w, h, opt) {
+    const g = svg("g", {
+      class: "node " + opt.cls + (opt.sel ? " sel" : ""),
+      tabindex: -1,
+      role: "button",
+      "data-node": opt.id,
+      "data-v": SV.tokens.SAYS[opt.cls],
+      "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say,
+    });
+    g.append(
+      svg("rect", { class: "ring", x: x - 3, y: y - 3, width: w + 6, height: h + 6, rx: 7 }),
+      svg("rect", { class: "box", x, y, width: w, height: h, rx: 4 }),
+      text(x + 8, y + h / 2 + 4, opt.label, "w"),
+    );
+    if (opt.q !== null) {
+      const q = text(x + w - 7, y + h / 2 + 3.5, " " + f2(opt.q), "q", "end");
+      g.append(q);
+    }
+    return g;
+  }
+  const LONG = 14;
+  const nodeBox = (v, n, x, y, w, h, q) => {
+    const cls = SV.fold.verdictOf(v.round, n.id, v.phase);
+    return box(x, y, w, h, {
+      cls,
+      id: n.id,
+      say: WORD[cls],
+      label: SV.fold.label(v.lane, n.tok, v.long || LONG),
+      q,
+      sel: v.sel === n.id,
+    });
+  };
+  /* Whether the round's last token needs a box of its own: an accepted one that ended the run has its node already. */
+  function tailed(v) {
+    const r = v.round,
+      last = r.path.length ? r.path[r.path.length - 1] : -1;
+    return r.commit && !(r.why === "accepted" && r.nodes.some((n) => n.parent === last && n.tok === r.commit.tail.tok));
+  }
+  function tailBox(v, x, y, h) {
+    const t = v.round.commit.tail,
+      label = SV.fold.label(v.lane, t.tok, v.long || LONG),
+      w = wide(label) + 18,
+      cls = tailClass(v.round.why);
+    return {
+      w,
+      cls,
+      g: box(x, y, w, h, {
+        cls,
+        id: "tail",
+        say: TAILS[v.round.why] || v.round.why,
+        label,
+        q: null,
+        sel: v.sel === "tail",
+      }),
+    };
+  }
+  function root(v, x, y) {
+    const prev = v.round.i
+      ? (v.lane.tokens[v.round.first - 1] ?? v.lane.tokens[SV.fold.upto(v.lane, v.round.i) - 1])
+      : null;
+    const name = prev ? clip(SV.text.label(prev.parts, 6), x, SMALL) : "prompt";
+    return [
+      svg("circle", { class: "rootdot", cx: x, cy: y, r: 4 }),
+      text(x + 4, y - 10, "after", "hd", "end"),
+      text(x + 4, y + 20, name, "alt", "end"),
+    ];
+  }
+  const size = (s, w, h) => {
+    s.setAttribute("width", Math.ceil(w));
+    s.setAttribute("height", Math.ceil(h));
+    s.setAttribute("viewBox", `0 0 ${Math.ceil(w)} ${Math.ceil(h)}`);
+  };
+
+  SV.nodes = { SMALL, LONG, WORD, TAILS, tailClass, wide, said, clip, text, nodeBox, tailed, tailBox, root, size };
+})();

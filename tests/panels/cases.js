@@ -1,0 +1,102 @@
+/* The panels' sums, without a page: each case takes (SV, {race: records of plain decoding, a chain and a tree}). */
+(() => {
+  "use strict";
+  const { same, ok } = globalThis.SPECVIZ_TOOLS;
+  const P = globalThis.SpecVizPanels;
+  const near = (a, b, what) => ok(Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b)), what + ": " + a + " is not " + b);
+
+  Object.assign(globalThis.SPECVIZ_CASES, {
+    "words: what a person reads is cut and named"() {
+      same(P.words.say("a\u202eb\u0007", 20).includes("\u202e"), false, "an override is named");
+      same([P.words.say(null), P.words.say("abc", 2)], ["", "ab"], "nothing, and too much");
+      same([P.words.median([3, 1, 2]), P.words.median([1, 2, 3, 4]), P.words.median([])], [2, 2.5, null], "median");
+      same(
+        [P.words.mean([1, 2]), P.words.mean([]), P.words.clamp(9, 0, 5), P.words.finite(NaN)],
+        [1.5, null, 5, false],
+        "sums",
+      );
+    },
+    "the formula is the sum of its chances"() {
+      for (const [a, g] of [
+        [0.3, 1],
+        [0.8, 5],
+        [0, 4],
+        [1, 4],
+      ]) {
+        let want = 0;
+        for (let i = 0; i <= g; i++) want += a ** i;
+        near(P.maths.tokensPerRound(a, g), want, "alpha " + a);
+        near(P.maths.predicted(a, g, 0.1), want / (0.1 * g + 1), "speed-up " + a);
+      }
+    },
+    "from the formula to the clock, the steps leave nothing over"(SV, fx) {
+      const lanes = P.read.lanes(fx.race).filter((l) => !l.baseline);
+      ok(lanes.length === 2, "two drafting lanes");
+      for (const l of lanes) {
+        const g = P.maths.gap(l);
+        near(
+          g.steps.reduce((s, x) => s + x.by, g.formula),
+          g.measured,
+          l.title,
+        );
+      }
+    },
+    "a cost curve never falls, and its one row is the plain pass"(SV, fx) {
+      const c = P.maths.curveOf(P.read.lanes(fx.race));
+      for (let k = 1; k < 40; k++) ok(c.at(k + 1) >= c.at(k) - 1e-15, "rows " + k);
+      near(c.at(1), c.one, "one");
+    },
+    "a wider draft never needs more rounds, a dearer one is never faster"(SV, fx) {
+      const l = P.read.lanes(fx.race).find((x) => !x.baseline),
+        c = P.maths.curveOf([l, l.base]),
+        ask = (set) => P.maths.whatIf(l, set, c.at).low;
+      for (let g = 1; g < 5; g++) ok(ask({ gamma: g + 1 }).rounds <= ask({ gamma: g }).rounds, "gamma " + g);
+      ok(ask({ gamma: 4, price: 3 }).seconds > ask({ gamma: 4 }).seconds, "price");
+    },
+    "cells of a test hold every sample, the rare ones together"() {
+      const out = P.maths.cells([50, 30, 3, 1], [0.6, 0.35, 0.03, 0.02]);
+      same(
+        out.map((c) => [c.i, c.count]),
+        [
+          [0, 50],
+          [1, 30],
+          [-1, 4],
+        ],
+        "cells",
+      );
+      same(P.maths.cells([0, 9], [1, 0]).at(-1).add, null, "a token the law forbids");
+    },
+    "tokens fall into one kind each"() {
+      const kinds = ["\n", " 42", ",", " word", "ing"].map(P.heat.kindOf);
+      same(kinds, ["newline", "digit", "mark", "start", "inside"], "kinds");
+    },
+    "how easy a place was agrees with what the round kept"(SV, fx) {
+      for (const l of P.read.lanes(fx.race).filter((x) => !x.baseline)) {
+        const list = P.heat.ease(l);
+        same(list.length, l.tokens, "a value a token");
+        same(list.filter((e) => e.hit === 1).length >= P.words.sum(l.rounds.map((r) => r.path.length)), true, "kept");
+        ok(
+          list.every((e) => e.a === null || (e.a >= 0 && e.a <= 1)),
+          "a chance",
+        );
+      }
+    },
+    "lessons look for rounds that are what they say"(SV, fx) {
+      const F = P.finds,
+        lanes = P.read.lanes(fx.race),
+        all = F.drafting(lanes);
+      same([F.plainOf(lanes).baseline, all.some((l) => l.baseline)], [true, false], "plain");
+      for (const l of all) {
+        const bad = F.refused(l);
+        if (bad) same(bad.why, "correction", "refused");
+        if (bad) ok(bad.raw.judges.get(F.rejectedNode(bad)).verdict === "rejected", "the refused node");
+        const good = F.full(l);
+        if (good) ok(good.path.length > 0, "full");
+      }
+      same([F.chainOf([]), F.treeOf([]), F.plainOf([])], [null, null, null], "nothing in nothing");
+      for (const track of P.lessons.tracks)
+        for (const step of track.steps)
+          for (const ls of [lanes, []]) ok(/[.!?]$/.test(step.say(ls)), track.key + ": " + step.title);
+    },
+  });
+})();

@@ -1,0 +1,61 @@
+"""The order of the page's scripts, derived from what they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specviz import ASSETS
+from specviz.trace.scripts import ScriptOrderError, folder, names, ordered
+
+ROOMS = {"viewer": "SV|SpecViz", "panels": "P|SpecVizPanels"}
+SCRIPTS = [*(ASSETS / "viewer").rglob("*.js"), *(ASSETS / "panels").glob("*.js"), *(ASSETS.parent / "specviz" / "ui" / "static").glob("*.js")]
+
+
+def test_each_stands_behind_what_it_reads_whatever_order_they_come_in() -> None:
+    texts = {"a": "SV.a = SV.c.x;", "b": "SpecViz.b = 1;", "c": "SV.c = SV.b + SV.b;", "d": "SV.d = SV.a;"}
+    want = ["b", "c", "a", "d"]
+    assert ordered(texts, "SV|SpecViz") == want == ordered(dict(reversed(texts.items())), "SV|SpecViz")
+
+
+def test_a_comparison_or_a_comment_provides_and_needs_nothing() -> None:
+    assert names("/* SV.x = 1, SV.y */ if (SV.z === 2) SV.own = 3;", "SV") == ({"own"}, {"z"})
+
+
+def test_several_may_add_to_one_name_and_a_reader_waits_for_all() -> None:
+    add = "(P.views = P.views || {}).%s = 1;"
+    assert ordered({"a": "P.mount = P.views;", "b": add % "b", "c": add % "c"}, "P") == ["b", "c", "a"]
+
+
+def test_a_circle_is_told_with_its_members() -> None:
+    with pytest.raises(ScriptOrderError, match=r"need one another: (a needs b needs a|b needs a needs b)\."):
+        ordered({"a": "SV.a = SV.b;", "b": "SV.b = SV.a;", "c": "SV.c = 1;"}, "SV")
+
+
+def test_a_name_that_nobody_provides_is_told_with_its_reader() -> None:
+    with pytest.raises(ScriptOrderError, match=r"a\.js reads nowhere, which no script provides"):
+        ordered({"a": "SV.a = SV.nowhere;"}, "SV")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_pages_scripts_have_an_order(room: str) -> None:
+    order = folder(ASSETS / room, ROOMS[room], besides=("gradio",))
+    provided: set[str] = set()
+    for name in order:
+        own, needed = names((ASSETS / room / f"{name}.js").read_text(encoding="utf-8"), ROOMS[room])
+        assert needed <= provided, name
+        provided |= own
+
+
+def test_the_panels_read_only_what_the_viewer_provides() -> None:
+    viewer = set().union(*(names(p.read_text(encoding="utf-8"), "SV")[0] for p in (ASSETS / "viewer").rglob("*.js")))
+    read = set().union(*(names(p.read_text(encoding="utf-8"), "SpecViz")[1] for p in (ASSETS / "panels").glob("*.js")))
+    assert read and read <= viewer
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
+def test_a_script_is_short_and_its_lines_fit(script: Path) -> None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 300
+    assert [n for n, line in enumerate(lines, 1) if len(line) > 130] == []

@@ -1,0 +1,114 @@
+/* What a race comes to: who won, where two texts part, and two laws side by side. */
+(() => {
+  "use strict";
+  const { same, ok } = globalThis.SPECVIZ_TOOLS;
+  /* An ended lane with one run of its own and those given: 10 tokens in `seconds` each. */
+  const lane = (id, title, seconds, more = {}) => {
+    const sum = { tokens: 10, seconds: seconds[0], rounds: 1, passes: 1, pos: [], parts: [0, 0, 0, 0, 0] };
+    const repeats = seconds.slice(1).map((s) => ({ tokens: 10, seconds: s }));
+    return {
+      id,
+      header: { method: { key: title, title } },
+      committed: 1,
+      rounds: [{ i: 0, sum, commit: { t: seconds[0] }, lens: [], timing: {} }],
+      ends: [seconds[0]],
+      tokens: [],
+      checks: [],
+      done: { totals: { tokens: 10, seconds: seconds[0], repeats } },
+      ...more,
+    };
+  };
+  const text = (toks) => toks.map((tok) => ({ tok }));
+
+  Object.assign(globalThis.SPECVIZ_CASES, {
+    "a race of single runs has a fastest lane and no winner"(SV) {
+      const v = SV.verdict.verdict([lane(0, "Slow", [2]), lane(1, "Fast", [1])]);
+      same([v.winner.id, v.second.id, v.sure], [1, 0, false], "order");
+      same(
+        v.sentence,
+        "Fast was fastest, 100 % ahead of Slow: 10.0 against 5.0 tokens per second. One run each: no spread.",
+        "sentence",
+      );
+      const close = SV.verdict.verdict([lane(0, "Slow", [1.02]), lane(1, "Fast", [1])]);
+      ok(/as good as level/.test(close.sentence) && /2 % may be noise/.test(close.sentence), close.sentence);
+    },
+    "a winner is named only where the spreads lie apart"(SV) {
+      const apart = SV.verdict.verdict([lane(0, "Slow", [2, 2.1, 1.9]), lane(1, "Fast", [1, 1.1, 0.9])]);
+      ok(apart.sure && apart.sentence.startsWith("Fast won, 100 % ahead of Slow: "), apart.sentence);
+      ok(apart.sentence.includes("in 3 runs each"), apart.sentence);
+      const mixed = SV.verdict.verdict([lane(0, "Slow", [2, 0.95, 2]), lane(1, "Fast", [1, 1.1, 0.9])]);
+      ok(!mixed.sure && mixed.sentence.startsWith("No winner: the difference"), mixed.sentence);
+    },
+    "no verdict while a lane runs, nor over a failed one alone"(SV) {
+      same(SV.verdict.verdict([lane(0, "A", [1]), lane(1, "B", [1], { done: null })]), null, "running");
+      same(SV.verdict.verdict([lane(0, "A", [1]), lane(1, "B", [1], { error: { why: "x" } })]), null, "failed");
+      same(SV.verdict.verdict([lane(0, "A", [1])]), null, "alone");
+    },
+    "two texts part at the first token that differs, or where one ends"(SV) {
+      const base = lane(0, "plain", [1], { tokens: text([1, 2, 3]) }),
+        at = (toks, more) => SV.verdict.parting(lane(1, "x", [1], { tokens: text(toks), ...more }), base).at;
+      same([at([1, 2, 3]), at([1, 9, 3]), at([1, 2]), at([1, 2, 3, 4])], [null, 1, 2, 3], "ended");
+      same(at([1, 2], { done: null }), null, "a lane that still runs agrees so far");
+      const tie = lane(1, "x", [1], { checks: [{ kind: "near_tie", detail: { margin: 0.0123 } }] });
+      same(SV.verdict.why(tie), "a near-tie, gap 0.012", "why");
+    },
+    "rows of two laws: the tested token is among them and each law adds to one"(SV) {
+      const p = [1, 2, 3, 4, 5, 6].map((t) => [t, (7 - t) / 28]),
+        q = [
+          [9, 0.9],
+          [1, 0.05],
+        ],
+        out = SV.laws.rows(p, q, null, 9, [0.01, null]);
+      same(out[0].tok, 9, "the tested token stands first");
+      same(out.at(-1).tok, null, "the rest is one row");
+      for (const k of [0, 1])
+        ok(Math.abs(out.reduce((s, r) => s + (r.v[k] || 0), 0) - 1) < 1e-9, "law " + k + " adds to one");
+      same(out[0].v.slice(0, 2), [0.01, 0.9], "what is known of it");
+      same(SV.laws.rows(null, null, null, 1), [], "no law, no row");
+    },
+    "the residual's scale comes from a token whose three numbers are known"(SV) {
+      const j = {
+        p: 0.1,
+        top_p: [
+          [1, 0.5],
+          [2, 0.1],
+        ],
+        resid: [[1, 0.75]],
+      };
+      ok(
+        Math.abs(
+          SV.laws.zOf(j, {
+            top: [
+              [1, 0.2],
+              [2, 0.8],
+            ],
+          }) - 0.4,
+        ) < 1e-9,
+        "(0.5 - 0.2) / 0.75",
+      );
+      same(SV.laws.zOf(j, { top: [[2, 0.8]] }), null, "q of the token is unknown");
+    },
+    "playing walks every phase of every round once, and stops"(SV, fx) {
+      const line = SV.fold.fold(fx.race).lanes.get(1),
+        cur = { round: 0, phase: 1, left: null },
+        seen = ["0.1"];
+      for (let i = 0; i < 1e5; i++) {
+        const on = SV.player.watch(cur, line, 1, 1),
+          at = cur.round + "." + cur.phase;
+        if (at !== seen.at(-1)) seen.push(at);
+        if (!on) break;
+      }
+      const want = Array.from({ length: line.committed }, (_, r) => [1, 2, 3, 4].map((f) => r + "." + f)).flat();
+      same(new Set(seen).size, seen.length, "nothing twice");
+      same([seen[0], seen.at(-1)], [want[0], want.at(-1)], "from the first to the last");
+      ok(
+        seen.every((s) => want.includes(s)),
+        "only what is there",
+      );
+    },
+    "a short race is slowed, a long one is not"(SV) {
+      const k = [0.01, 1, 1e3].map(SV.player.slowdown);
+      ok(k[0] === 64 && k[1] > 1 && k[2] === 1, "slowed by " + k);
+    },
+  });
+})();
