@@ -4,7 +4,6 @@ Text of a model or a person never enters a template, where it would be executed:
 """
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 

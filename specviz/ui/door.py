@@ -108,7 +108,10 @@ class Door:
 
     def _known(self, host: str) -> bool:
         """A page of a foreign name that points here may not read this server; by its number nobody else's name can be used."""
-        name = (urlsplit("//" + host).hostname or "") if host.isprintable() and len(host) < 300 else ""
+        try:
+            name = urlsplit("//" + host).hostname or ""
+        except ValueError:
+            name = ""
         return "*" in self._hosts or name in self._hosts or name.endswith(".localhost") or _number(name)
 
 
