@@ -29,6 +29,8 @@
     stop: null,
     error: null,
     done: null,
+    last: -1,
+    byDepth: null,
   });
   const newRound = (i) => ({
     i,
@@ -50,6 +52,7 @@
     timing: null,
     lens: [],
     sum: null,
+    seen: null,
   });
   function step(state, raw) {
     const rec = shape(raw);
@@ -128,9 +131,11 @@
       r.why = rec.tail.why;
       lane.ends[r.i] = rec.t;
       lane.committed = Math.max(lane.committed, r.i + 1);
-      let before = r.i - 1;
-      while (before >= 0 && !lane.rounds[before].sum) before--; /* updates may be missing until the snapshot */
-      const last = before >= 0 ? lane.rounds[before] : null;
+      /* Updates may be missing until the snapshot: the totals go on from the last round that has any. */
+      const before = lane.rounds[Math.min(lane.last, r.i - 1)],
+        last = before && before.sum ? before : null;
+      lane.last = r.i;
+      if (lane.byDepth && lane.byDepth.k > r.i) lane.byDepth = null;
       r.sum = totals(r, last ? last.sum : zero(), !last || Boolean(last.timing));
       if (r.pieces) write(lane, r);
     },
@@ -273,6 +278,7 @@
       path: r.path,
       why: r.why,
       sum: r.sum,
+      seen: r.seen && [...r.seen],
       span: [r.first, r.upto],
       lens: r.lens.map((x) => [x.kind, x.data]),
     }));

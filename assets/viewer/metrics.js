@@ -40,7 +40,7 @@
       mean_accepted_tokens: ratio(s.accepted, s.passes),
       acceptance_rate: ratio(s.accepted, s.tried),
       draft_yield: ratio(s.accepted, s.drafted),
-      per_position: s.pos.map(([tried, ok]) => ({
+      per_position: SV.totals.byDepth(lane, k).map(([tried, ok]) => ({
         tried,
         accepted: ok,
         rate: ratio(ok, s.rounds),

@@ -8,7 +8,10 @@
     RECORDS = 100_000,
     ROUNDS = 100_000,
     NODES = 4096,
-    DEPTH = 32;
+    DEPTH = 32,
+    PROMPT = 100_000 /* characters of a prompt and its earlier turns */,
+    TEXT = 2 ** 21 /* bytes that a lane may write */,
+    PIECE = 4096; /* characters of one token's bytes in base64 */
   const TYPES = new Set([
     "header",
     "vocab",
@@ -72,7 +75,7 @@
     if (!r || typeof r !== "object" || Array.isArray(r) || !TYPES.has(r.type)) no(where + " is of no known type.");
     if (!whole(r.lane, 0, LANES - 1)) no(where + ": the lane must be a whole number below " + LANES + ".");
     finite(r, where, 0);
-    const lane = lanes.get(r.lane) || { seq: -1, count: 0, rounds: new Map(), top: -1, over: false };
+    const lane = lanes.get(r.lane) || { seq: -1, count: 0, rounds: new Map(), top: -1, over: false, said: 0, committed: -1 };
     if (!lanes.has(r.lane)) {
       header(r, where);
       lanes.set(r.lane, lane);
@@ -95,7 +98,12 @@
           SV.text.joined(SV.text.visible(r.schema)).slice(0, 40) +
           ".",
       );
+    const asked = r.prompt && typeof r.prompt === "object" ? r.prompt : {},
+      turns = Array.isArray(asked.turns) ? asked.turns : [];
+    const long = [asked.text, ...turns.map((t) => t && (t.text ?? t.content))].reduce((n, s) => n + size(s), 0);
+    if (long > PROMPT) no(where + ": a prompt and its turns hold at most " + PROMPT + " characters.");
   }
+  const size = (s) => (typeof s === "string" ? s.length : 0);
 
   function inRound(lane, r, where) {
     if (!whole(r.round, 0, ROUNDS - 1) || r.round > lane.top + 1)
@@ -113,7 +121,21 @@
     if (r.type === "judge" && !known(r.node)) no(where + " judges a node that was not drafted.");
     if (r.type === "commit" && !(Array.isArray(r.path) && r.path.every(known) && r.tail && typeof r.tail === "object"))
       no(where + " commits what was not drafted.");
-    if (r.type === "text" && !Array.isArray(r.pieces)) no(where + ": its pieces are missing.");
+    if (r.type === "commit") {
+      if (r.round <= lane.committed) no(where + ": rounds must be committed in order and once.");
+      lane.committed = r.round;
+    }
+    if (r.type === "text") said(lane, r, where);
+  }
+
+  function said(lane, r, where) {
+    if (!Array.isArray(r.pieces)) no(where + ": its pieces are missing.");
+    for (const piece of r.pieces) {
+      const n = size(piece && piece.b);
+      if (n > PIECE) no(where + ": a token's bytes are at most " + PIECE + " characters of base64.");
+      lane.said += (n * 3) / 4;
+    }
+    if (lane.said > TEXT) no(where + ": a lane writes at most 2 MB of text.");
   }
 
   /* Every number finite, nothing nested beyond reason. JSON has no infinity, but 1e999 becomes one. */

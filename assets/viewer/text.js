@@ -14,10 +14,20 @@
   const hex = (n, w) => n.toString(16).toUpperCase().padStart(w, "0");
   const byteChip = (b) => ({ c: "\\x" + hex(b, 2) });
 
+  /* No text becomes more parts than a page can bear: what is left of a token or a prompt is counted in one last chip. */
+  const MOST_PARTS = 2000,
+    MOST_OF_TOKEN = 64;
+  const few = (parts, most) =>
+    parts.length > most ? [...parts.slice(0, most), { c: "+" + (parts.length - most) }] : parts;
+
   function visible(text) {
     const out = [];
     let at = 0;
     for (const m of text.matchAll(HIDDEN)) {
+      if (out.length >= MOST_PARTS) {
+        out.push({ c: "+" + (text.length - at) });
+        return out;
+      }
       if (m.index > at) out.push(text.slice(at, m.index));
       out.push({ c: "U+" + hex(m[0].codePointAt(0), 4) });
       at = m.index + m[0].length;
@@ -66,7 +76,7 @@
       i += need || Math.max(1, have);
     }
     flush();
-    return { parts, carry: Array.from(bytes.slice(i)) };
+    return { parts: few(parts, MOST_OF_TOKEN), carry: Array.from(bytes.slice(i)) };
   }
 
   function bytesOf(b64) {

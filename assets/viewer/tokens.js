@@ -66,11 +66,14 @@
 
   /* The prompt as the tokens it was read as, so that a copy can point at its source: the ids whose bytes make up the
      last message. Null where they do not, as with a tokenizer that changes its input; then the prompt is one text. */
-  const MOST_ASKED = 4000;
+  const MOST_ASKED = 4000,
+    MOST_BYTES = 200_000,
+    MOST_STEPS = 5_000_000;
   function askTokens(lane, p) {
     const ids = p.ids || [],
       want = new TextEncoder().encode(String(p.text || ""));
     if (!ids.length || ids.length > MOST_ASKED || !want.length || !ids.every((id) => lane.vocab.has(id))) return null;
+    if (ids.reduce((n, id) => n + lane.vocab.get(id).length, 0) > MOST_BYTES) return null;
     const each = ids.map((id) => SV.text.bytesOf(lane.vocab.get(id))),
       all = each.flat(),
       at = findLast(all, want),
@@ -93,10 +96,12 @@
     return held.length ? null : out;
   }
   function findLast(all, want) {
-    for (let i = all.length - want.length; i >= 0; i--) {
+    let steps = 0;
+    for (let i = all.length - want.length; i >= 0 && steps < MOST_STEPS; i--) {
       let k = 0;
       while (k < want.length && all[i + k] === want[k]) k++;
       if (k === want.length) return i;
+      steps += k + 1;
     }
     return -1;
   }

@@ -1,4 +1,5 @@
-/* Running totals of a lane, as the engine counts them: every test is a try, depth by depth. */
+/* Running totals of a lane, as the engine counts them: every test is a try, depth by depth. What a round adds by depth stays with
+   the round (`seen`) and is summed where it is asked for: a copy of it a round would be rounds times depth in all. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -24,14 +25,13 @@
     agree: 0,
     checked: 0,
     rows: 0,
-    pos: [],
     t: 0,
     seconds: 0,
     parts: [0, 0, 0, 0, 0],
   });
 
   function totals(r, before, timed) {
-    const s = { ...before, pos: before.pos.map((p) => p.slice()) };
+    const s = { ...before };
     s.rounds++;
     s.tokens += r.commit.n_new;
     s.passes += r.passes;
@@ -57,14 +57,23 @@
       }
       seen.set(d, seen.get(d) || false || yes);
     }
-    for (const [d, yes] of seen) {
-      while (s.pos.length < d) s.pos.push([0, 0]);
-      s.pos[d - 1][0]++;
-      if (yes) s.pos[d - 1][1]++;
-    }
+    r.seen = seen;
     if (r.why !== "accepted") s[TAIL[r.why] ? r.why : "plain"]++;
     return s;
   }
 
-  SV.totals = { TAIL, zero, totals };
+  /* [[tried, accepted], ...] by depth over the first k rounds; it goes on from where it was last asked for. */
+  function byDepth(lane, k) {
+    const kept = lane.byDepth && lane.byDepth.k <= k ? lane.byDepth : { k: 0, pos: [] };
+    for (; kept.k < k; kept.k++)
+      for (const [d, yes] of lane.rounds[kept.k].seen || []) {
+        while (kept.pos.length < d) kept.pos.push([0, 0]);
+        kept.pos[d - 1][0]++;
+        if (yes) kept.pos[d - 1][1]++;
+      }
+    lane.byDepth = kept;
+    return kept.pos;
+  }
+
+  SV.totals = { TAIL, zero, totals, byDepth };
 })();

@@ -13,7 +13,7 @@ from typing import Any
 
 from .schema import NODES, SCHEMA, TraceError
 
-BIGGEST, LANES, RECORDS = 20 * 2**20, 64, 100_000
+BIGGEST, LANES, RECORDS, TEXT = 20 * 2**20, 64, 100_000, 2 * 2**20  # bytes, lanes, records a lane, bytes that a lane writes
 Record = dict[str, Any]
 
 
@@ -192,6 +192,7 @@ class _Lane:
             follows = start == self.said and end - start == len(base64.b64decode(piece["b"]))
             _hold(follows, f"{where}: spans must follow each other.")
             self.said = end
+        _hold(self.said <= TEXT, f"{where}: a lane writes at most {TEXT >> 20} MB of text.")
 
 
 def _hold(true: bool, otherwise: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Callable
 Check = Callable[[Any, str], None]
 BIG = 2**53  # what a JavaScript number holds exactly
 LONGEST_TEXT, LONGEST_LIST, DEEPEST = 1_000_000, 200_000, 12
+PROMPT = 100_000  # characters of a prompt and its earlier turns
+PIECE = 4096  # characters of a token's bytes in base64
 
 
 class TraceError(ValueError):
@@ -113,12 +115,19 @@ def anything(value: Any, where: str) -> None:
 
 def encoded(value: Any, where: str) -> None:
     """Bytes in base64."""
-    if not isinstance(value, str) or len(value) > 65_536:
-        raise TraceError(f"{where} must be bytes in base64.")
+    if not isinstance(value, str) or len(value) > PIECE:
+        raise TraceError(f"{where} must be bytes in base64, at most {PIECE} characters.")
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise TraceError(f"{where} must be bytes in base64.") from None
+
+
+def asked(value: Any, where: str) -> None:
+    """A prompt with its earlier turns."""
+    _PROMPT(value, where)
+    if len(value["text"]) + sum(len(turn["text"]) for turn in value["turns"]) > PROMPT:
+        raise TraceError(f"{where}: a prompt and its turns hold at most {PROMPT} characters.")
 
 
 def vocabulary(value: Any, where: str) -> None:
@@ -139,10 +148,11 @@ NODES = 4096
 
 NODE = fields(id=whole(0, NODES), parent=whole(-1, NODES), depth=whole(1, NODES), tok=TOKEN, q=maybe(PROBABILITY), how=LABEL,
               top_=LAW, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain)
+_PROMPT = fields(text=text(PROMPT), ids=many(TOKEN), turns=many(fields(role=LABEL, text=text(PROMPT)), 1000))
 HEADER = fields(
     schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),
     method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000)),
-    knobs=anything, prompt=fields(text=text(), ids=many(TOKEN), turns=many(fields(role=LABEL, text=text()), 1000)),
+    knobs=anything, prompt=asked,
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
     target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine"),
     top_k_saved=COUNT, baseline_run_id=maybe(LABEL),

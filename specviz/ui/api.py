@@ -12,14 +12,16 @@ from ..lab.compare import compare, lanes_of
 from .cards import told
 from .chat import lanes
 from .desk import Desk
+from .door import visitor
 from .limits import BASELINE, Refused, Turnstile, read
+from .loading import Loader
 from .stream import Backend, Live, pack
 
 
 class Api:
-    def __init__(self, backend: Backend, turnstile: Turnstile):
-        self._backend, self._turnstile = backend, turnstile
-        self._desk = Desk(backend, turnstile)
+    def __init__(self, backend: Backend, turnstile: Turnstile, loader: Loader):
+        self._backend, self._turnstile, self._loader = backend, turnstile, loader
+        self._desk = Desk(backend, turnstile, loader)
 
     def offer(self) -> None:
         """Add the endpoints to the Blocks under construction."""
@@ -30,7 +32,7 @@ class Api:
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
-                  target: str = "", repeats: int = 1) -> AsyncIterator[str]:
+                  target: str = "", repeats: int = 1, request: gr.Request = None) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most. max_new_tokens: 1 to 512.
@@ -47,17 +49,17 @@ class Api:
                 read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
                 temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats)
         except Refused as why:
-            raise gr.Error(str(why)) from None
-        live = Live(self._backend, self._turnstile, ask)
+            raise _error(str(why)) from None
+        live = Live(self._backend, self._turnstile, ask, 0, visitor(request), self._loader)
         async with aclosing(live.stream()) as frames:
             async for frame in frames:
                 status = frame.get("status", {})
                 if status.get("state") == "error" and not live.frames.records:
-                    raise gr.Error(status["text"])
+                    raise _error(status["text"])
                 yield pack(frame)
 
     async def compare(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 64, temperature: float = 0.0,  # noqa: B006
-                      seed: int = 0, repeats: int = 3, target: str = "") -> dict:
+                      seed: int = 0, repeats: int = 3, target: str = "", request: gr.Request = None) -> dict:
         """Compare methods of speculative decoding on a prompt: how fast each is here, and whether the difference is more than noise.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; plain decoding is always
@@ -66,11 +68,11 @@ class Api:
         block_efficiency, acceptance_rate}]}, fastest first; winner is null where the difference is noise.
         """
         records: list[dict] = []
-        async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, {}, "", [], target, repeats):
+        async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, {}, "", [], target, repeats, request):
             frame = json.loads(line)
             records = frame["e"] if frame.get("snap") else records
             if frame.get("status", {}).get("state") == "error":
-                raise gr.Error(frame["status"]["text"])
+                raise _error(frame["status"]["text"])
         said = lanes(records)
         found = compare(lanes_of(records), BASELINE)
         totals = {r["lane"]: r["totals"] for r in records if r["type"] == "done"}
@@ -82,6 +84,11 @@ class Api:
     def methods(self) -> list[dict]:
         """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""
         return [told(card) for card in self._backend.cards.values()]
+
+
+def _error(sentence: str) -> gr.Error:
+    """A refusal is an answer, not a fault of the server: its log keeps no traceback of it."""
+    return gr.Error(sentence, print_exception=False)
 
 
 def _figures(totals: dict[str, Any]) -> dict[str, float | None]:

@@ -4,7 +4,6 @@ Text of a model or a person never enters a template, where it would be executed:
 """
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +78,17 @@ def host(name: str) -> gr.HTML:
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts, each behind those whose names it reads: paths that the page may fetch."""
-    return [(PANELS / f"{name}.js").as_posix() for name in folder(PANELS, "P|SpecVizPanels")]
+    """The panels' scripts by name, each behind those whose names it reads."""
+    return folder(PANELS, "P|SpecVizPanels")
+
+
+def own_files() -> dict[str, Path]:
+    """What the page fetches of ours while it is open, by the name it goes by: no more is served, and no path is told."""
+    return {"plotly.js": plotly_file()} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
     own = "\n".join(script(name) for name in ("ask.js", "links.js", "tabs.js"))
-    return f"<script>{own}\n{script('lazy.js').replace('PLOTLY_PATH', plotly_file().resolve().as_posix())}</script>"
+    return f"<script>{own}\n{script('lazy.js')}</script>"

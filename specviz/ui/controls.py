@@ -35,7 +35,8 @@ def _step(reach: float) -> float:
 def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names: list[tuple[str, str]],
           values: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
     """Knob settings so far with what the widgets hold now; a knob at its default is not kept."""
-    out = {key: dict(knobs) for key, knobs in (given or {}).items()}
+    given = given if isinstance(given, dict) else {}
+    out = {key: dict(knobs) for key, knobs in given.items() if key in cards and isinstance(knobs, dict)}
     for (key, name), value in zip(names, values):
         default = next(k.default for k in cards[key].knobs if k.name == name)
         out.setdefault(key, {}).pop(name, None)

@@ -10,35 +10,50 @@ import json
 from contextlib import aclosing
 from typing import Any, AsyncIterator
 
+import gradio as gr
+
+from .door import visitor
 from .job import Job
-from .limits import RUN_SECONDS, Refused, Turnstile
+from .limits import RUN_SECONDS, Refused, Turnstile, Visitor
+from .loading import Loader
 from .stream import Backend, pack
 
 LONGEST = 20_000  # characters of a question
 
 
 class Desk:
-    def __init__(self, backend: Backend, turnstile: Turnstile):
-        self._backend, self._turnstile = backend, turnstile
+    def __init__(self, backend: Backend, turnstile: Turnstile, loader: Loader | None = None):
+        self._backend, self._turnstile, self._loader = backend, turnstile, loader or Loader(backend)
 
-    async def ask(self, name: str, payload: dict = {}) -> AsyncIterator[str]:  # noqa: B006
+    async def ask(self, name: str, payload: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
         """The answer to one question, in lines; the last one says "done" or "error"."""
-        answer = None
         try:
             self._check(name, payload)
-            light = name in self._backend.light  # answered at once: a text is the answer, not a word on progress
-            job = Job(None if light else self._turnstile, lambda stop: self._backend.answer(name, payload or {}, stop, RUN_SECONDS))
-            async with aclosing(job.tell()) as parts:
-                async for part in parts:
-                    if isinstance(part, str):
-                        yield pack({"state": "queued", "text": part})
-                        continue
-                    answer = next((told for told in reversed(part) if light or not isinstance(told, str)), answer)
-                    if not light:
-                        yield _line(state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]})
-            yield _line(state="done", answer=answer)
+            who = visitor(request)
+            with self._turnstile.visit(who.address):
+                async with aclosing(self._lines(name, payload or {}, who)) as lines:
+                    async for line in lines:
+                        yield line
         except Refused as why:
             yield _line(state="error", text=str(why))
+
+    async def _lines(self, name: str, payload: dict, who: Visitor) -> AsyncIterator[str]:
+        answer = None
+        light = name in self._backend.light  # answered at once: a text is the answer, not a word on progress
+        if not light:
+            async with aclosing(self._loader.wait(self._backend.wants(payload))) as words:
+                async for text in words:
+                    yield _line(state="working", text=text)
+        job = Job(None if light else self._turnstile, lambda stop: self._backend.answer(name, payload, stop, RUN_SECONDS), who)
+        async with aclosing(job.tell()) as parts:
+            async for part in parts:
+                if isinstance(part, str):
+                    yield pack({"state": "queued", "text": part})
+                    continue
+                answer = next((told for told in reversed(part) if light or not isinstance(told, str)), answer)
+                if not light:
+                    yield _line(state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]})
+        yield _line(state="done", answer=answer)
 
     def _check(self, name: Any, payload: Any) -> None:
         if not isinstance(name, str) or name not in self._backend.questions:

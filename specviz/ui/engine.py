@@ -31,7 +31,7 @@ class Engine:
         self.cards = cards()
         self._asked = (target, draft)
         self._loaded: dict[str | None, Any] = {}
-        self._lock = threading.Lock()
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         if lent():  # there the models must be in place before the first call, and spaces imported before torch
             import spaces  # noqa: F401
 
@@ -59,16 +59,25 @@ class Engine:
         return target in self._loaded
 
     def load(self, target: str | None) -> str:
-        with self._lock, _sentences():
-            loaded = self._loaded.pop(target, None) or self._open(target)
-            self._loaded[target] = loaded  # the one asked for last stands last
-            others = [name for name in self._loaded if name is not None]
-            if len(others) > kept():
-                from ..zoo import forget
-
-                del self._loaded[others[0]]
-                forget()
+        """One at a time; what is loaded already is described at once, whatever else is loading."""
+        loaded = self._loaded.get(target)
+        if loaded is None:
+            with self._opening, _sentences():
+                loaded = self._loaded.get(target) or self._open(target)
+        self._keep(target, loaded)
         return _described(loaded)
+
+    def _keep(self, target: str | None, loaded: Any) -> None:
+        """The one asked for last stands last; with too many of them, the first but the default one is put away."""
+        with self._lock:
+            held = {name: one for name, one in self._loaded.items() if name != target} | {target: loaded}
+            others = [name for name in held if name is not None]
+            away = others[: max(0, len(others) - kept())]
+            self._loaded = {name: one for name, one in held.items() if name not in away}
+        if away:
+            from ..zoo import forget
+
+            forget()
 
     def _open(self, target: str | None) -> Any:
         from ..zoo import load
@@ -80,13 +89,30 @@ class Engine:
             return apart.submit(load, *given[0], **given[1]).result()
 
     def loaded(self, target: str | None) -> Any:
-        return self._loaded[target]
+        """Raises Refused where the model was put away for another one since it was loaded."""
+        found = self._loaded.get(target)
+        if found is None:
+            raise Refused("The model was put away for another one meanwhile: ask once more.")
+        return found
+
+    def progress(self, target: str | None) -> str:
+        """What of a hub model is on this machine already."""
+        from ..zoo.registry import ZooError, register
+
+        try:
+            entry = register().entries.get(target or "")
+        except ZooError:
+            return ""
+        return f"{_fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
+
+    def wants(self, payload: dict[str, Any]) -> str | None:
+        return self._known(payload.get("target"))
 
     def why_not(self, target: str | None = None) -> dict[str, str]:
         from specviz import catalogue
 
         with _sentences():
-            why_not = self._loaded[target].why_not if self.ready(target) else self._survey(target)
+            why_not = self.loaded(target).why_not if self.ready(target) else self._survey(target)
         reasons = {key: why_not(method) for key, method in catalogue().items()}
         return {key: why for key, why in reasons.items() if why}
 
@@ -105,7 +131,7 @@ class Engine:
         """``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an accelerator lent for ``need`` seconds."""
         if not lent():
             with _sentences():
-                yield from work(self._loaded[target], asked, seconds, cancel)
+                yield from work(self.loaded(target), asked, seconds, cancel)
             return
         for part in (parts := leased(self._loaded, work, need)(target, asked, seconds)):
             if isinstance(part, Refused):
@@ -123,10 +149,7 @@ class Engine:
         elif name in self.light:
             yield from _plainly(lab.answer(name, payload))
         else:
-            target = self._known(payload.get("target"))
-            if not self.ready(target):
-                yield "Loading the models."
-                self.load(target)
+            target = self.wants(payload)
             limit = min(seconds, LEASE) if lent() else seconds
             yield from self._use(question, target, (name, payload), limit, cancel, int(limit + SPARE))
 
@@ -172,6 +195,17 @@ def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, can
 def any_model() -> bool:
     """Whether a visitor may name any model of the hub: where the owner says so, and never on a Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
+
+
+def _fetched(hub_id: str) -> int:
+    """Bytes of a hub model in the cache, also those of files that are still on their way."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"
+    try:
+        return sum(file.stat().st_size for file in blobs.iterdir())
+    except OSError:  # not begun, or a file was renamed between the two looks
+        return 0
 
 
 def kept() -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, AsyncIterator, Callable, Sequence
@@ -16,10 +15,10 @@ import gradio as gr
 from . import stream
 from .chat import Chat
 from .controls import FIRST, merge, unlawful
-from .limits import Ask, Refused, Turnstile, read
+from .door import visitor
+from .limits import BASELINE, LANES, Ask, Refused, Turnstile, read
+from .loading import Loader
 from .stream import Backend, Live, pack
-
-log = logging.getLogger(__name__)
 
 VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"
@@ -41,7 +40,7 @@ class Handlers:
 
     def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
         self.backend, self.warm, self.follow = backend, warm, follow or {}
-        self.turnstile = Turnstile()
+        self.turnstile, self.loader = Turnstile(), Loader(backend)
         self.live: dict[str, Underway] = {}
         self.shelves: dict[str, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
         self.ui: dict[str, Any] = {}
@@ -67,7 +66,8 @@ class Handlers:
         except Refused as why:
             return {ui["notice"]: _line("error", str(why))}
         ask = replace(ask, shelf=self._shelf(session))
-        self.live[session] = Underway(Live(self.backend, self.turnstile, ask, chat.frame), ask, list(earlier))
+        live = Live(self.backend, self.turnstile, ask, chat.frame, visitor(request), self.loader)
+        self._begun(session, Underway(live, ask, list(earlier)))
         loading = {} if self.backend.ready(ask.target) else {ui["models"]: _line("loading", "Loading the models")}
         return loading | {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
@@ -87,7 +87,7 @@ class Handlers:
             async with aclosing(run.live.stream()) as frames:
                 async for _ in frames:  # Stop is told of each time: on a busy machine a single telling did not always arrive
                     yield {ui["board"]: run.live.frames.window(), ui["stop"]: gr.Button(interactive=not run.live.stop.is_set())}
-            run.over = True
+            run.over = not run.live.gone
         finally:
             if not run.over:  # the reader left, or it failed: nobody will settle it
                 self.live.pop(session, None)
@@ -138,6 +138,13 @@ class Handlers:
     def _running(self, session: str) -> bool:
         run = self.live.get(session)
         return run is not None and not run.over
+
+    def _begun(self, session: str, run: Underway) -> None:
+        """Keep a run for its watcher; with too many of them, those that nobody came to watch or to settle are let go."""
+        self.live[session] = run
+        idle = [name for name, one in self.live.items() if one is not run and (one.over or not one.watched)]
+        for name in idle[: max(0, len(self.live) - VISITORS)]:
+            del self.live[name]
 
     def _shelf(self, session: str) -> dict:
         """This visitor's shelf; with too many of them, the one not used for longest is cleared away."""
@@ -205,15 +212,13 @@ class Handlers:
         if target or not self.warm or self.backend.ready(None):
             yield self._told(target or None)
             return
-        yield {self.ui["models"]: _line("loading", "Loading the models")}
         try:
-            await asyncio.to_thread(self.backend.load, None)
+            async with aclosing(self.loader.wait(None)) as words:
+                async for text in words:
+                    yield {self.ui["models"]: _line("loading", text)}
             yield self._told(None)
         except Refused as why:
             yield {self.ui["models"]: _line("error", str(why))}
-        except Exception as error:  # the page says a sentence, the server's log says what happened
-            log.exception("loading failed")
-            yield {self.ui["models"]: _line("error", f"The models could not be loaded ({type(error).__name__}).")}
 
     def greet(self) -> dict:
         """A page was opened: say what is loaded already."""
@@ -265,5 +270,12 @@ def _keys(picked: Any) -> Any:
     """The picker's value: a JSON list of keys."""
     try:
         return json.loads(picked) if isinstance(picked, str) else picked
-    except ValueError:
+    except (ValueError, RecursionError):
         return picked
+
+
+def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
+    """The methods of the picker's value that there are, each once and no more than there are lanes."""
+    keys = _keys(picked)
+    known = dict.fromkeys(key for key in keys if isinstance(key, str) and key in cards) if isinstance(keys, list) else ()
+    return [key for key in known if key != BASELINE][: LANES - 1]

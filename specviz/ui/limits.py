@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable, Iterator
 
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
@@ -18,6 +20,8 @@ TURNS = 40
 CONVERSATION_CHARACTERS = 40_000
 RUN_SECONDS = 60.0
 WAITING = 20
+OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address, a flood is one
+SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 
@@ -100,7 +104,11 @@ def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     text = repr(value) if isinstance(value, (str, int, float, bool)) else f"a {type(value).__name__}"
-    return text if len(text) <= 40 else text[:40] + "\u2026"
+    return _cut(text, 40)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "\u2026"
 
 
 def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
@@ -124,7 +132,7 @@ def _knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
     try:
         return card.read_knobs(given)
     except ValueError as why:
-        raise Refused(f"{card.title}: {why}.") from None
+        raise Refused(f"{card.title}: {_cut(str(why), SENTENCE)}.") from None
 
 
 def _turns(turns: Any) -> tuple[dict[str, str], ...]:
@@ -147,11 +155,22 @@ def _name(target: Any) -> str | None:
     return target
 
 
+@dataclass(frozen=True)
+class Visitor:
+    """Who asked. address: the client's; unread: messages that lie ready for it; forget: throws those away."""
+
+    address: str = ""
+    unread: Callable[[], int] = lambda: 0
+    forget: Callable[[], None] = lambda: None
+
+
 @dataclass
 class Turnstile:
     """One run at a time on one accelerator, first come first served; ``waiting`` places behind the one that runs."""
 
     waiting: int = WAITING
+    open_runs: int = OPEN_RUNS
+    _open: Counter[str] = field(default_factory=Counter)
     _line: list[object] = field(default_factory=list)
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -174,3 +193,17 @@ class Turnstile:
         with self._lock:
             if ticket in self._line:
                 self._line.remove(ticket)
+
+    @contextmanager
+    def visit(self, address: str) -> Iterator[None]:
+        """An open run of this address, in the line or before it. Raises Refused when it has as many as it may."""
+        with self._lock:
+            if address and self._open[address] >= self.open_runs:
+                raise Refused(f"{self.open_runs} runs of this address are open already: wait for one of them, or stop it.")
+            self._open[address] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[address] -= 1
+                self._open += Counter()  # keeps no address that has none

@@ -1,17 +1,20 @@
 """The page: what is where. Everything it offers comes from the catalogue and from files under assets; see handlers for events."""
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from . import board, controls, offer
 from .api import Api
 from .chat import Chat
-from .handlers import Handlers
+from .door import Door
+from .handlers import Handlers, lanes_picked
 from .limits import WAITING
 from .offer import EXAMPLES, RECORDED, Offer
 from .stream import Backend, pack
@@ -43,7 +46,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
                 board.host("race")
             for panel in ("lab", "learn", "traces"):
                 board.host(panel)
-        Api(backend, hands.turnstile).offer()  # before the page's own listeners: the plain names are for programs
+        Api(backend, hands.turnstile, hands.loader).offer()  # before the page's own listeners: the plain names are for programs
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
@@ -57,14 +60,20 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
 
 def launch(demo: gr.Blocks, **options: Any) -> Any:
     """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
-    gr.set_static_paths([board.plotly_file(), *board.panel_files()])
     settings: dict[str, Any] = {
         "theme": theme(), "css": css(), "head": board.head(), "show_error": False, "enable_monitoring": False,
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
-        "state_session_capacity": 1000,
+        "state_session_capacity": 200,
+        "app_kwargs": {"middleware": [Middleware(Door, takes=takes(demo), own=board.own_files())]},
     }
     return demo.launch(**(settings | options))
+
+
+def takes(demo: gr.Blocks) -> dict[str, list[str]]:
+    """The endpoints for programs, and what each takes."""
+    return {fn.api_name: list(inspect.signature(fn.fn).parameters)[: len(fn.inputs)] for fn in demo.fns.values()
+            if fn.api_name and fn.api_visibility != "private"}
 
 
 def _top(ui: dict[str, Any]) -> None:
@@ -117,13 +126,13 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
         @gr.render(inputs=[ui["methods"], ui["knobs"]], concurrency_limit=1, concurrency_id="knobs", show_progress="hidden",
                    triggers=[demo.load, ui["methods"].change, ui["tabs"].input, ui["tabs"].select, ui["tabs"].submit])
         def knobs(picked: str, given: dict | None) -> None:
-            for key in json.loads(picked or "[]"):
-                card = cards.get(key)
-                if card is None or not card.knobs:
+            for key in lanes_picked(picked, cards):
+                card = cards[key]
+                if not card.knobs:
                     continue
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
-                    held = [controls.held(k, (given or {}).get(key)) for k in card.knobs]
+                    held = [controls.held(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
                     off = hands.off(key, held)
                     widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})))
                                for k, value in zip(card.knobs, held)}

@@ -1,10 +1,12 @@
 """From an engine's records to what a page or a program receives: one run, as a stream of frames at a steady beat.
 
 The engine runs in a thread of its own (job.py) and never waits for a reader. Twenty times a second everything it has told since the
-last beat becomes one frame (docs/TRACE.md, "Live frames"). Whoever stops reading ends the run.
+last beat becomes one frame (docs/TRACE.md, "Live frames"). A reader that falls behind gets fewer and larger frames; whoever stops
+reading ends the run. Models are loaded before the run stands in line (loading.py).
 """
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
@@ -13,8 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator, Protocol
 
-from .job import BEAT, Job
-from .limits import RUN_SECONDS, Ask, Refused, Turnstile
+from .job import BEAT, Job, Reader, Unread
+from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
+from .loading import Loader
 
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
@@ -36,6 +39,12 @@ class Backend(Protocol):
     def load(self, target: str | None) -> str:
         """Load the models; a short description of them for people. Raises Refused with a sentence."""
 
+    def progress(self, target: str | None) -> str:
+        """How far the loading of a target is, in a few words; empty where that is not known."""
+
+    def wants(self, payload: dict[str, Any]) -> str | None:
+        """The target that a question of the Lab is about."""
+
     def targets(self) -> list[dict[str, str]]:
         """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
 
@@ -47,7 +56,7 @@ class Backend(Protocol):
         one round of ``cancel``."""
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """The answer to a question as it grows, the last one whole; a text is a word on progress. Loads what it needs."""
+        """The answer to a question as it grows, the last one whole; a text is a word on progress. What it wants is loaded."""
 
 
 def pack(value: Any) -> str:
@@ -115,12 +124,15 @@ def _alone(number: int, rest: Frame) -> str:
 
 
 class Live:
-    """One run in flight, as frames."""
+    """One run in flight, as frames. gone: it ended because nobody read them."""
 
-    def __init__(self, backend: Backend, turnstile: Turnstile, ask: Ask, first: int = 0):
+    def __init__(self, backend: Backend, turnstile: Turnstile, ask: Ask, first: int = 0, visitor: Visitor = Visitor(),
+                 loader: Loader | None = None):
         self.frames = Frames(first)
-        self._backend, self._ask = backend, ask
-        self._job = Job(turnstile, self._work)
+        self.gone = False
+        self._backend, self._turnstile, self._ask, self._visitor = backend, turnstile, ask, visitor
+        self._loader = loader or Loader(backend)
+        self._job = Job(turnstile, self._work, visitor)
         self._seen: int | None = None
         self.stop = self._job.stop
 
@@ -136,22 +148,43 @@ class Live:
     async def stream(self) -> AsyncIterator[Frame]:
         """Frames until the run is over; the last one says how it ended. Leaving early stops the engine."""
         try:
-            async with aclosing(self._job.tell(self.beat)) as parts:
-                async for part in parts:
-                    records, status = _sorted(part)
-                    if records or status:
-                        yield self.frames.add(records, said("live", "") if records else status)
+            with self._turnstile.visit(self._visitor.address):
+                async with aclosing(self._parts()) as parts:
+                    async for records, status in parts:
+                        yield self.frames.add(records, status)
+                await caught_up(self._visitor)
             yield self.frames.close(_outcome(self.frames.records, self.stop.is_set()))
+        except Unread as why:
+            self.gone = True
+            yield self.frames.add([], said("stopped", str(why)))
         except Refused as why:
             yield self.frames.close(said("error", str(why)))
 
+    async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:
+        """What each frame tells: first the loading, then the line, then the run."""
+        async with aclosing(self._loader.wait(self._ask.target)) as words:
+            async for text in words:
+                if self.stop.is_set():
+                    return
+                yield [], said("loading", text)
+        async with aclosing(self._job.tell(self.beat)) as parts:
+            async for part in parts:
+                records, status = _sorted(part)
+                if records or status:
+                    yield records, said("live", "") if records else status
+
     def _work(self, stop: threading.Event) -> Iterator[list[Record] | dict[str, str]]:
-        if not self._backend.ready(self._ask.target):
-            yield said("loading", "Loading the models.")
-            self._backend.load(self._ask.target)
         yield said("loading", "Reading the prompt.")
         if not stop.is_set():
             yield from self._backend.run(self._ask, stop, RUN_SECONDS)
+
+
+async def caught_up(visitor: Visitor) -> None:
+    """Until a reader has read what was told: only then is it given everything once more. Raises Unread where nobody reads."""
+    reader = Reader(visitor)
+    while visitor.unread():
+        reader.behind()
+        await asyncio.sleep(BEAT)
 
 
 def _sorted(part: str | list[Any]) -> tuple[list[Record], dict[str, str] | None]:

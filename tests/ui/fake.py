@@ -46,7 +46,7 @@ class FakeBackend:
     def __init__(self):
         self.cards = {card.key: card for card in CARDS}
         self._limit, self._held, self._gate = None, False, threading.Condition()
-        self.loaded = set()
+        self.loaded, self.slow = set(), set()  # slow: models whose loading lasts until they are taken out
         self.renew()
 
     def renew(self) -> None:
@@ -86,11 +86,20 @@ class FakeBackend:
     def load(self, target):
         if target not in (None, "other"):
             raise Refused(f"There is no model {target!r}; there is fake.")
+        with self._gate:
+            while target in self.slow:
+                self._gate.wait(0.01)
         self.loaded.add(target)
         return f"{target or 'Fake'} target, fake draft, on nothing"
 
     def targets(self):
         return [{"name": "", "model": "fake", "title": "fake", "about": ""}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
+
+    def progress(self, target):
+        return "3 MB here" if target in self.slow else ""
+
+    def wants(self, payload):
+        return None
 
     def why_not(self, target=None):
         return {"heads": "Extra heads need heads trained for this target; there are none."}

@@ -6,7 +6,7 @@
     asked = true;
     touched.forEach((name) => removeEventListener(name, fetchPlotly, true));
     const script = document.createElement("script");
-    script.src = (window.gradio_config?.root ?? "") + "/gradio_api/file=PLOTLY_PATH";
+    script.src = (window.gradio_config?.root ?? "") + "/own/plotly.js";
     script.async = true;
     document.head.append(script);
   }

@@ -109,7 +109,7 @@
   const load = (file) =>
     new Promise((done, failed) => {
       const script = document.createElement("script");
-      script.src = (window.gradio_config?.root ?? "") + "/gradio_api/file=" + file;
+      script.src = (window.gradio_config?.root ?? "") + "/own/" + file + ".js";
       script.async = false; /* in the order in which they stand */
       script.onload = done;
       script.onerror = () =>

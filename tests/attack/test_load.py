@@ -1,0 +1,330 @@
+"""Many at once, and those who do not read: what one visitor may take from the others. SPECVIZ_TEST_SOAK=1 for the long ones."""
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from specviz.ui import job
+from specviz.ui.cards import Card
+from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
+from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Ask, Refused, Turnstile, Visitor, read
+from specviz.ui.loading import Loader
+from specviz.ui.stream import Live
+
+from ..ui.fake import CARDS, FakeBackend
+
+ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
+KNOWN = {card.key: card for card in CARDS}
+
+
+def alone(work):
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, work).result(timeout=120)
+
+
+def post(url, body, **headers):
+    """Status and what was said."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def get(url, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            return answer.status, answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+# Readers
+
+class Mailbox:
+    """What Gradio keeps for a session: ``reads`` says whether somebody takes it."""
+
+    def __init__(self, reads):
+        self.reads, self.held, self.most = reads, 0, 0
+        self.visitor = Visitor("", self.unread, self.forget)
+
+    def unread(self):
+        self.held = 0 if self.reads else self.held
+        return self.held
+
+    def forget(self):
+        self.held = 0
+
+    def put(self):
+        self.held += 1
+        self.most = max(self.most, self.held)
+
+
+async def told(live, box):
+    out = []
+    async for frame in live.stream():
+        out.append(frame)
+        box.put()
+    return out
+
+
+def test_a_run_that_nobody_reads_is_stopped_and_keeps_a_few_messages(monkeypatch):
+    monkeypatch.setattr(job, "PATIENCE", 0.3)
+    backend, line, box = FakeBackend(), Turnstile(), Mailbox(reads=False)
+    backend.loaded.add(None)
+    backend.hold(3)
+    live = Live(backend, line, ASK, 0, box.visitor)
+    frames = alone(told(live, box))
+    assert live.gone and live.stop.is_set() and frames[-1]["status"]["state"] == "stopped" and not frames[-1]["e"]
+    assert "Nobody read" in frames[-1]["status"]["text"] and box.most <= job.UNREAD and box.held == 1
+    assert backend.idle() and line.ahead(line.enter()) == 0
+
+
+def test_a_reader_that_falls_behind_gets_everything_in_fewer_frames():
+    class Slow(Mailbox):
+        def unread(self):
+            self.held = max(0, self.held - (self.asked % 8 == 0))
+            self.asked += 1
+            return self.held
+
+    backend, box = FakeBackend(), Slow(reads=True)
+    box.asked = 0
+    backend.loaded.add(None)
+    frames = alone(told(Live(backend, Turnstile(), ASK, 0, box.visitor), box))
+    assert box.most <= job.UNREAD + 1 and frames[-1]["snap"]
+    assert [r for f in frames[:-1] for r in f["e"]] == frames[-1]["e"]
+
+
+def test_a_place_in_the_line_is_not_kept_for_somebody_who_does_not_read(monkeypatch):
+    monkeypatch.setattr(job, "PATIENCE", 0.3)
+    line, box = Turnstile(), Mailbox(reads=False)
+    first = line.enter()
+    backend = FakeBackend()
+    backend.loaded.add(None)
+    live = Live(backend, line, ASK, 0, box.visitor)
+    assert alone(told(live, box))[-1]["status"]["state"] == "stopped" and not backend.runs
+    line.leave(first)
+    assert line.ahead(line.enter()) == 0
+
+
+def test_streams_that_were_ordered_and_never_fetched_end_by_themselves(server, backend, monkeypatch):
+    monkeypatch.setattr(job, "PATIENCE", 0.5)
+    backend.loaded.add(None)
+    backend.hold(4)
+    url = server.url.rstrip("/") + "/gradio_api/call/run"
+    status, said = post(url, {"data": ["x", ["chain"], 40, 0, 1, 0, {}, "", [], "", 1]})
+    assert status == 200 and backend.held() and backend.idle(20)
+    queue = server.demo._queue.pending_messages_per_session[json.loads(said)["event_id"]]
+    assert queue.qsize() <= job.UNREAD
+
+
+def test_an_address_has_so_many_open_runs_and_no_more():
+    line = Turnstile(open_runs=2)
+    with line.visit("a"), line.visit("b"), line.visit("a"):
+        with pytest.raises(Refused, match="2 runs of this address are open"):
+            line.visit("a").__enter__()
+    with line.visit("a"), line.visit("a"):
+        pass
+    assert not line._open and Turnstile().open_runs == OPEN_RUNS < Turnstile().waiting
+
+
+def test_runs_that_are_begun_and_never_watched_are_let_go():
+    from types import SimpleNamespace
+
+    from specviz.ui.chat import Chat
+    from specviz.ui.page import SETTLED, TOLD
+
+    hands = Handlers(FakeBackend())
+    hands.ui |= {name: name for name in {*TOLD, *SETTLED, "board"}}
+
+    async def flood():
+        for i in range(2 * VISITORS):
+            await hands.begin("x", '["chain"]', {}, 0, 1, 9, 0, 1, "", "", None, Chat(), SimpleNamespace(session_hash=str(i)))
+
+    alone(flood())
+    assert len(hands.live) == VISITORS and str(2 * VISITORS - 1) in hands.live
+
+
+# Loading
+
+async def until_told(loader, target, enough):
+    async for text in loader.wait(target):
+        if enough(text):
+            return text
+
+
+def test_a_model_that_loads_holds_nobody_who_has_theirs():
+    backend, line = FakeBackend(), Turnstile()
+    backend.loaded.add(None)
+    backend.slow.add("other")
+    loader = Loader(backend)
+
+    async def both():
+        box = Mailbox(reads=True)
+        waiting = Live(backend, line, Ask("x", ASK.lanes, target="other"), 0, Visitor(), loader)
+        first = asyncio.ensure_future(told(waiting, Mailbox(reads=True)))
+        while loader._under_way is None:
+            await asyncio.sleep(0.01)
+        frames = await told(Live(backend, line, ASK, 0, Visitor(), loader), box)
+        assert frames[-1]["status"]["state"] == "done" and not first.done()
+        backend.slow.clear()
+        return await first
+
+    frames = alone(both())
+    assert frames[-1]["status"]["state"] == "done" and "3 MB here" in frames[0]["status"]["text"]
+
+
+def test_one_model_loads_at_a_time_and_a_failure_is_everybodys_sentence():
+    backend, most, now, lock = FakeBackend(), [0], [0], threading.Lock()
+    load = backend.load
+
+    def counted(target):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        try:
+            return load(target)
+        finally:
+            with lock:
+                now[0] -= 1
+
+    backend.load = counted
+    loader = Loader(backend)
+
+    async def one(target):
+        try:
+            return [text async for text in loader.wait(target)]
+        except Refused as why:
+            return str(why)
+
+    async def all_of_them():
+        return await asyncio.gather(*(one(target) for target in (None, "other", "nope", "nope", None)))
+
+    answers = alone(all_of_them())
+    assert most == [1] and backend.ready(None) and backend.ready("other")
+    assert "There is no model" in answers[2] == answers[3] and "Another model is loaded first" in answers[1][0]
+
+
+# What is sent
+
+def test_six_thousand_methods_are_as_many_as_there_are_lanes():
+    cards = {f"m{i}": Card(f"m{i}", "", "", "", "") for i in range(6000)} | KNOWN
+    for picked in ([*cards], ["chain"] * 6000, [[1], {}, None, 7, "chain", "tree", "lookup", "heads"]):
+        keys = lanes_picked(json.dumps(picked), cards)
+        assert len(keys) <= LANES - 1 and len(set(keys)) == len(keys) and set(keys) <= set(cards) - {BASELINE}
+    for odd in ("", "{", "null", "7", '{"a": 1}', "[" * 100_000, None, 7, {"a": 1}):
+        assert lanes_picked(odd, cards) == []
+
+
+def test_a_long_value_is_not_echoed():
+    from specviz import catalogue
+
+    with pytest.raises(Refused) as why:
+        read(catalogue(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "9" * 900_000}})
+    assert len(str(why.value)) < SENTENCE + 100
+
+
+def test_a_refusal_leaves_no_traceback_in_the_log(server, backend, capfd):
+    url = server.url.rstrip("/") + "/gradio_api"
+    for body in ({"data": ["", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1]}, {"data": ["x", ["nope"], 5, 0, 1, 0, {}, "", [], "", 1]}):
+        status, said = post(url + "/call/run", body)
+        assert status == 200 and "error" in get(f"{url}/call/run/{json.loads(said)['event_id']}")[1]
+    for path, body in (("/call/nope", {"data": []}), ("/call/run", {"data": []}), ("/call/run", b"{"), ("/call/run", b"[" * 100_000),
+                       ("/queue/join", {"data": [], "fn_index": 10**6, "session_hash": "x"}), ("/run/nope", {"data": []})):
+        status, said = post(url + path, body)
+        assert 400 <= status < 500 and "detail" in said, (path, status, said)
+    assert get(url + "/call/run/nope")[0] in (200, 404)
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+# The door
+
+@pytest.mark.parametrize("path", ["upload", "upload_progress?upload_id=1", "proxy=http://127.0.0.1:1/", "file=/etc/passwd", "process_recording", "runs",
+                                  "vibe-edit", "stream/x", "component_server", "deep_link", "custom_component/a/client/b/c", "../monitoring/x", "nothing"])
+def test_what_the_page_does_not_use_is_shut(server, path):
+    for answer in (get(f"{server.url}gradio_api/{path}"), post(f"{server.url}gradio_api/{path}", b"x")):
+        assert answer[0] == 404 and json.loads(answer[1])["detail"].endswith(".")
+
+
+def test_every_answer_says_what_it_is_and_who_may_frame_it(server):
+    for path, status in (("", 200), ("config", 200), ("own/plotly.js", 200), ("own/../app.py", 404), ("nothing", 404)):
+        code, _, headers = get(server.url + path)
+        assert code == status and headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+        assert headers["X-Frame-Options"] == "SAMEORIGIN" and "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    framed = get(server.url + "?embed=1")[2]
+    assert framed["X-Frame-Options"] is None and "frame-ancestors *" in framed["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("host, status", [("evil.example", 421), ("evil.example:80", 421), ("127.0.0.1.evil.example", 421), ("", 421), ("[", 421),
+                                          ("localhost:7860", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("demo.localhost", 200)])
+def test_it_answers_under_its_own_names(server, host, status):
+    assert get(server.url + "theme.css", Host=host)[0] == status
+
+
+def test_other_names_are_the_owners_to_give(monkeypatch):
+    from specviz.ui.door import hosts
+
+    monkeypatch.setenv("SPECVIZ_HOSTS", "Demo.example, other.example")
+    assert {"demo.example", "other.example", "localhost"} <= hosts() and "*" not in hosts()
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    assert hosts() == {"*"}
+
+
+def test_no_path_of_this_machine_is_in_the_page(server):
+    from pathlib import Path
+
+    import gradio
+
+    import specviz
+
+    told_paths = {str(Path(specviz.__file__).parents[1]), str(Path(gradio.__file__).parents[1]), str(Path.home())} - {"/"}
+    for path in ("", "config", "gradio_api/info"):
+        said = get(server.url + path)[1]
+        assert not [p for p in told_paths if p in said]
+
+
+def test_a_request_has_a_size(server):
+    status, said = post(f"{server.url}gradio_api/queue/join", b" " * (3 * 2**20))
+    assert status == 413 and "2 MB" in said
+
+
+def test_the_page_satisfies_its_own_policy(visit):
+    page = visit()
+    page.evaluate("globalThis.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.violatedDirective + ' ' + e.blockedURI))")
+    for tab in ("race", "lab", "learn", "traces", "watch"):
+        page.click(f"#tab-{tab}")
+    page.wait_for_function("window.SpecVizPanels")
+    assert page.evaluate("broken") == []
+
+
+# Long
+
+@pytest.mark.soak
+def test_twenty_clients_and_five_hundred_runs_leave_nothing_behind(server, backend):
+    """Twenty at once from as many addresses, five hundred runs in all; memory after the last quarter is that after the second."""
+    backend.loaded.add(None)
+    url, sizes = server.url.rstrip("/") + "/gradio_api/call/run", []
+
+    def one(i):
+        status, said = post(url, {"data": ["fox", ["chain", "tree"], 40, 0, 1, i, {}, "", [], "", 1]}, **{"X-Forwarded-For": f"10.0.0.{i % 20 + 1}"})
+        assert status == 200, said
+        lines = get(f"{url}/{json.loads(said)['event_id']}")[1].splitlines()
+        return sum('\\"state\\":\\"done\\"' in line for line in lines) > 0
+
+    for _ in range(4):
+        with ThreadPoolExecutor(20) as clients:
+            assert all(clients.map(one, range(125)))
+        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(f"\n500 runs; most memory after each quarter: {[f'{s:.0f} MB' for s in sizes]}")
+    assert backend.most_active == 1 and sizes[3] - sizes[1] < 100
