@@ -59,8 +59,8 @@ def recipe_of(name: str) -> str:
 
 def of_target(job: Job, numbers: dict) -> dict:
     path = job.model(TARGET)
-    words = AutoTokenizer.from_pretrained(path)
-    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
     prompts = [(task, text) for task, texts in numbers["prompts"].items() for text in texts]
     maker = generate.Maker(model.to(job.torch_device()), words, numbers, job)
@@ -80,7 +80,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(job.model(DRAFT), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(job.model(DRAFT), dtype=torch.float32, trust_remote_code=False).eval()
     answers = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
 

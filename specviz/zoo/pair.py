@@ -194,7 +194,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
                     other=others.folder_of(book, entry.name, folder))
-    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
@@ -234,7 +234,7 @@ def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Pat
                 _loaded[key] = read_them(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
-            except (ValueError, RuntimeError, OSError, KeyError, TypeError, ImportError) as error:
+            except Exception as error:  # a foreign folder breaks in any way it likes
                 words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
                 raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
         return _loaded[key]
@@ -250,7 +250,7 @@ def survey(target: str | None = None, draft: str | None = None):
     """``why_not`` of a pair that is not loaded: method -> sentence or None, from the configurations alone. Raises ZooError."""
     book = register()
     entry = book.find(target)
-    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     folder = entry.folder()
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
