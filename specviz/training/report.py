@@ -60,8 +60,8 @@ def recipe_of(job: Job, name: str) -> str:
 
 def of_target(job: Job, numbers: dict) -> dict:
     path = job.model(job.target)
-    words = AutoTokenizer.from_pretrained(path)
-    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
     prompts = [(task, text) for task, texts in numbers["prompts"].items() for text in texts]
     maker = generate.Maker(model.to(job.torch_device()), words, numbers, job)
@@ -81,7 +81,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32, trust_remote_code=False).eval()
     answers = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
 

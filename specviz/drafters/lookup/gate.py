@@ -110,11 +110,12 @@ class Gate(Drafter):
         if budget.gamma > SHORT and self.promises(tree, state.tokens):
             del state.notes[told:]
             tree = self.inner.propose(state, budget)
-        took = state.clock.now() - began
+        took = state.costs.decided(state.clock.now() - began)
         kept = self.let_through(tree, state) if len(tree) else tree
         self.fruitless = 0 if len(kept) else self.fruitless + 1
         if self.fruitless > PATIENCE and self.price.plain and took > CHEAP * self.price.usual:
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
+            state.note("rest", rounds=self.rest, lookup=round(took, 7), usual=round(self.price.usual, 7))  # so the clock decided
         return kept
 
     def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
