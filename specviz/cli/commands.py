@@ -255,13 +255,15 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..evidence import certificate as certify
 
     loaded, rows = _loaded(args), []
+    through = certify.one_bucket(loaded)
     for key in tqdm(keys, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key), "distribution": certify.distribution(loaded, key)}
-        rows.append({"key": key, **{test: result["status"] for test, result in found.items()}, "detail": found})
+        rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
     if args.json:
         _print(rows)
     else:
         told = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
+        print(f"The forward looked at: {through}.")
         print(table(told, ["key", "greedy", "distribution", "detail"]))
     bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
     return 1 if any(row["greedy"] == "diverged" or row["distribution"] == "fail" for row in bound) else 0

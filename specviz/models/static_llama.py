@@ -57,10 +57,11 @@ class Inputs:
 @dataclass
 class Room:
     """One run's keys and values, [layers, 2, kv_heads, slots, head_dim], ``order`` [slots] (the position that lies in a slot),
-    and what was recorded on them. A room outlives its run: recordings hold on to its memory."""
+    rotations of as many positions, and what was recorded on them. A room outlives its run: recordings hold on to its memory."""
 
     slots: Tensor
     order: Tensor
+    turn: Tensor
     inputs: dict[int, Inputs] = field(default_factory=dict)
     graphs: dict[tuple[int, frozenset[str]], Any] = field(default_factory=dict)
     pool: Any = None
@@ -77,7 +78,7 @@ class Room:
 
 def new_room(model: Llama, slots: int) -> Room:
     """Zeros, not whatever memory held: a slot that no row sees still meets a weight of 0, and 0 times NaN is NaN."""
-    return Room(model.new_slots(slots).zero_(), torch.arange(slots, dtype=torch.int32, device=model.device))
+    return Room(model.new_slots(slots).zero_(), torch.arange(slots, dtype=torch.int32, device=model.device), model.turn[:slots])
 
 
 def forward(model: Llama, room: Room, inputs: Inputs, want: frozenset[str], steady: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -87,7 +88,7 @@ def forward(model: Llama, room: Room, inputs: Inputs, want: frozenset[str], stea
     which rows lie in their slots.
     """
     ids, positions, where, past = inputs.split()
-    x, turn, taps = model.embed(ids), model.turn.index_select(0, positions), {}
+    x, turn, taps = model.embed(ids), room.turn.index_select(0, positions), {}
     mask = inputs.bias.index_select(1, (room.order - past).clamp(-1, WIDTH).add(1)).repeat(model.group, 1)
     mask = mask.double() if steady else mask
     for i, block in enumerate(model.blocks):

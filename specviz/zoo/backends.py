@@ -1,6 +1,7 @@
 """Which forward runs a checkpoint: ours for the Llama family, transformers' for everything else. The table is in models.yaml."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -23,9 +24,17 @@ class Forward:
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
+    """Shapes that stay where they can be recorded and the recording lives on: on CUDA, but not where it is lent call by call."""
     from ..targets.fast import FastModel
 
-    return FastModel(folder, device)
+    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
+    return FastModel(folder, device) if device.type != "cuda" or lent else _load_static(folder, device)
+
+
+def _load_static(folder: Path, device: Any) -> Any:
+    from ..targets.static import StaticModel
+
+    return StaticModel(folder, device)
 
 
 def _fast_refuses(config: Config) -> str | None:
@@ -58,7 +67,8 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 
 FORWARDS = {found.name: found for found in (
-    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("static", _load_static, _fast_refuses, _fast_provides),
+    Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:

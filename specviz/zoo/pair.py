@@ -116,6 +116,7 @@ class Loaded:
     heads: Heads = Heads()
     other: Path | None = None  # where a draft of another vocabulary lies
     small: Path | None = None  # where the draft model's own draft lies
+    rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
     @property
     def vocab(self) -> int:
@@ -161,13 +162,20 @@ class Loaded:
         """For the trace's header: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
-                  "parameters": model.parameters, "backend": self.backend.name}
+                  "parameters": model.parameters, "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
 
     def open_target(self) -> Target:
         """The target with a cache of its own."""
-        return self.model.open()
+        target = self.model.open()
+        target.expect(self.rows)
+        return target
+
+    @property
+    def forward(self) -> str:
+        """How its passes run: "eager", "static" (fixed shapes), "captured" (the same, recorded)."""
+        return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
         return Kit(self)

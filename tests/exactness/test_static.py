@@ -92,11 +92,11 @@ def test_half_precision_is_the_same_to_the_last_bit_through_one_bucket(half, key
 def test_without_steady_sums_half_precision_depends_on_where_rows_lie(half):
     """What the sums in double precision are for: the same rows in other slots give the same bits, and in half precision do not."""
     model, source, apart = half[0], torch.Generator().manual_seed(0), {}
-    shape, order = (2, model.kv_heads, 256, model.head_dim), torch.randperm(256, generator=source)
+    shape, order = (2, model.kv_heads, 2048, model.head_dim), torch.randperm(2048, generator=source)
     kept, x = torch.randn(shape, generator=source).bfloat16(), torch.randn(64, model.hidden, generator=source).bfloat16()
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(256))  # where row i of the plain order lies after it
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(2048))  # where row i of the plain order lies after it
     for dtype in (torch.bfloat16, torch.float64):
-        found = [attend(model, model.blocks[0], x, model.turn[:64], slots.clone(), where, torch.zeros(64 * model.group, 256, dtype=dtype))
+        found = [attend(model, model.blocks[0], x, model.turn[:64], slots.clone(), where, torch.zeros(64 * model.group, 2048, dtype=dtype))
                  for slots, where in ((kept, torch.arange(64)), (kept[:, :, order], place[:64]))]
         apart[dtype] = int((found[0] != found[1]).sum())
     assert apart[torch.float64] == 0 and apart[torch.bfloat16] > 0
