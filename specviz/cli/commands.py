@@ -1,4 +1,4 @@
-"""The five commands: list, run, bench, verify, replay. An error is one line on stderr and a non-zero exit.
+"""The commands: list, run, bench, verify, replay; models and space have files of their own. An error is one line on stderr and a non-zero exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
 """
@@ -12,6 +12,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
+
+from . import models, space
 
 INTERRUPTED = 130
 
@@ -91,6 +93,9 @@ def parser() -> Parser:
     sub = command("verify", verify_methods, "Greedy certificate and distribution test on the real engine.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
     _models(sub)
+
+    models.add(command)
+    space.add(command)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")
     sub.add_argument("trace", metavar="TRACE")

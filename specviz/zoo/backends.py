@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from .registry import ZooError
+from .registry import Entry, ZooError
 from .tokenizer import read
 
 Config = dict[str, Any]
@@ -49,10 +50,10 @@ def _fast_provides(config: Config) -> frozenset[str]:
     return FastTarget.provides
 
 
-def _load_hf(folder: Path, device: Any) -> Any:
+def _load_hf(folder: Path, device: Any, **options: str) -> Any:
     from ..targets.hf import HFModel
 
-    return HFModel(str(folder), device=device.type)
+    return HFModel(str(folder), device=device.type, **options)
 
 
 def _hf_refuses(config: Config) -> str | None:
@@ -69,6 +70,16 @@ def _hf_provides(config: Config) -> frozenset[str]:
 FORWARDS = {found.name: found for found in (
     Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("static", _load_static, _fast_refuses, _fast_provides),
     Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+
+
+def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path) -> Forward:
+    """``choose`` for an entry of models.yaml. Spread over devices or in fewer bits only transformers loads a model: an entry that
+    asks for that gets its forward, under a name of its own. Raises ZooError."""
+    options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
+    found = choose(table, folder, "hf" if options else entry.backend)
+    if not options:
+        return found
+    return replace(found, name=f"hf, {', '.join(options.values())}", load=partial(_load_hf, **options))
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:

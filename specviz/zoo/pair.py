@@ -18,9 +18,10 @@ from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.store import Store, StoreError, vocabulary_mark
 from .padded_vocabulary import Fitted
-from .backends import Forward, choose
+from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
 from .device import environment, read_device, use_cores
+from .memory import need_room
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, sentence, stored, why_not
 from .text import TokenBytes
@@ -196,8 +197,9 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     book, on = register(), read_device(device)
     use_cores()
     entry = book.find(target, named_only)
+    need_room(entry, on)
     folder = entry.folder()
-    backend = choose(book.backends, folder, entry.backend)
+    backend = chosen_for(entry, book.backends, folder)
     model = _once(folder, on, backend.name, backend.load)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
@@ -215,8 +217,9 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
 
 
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
+    need_room(entry, loaded.device)
     folder = entry.folder()
-    backend = choose(book.backends, folder, entry.backend)
+    backend = chosen_for(entry, book.backends, folder)
     model = _once(folder, loaded.device, backend.name, backend.load)
     _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
@@ -262,7 +265,7 @@ def survey(target: str | None = None, draft: str | None = None):
     folder = entry.folder()
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
-    provides = choose(book.backends, folder, entry.backend).provides(config) | stored(book.stores) | heads.provides
+    provides = chosen_for(entry, book.backends, folder).provides(config) | stored(book.stores) | heads.provides
     problem, small = "", None
     try:
         if chosen:
