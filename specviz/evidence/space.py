@@ -49,6 +49,20 @@ class Problem(ValueError):
 
 
 def front_matter(root: Path) -> str:
+    said = _said(root)
+    if said["sdk"] != "gradio" or not (root / str(said["app_file"])).is_file():
+        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.")
+    if {said["colorFrom"], said["colorTo"]} - COLOURS:
+        raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.")
+    if len(str(said.get("short_description", ""))) > LONGEST:
+        raise Problem(f"short_description has more than {LONGEST} characters.")
+    if not isinstance(said.get("python_version", ""), str):
+        raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.")
+    return f"sdk {said['sdk']} {said['sdk_version']}, {said['app_file']}."
+
+
+def _said(root: Path) -> dict[str, Any]:
+    """What the front matter says."""
     text = _read(root / "README.md")
     head = text.split("\n---", 1)[0].removeprefix("---\n") if text.startswith("---\n") else ""
     try:
@@ -60,15 +74,7 @@ def front_matter(root: Path) -> str:
     missing = [key for key in NEEDED if not said.get(key)]
     if missing:
         raise Problem(f"The front matter lacks {', '.join(missing)}.")
-    if said["sdk"] != "gradio" or not (root / str(said["app_file"])).is_file():
-        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.")
-    if {said["colorFrom"], said["colorTo"]} - COLOURS:
-        raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.")
-    if len(str(said.get("short_description", ""))) > LONGEST:
-        raise Problem(f"short_description has more than {LONGEST} characters.")
-    if not isinstance(said.get("python_version", ""), str):
-        raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.")
-    return f"sdk {said['sdk']} {said['sdk_version']}, {said['app_file']}."
+    return said
 
 
 def requirements(root: Path) -> str:
@@ -81,7 +87,7 @@ def requirements(root: Path) -> str:
             found[Requirement(line).name.lower()] = Requirement(line)
         except InvalidRequirement:
             raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.") from None
-    version = str(yaml.safe_load(_read(root / "README.md").split("\n---", 1)[0].removeprefix("---\n"))["sdk_version"])
+    version = str(_said(root)["sdk_version"])
     if "gradio" in found and not found["gradio"].specifier.contains(version):
         raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).")
     return f"{len(found)} packages, gradio {version} among what they allow."
