@@ -1,4 +1,5 @@
-"""The five commands: list, run, bench, verify, replay. An error is one line on stderr and a non-zero exit.
+"""The commands: list, run, bench, verify, replay; models and space have files of their own. An error is one line on stderr
+and a non-zero exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
 """
@@ -12,6 +13,8 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
+
+from . import models, space
 
 INTERRUPTED = 130
 
@@ -104,6 +107,9 @@ def parser() -> Parser:
     sub = command("verify", verify_methods, "Greedy certificate and distribution test on the real engine.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
     _models(sub)
+
+    models.add(command)
+    space.add(command)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")
     sub.add_argument("trace", metavar="TRACE")
@@ -282,13 +288,15 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..evidence import certificate as certify
 
     loaded, rows = _loaded(args), []
+    through = certify.one_bucket(loaded)
     for key in tqdm(keys, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key), "distribution": certify.distribution(loaded, key)}
-        rows.append({"key": key, **{test: result["status"] for test, result in found.items()}, "detail": found})
+        rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
     if args.json:
         _print(rows)
     else:
         told = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
+        print(f"The forward looked at: {through}.")
         print(table(told, ["key", "greedy", "distribution", "detail"]))
     bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
     return 1 if any(row["greedy"] == "diverged" or row["distribution"] == "fail" for row in bound) else 0

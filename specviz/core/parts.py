@@ -120,6 +120,9 @@ class Target(Protocol):
     def tap(self, names: frozenset[str]) -> None:
         """Ask for states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
 
+    def expect(self, rows: int) -> None:
+        """At most so many rows will be scored at once, as far as is known: a hint for a target of fixed shapes."""
+
     def sync(self, tokens: Sequence[int]) -> Scores:
         """Make the cache hold tokens[:-1]: keep what agrees, drop the rest, feed what is missing; Scores of the rows fed."""
 

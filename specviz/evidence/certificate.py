@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..trace.events import Committed, Drafted, Judged
+from ..models.static_llama import BUCKETS
 from ..core import DraftTree, Method, Sampling, State, Target
 from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 from ..loops import speculate
@@ -31,6 +32,16 @@ PROMPTS = (
 TIE = 4  # a near-tie: the two best logits are at most this many times the noise apart
 LIMIT = 4.0  # standard deviations that still pass
 DEPTH = 3  # tokens whose joint law is tested
+
+
+def one_bucket(loaded: Any) -> str:
+    """Let everything that is opened from now on run through the largest bucket of a forward of fixed shapes, so that plain
+    decoding and verification are the same sums; says which forward and which type of numbers the certificate is about."""
+    dtype = str(loaded.model.dtype).removeprefix("torch.")
+    if getattr(loaded, "forward", "eager") == "eager":
+        return f"eager, {dtype}"
+    loaded.rows = BUCKETS[-1]
+    return f"{loaded.forward}, {dtype}, every pass in one bucket of {BUCKETS[-1]} rows"
 
 
 def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,

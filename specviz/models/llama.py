@@ -211,18 +211,26 @@ class Llama:
     def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
         """x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
         written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot."""
+        q, new = self.project(block, x, turn)
+        slots.narrow(2, at, x.shape[0]).copy_(new)
+        keys, values = slots.narrow(2, 0, at + x.shape[0]).unsqueeze(1).unbind(0)
+        return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask))
+
+    def project(self, block: Block, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries [1, kv_heads, group * n, head_dim], and keys with values [2, kv_heads, n, head_dim], of x [n, hidden]."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         qkv = block.qkv(block.norm_in(x)).view(n, heads + 2 * kv, width)
         if block.norm_q is not None:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
         self._rotate(qkv[:, :heads + kv], turn)
-        slots.narrow(2, at, n).copy_(qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3))
         q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
-        keys, values = slots.narrow(2, 0, at + n).unsqueeze(1).unbind(0)
-        y = F.scaled_dot_product_attention(q, keys, values, mask)
-        y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3).reshape(n, heads * width)
-        return block.out.add(y, x)
+        return q, qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3)
+
+    def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
+        """x plus what its heads found, y [1, kv_heads, group * n, head_dim]."""
+        y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
+        return block.out.add(y.reshape(x.shape[0], self.heads * self.head_dim), x)
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
         """x plus its feed-forward."""

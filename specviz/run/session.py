@@ -172,6 +172,7 @@ class Run:
         if self.session.memory is not None:
             self.session.memory.belong(self.loaded.name)
             self.kit.memory = self.session.memory
+        self.kit.target.expect(largest(self.session.knobs))
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            costs=self.session.costs(), top_k_saved=self.top_k_saved)
@@ -246,7 +247,12 @@ class Run:
         """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text, and how many of
         the tokens were copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens}
+                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded()}
+
+    def _unrecorded(self) -> dict[str, Any]:
+        """Passes that a target of fixed shapes ran eagerly, by why; prompts always do."""
+        why = {name: count for name, count in getattr(self.kit and self.kit.target, "eager", {}).items() if name != "prompt"}
+        return {"eager": why} if why else {}
 
     def _header(self) -> dict[str, Any]:
         session, method, sampling = self.session, self.session.method, self.session.sampling
@@ -293,6 +299,13 @@ def find_method(key: str) -> Method:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
         raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}")
     return known[key]
+
+
+def largest(knobs: dict[str, Any]) -> int:
+    """Rows of the largest tree that these knobs are likely to ask for, its root among them. A guess: a target of fixed shapes that
+    meets a larger one takes a larger bucket from then on."""
+    sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
+    return 1 + max((size for size in sizes if type(size) is int), default=0)
 
 
 def explain(method: Method, error: Exception) -> str:

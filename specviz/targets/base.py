@@ -57,6 +57,9 @@ class CachedTarget:
     def _crop(self, length: int) -> None:
         """Slots from ``length`` on are stale."""
 
+    def expect(self, rows: int) -> None:
+        """At most so many rows will be scored at once, as far as is known. A target of fixed shapes chooses one by it."""
+
     # --- the contract ----------------------------------------------------------------------------------------------
     def tap(self, names: frozenset[str]) -> None:
         """Ask for states along with scores. Raises ValueError for a state this target does not have."""

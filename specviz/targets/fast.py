@@ -26,8 +26,10 @@ STEP = 256  # slots are allocated in multiples of this
 class FastModel(Llama):
     """Weights of a Hugging Face folder: ``FastModel(folder, device="cpu", dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
 
-    ``open()`` gives targets that share them. Raises ModelError with a sentence.
+    ``open()`` gives targets that share them. ``forward``: how a pass runs, for the trace. Raises ModelError with a sentence.
     """
+
+    forward = "eager"
 
     def open(self) -> FastTarget:
         return FastTarget(self)
@@ -65,9 +67,13 @@ class FastTarget(CachedTarget):
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
         self.settle()
-        self._reserve(0)
-        keys, values = self._cache[layer, :, :, :len(self.seen)]
+        keys, values = self.lined_up()[layer, :, :, :len(self.seen)]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
+
+    def lined_up(self) -> Tensor:
+        """The cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in slots of their own positions."""
+        self._reserve(0)
+        return self._cache
 
     def early(self, exit: int) -> EarlyExit:
         """The layers before ``exit``; their work stays in this target's scratch, and score() continues from it."""
@@ -204,7 +210,7 @@ class Skipping(FastTarget):
         if theirs > mine:
             self._reserve(theirs)
             with torch.inference_mode():
-                self._cache[:, :, :, mine:theirs] = whole._cache[:, :, :, mine:theirs]
+                self._cache[:, :, :, mine:theirs] = whole.lined_up()[:, :, :, mine:theirs]
             self.seen = tokens[:theirs]
             self._drop()
         self._borrowed = max(mine, theirs)

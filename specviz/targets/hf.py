@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
+from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, load_causal, window_of
 from .base import CachedTarget
 from .rows import Rows, shape_of
@@ -74,15 +75,17 @@ class HFModel:
     """A model from a local folder or a hub id (with its revision), read from safetensors, no remote code.
 
     device "auto" takes CUDA when there is one, spread over several devices where one is too small; dtype defaults to float32
-    on a CPU and bfloat16 elsewhere. ``open()`` gives targets that share the weights; ``note`` says why it runs without a cache,
-    if it does. Raises ModelError with a sentence.
+    on a CPU and bfloat16 elsewhere. device_map: as accelerate takes it; quantise: a key of models/quantised.py. ``open()`` gives
+    targets that share the weights; ``note`` says why it runs without a cache, if it does. Raises ModelError with a sentence.
     """
 
-    def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None, **options):
+    def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None,
+                 device_map: str | dict[str, str] | None = None, quantise: str = "", **options):
         source, cuda = str(source), device == "cuda" or device == "auto" and torch.cuda.is_available()
         self.name = source.rstrip("/").rsplit("/", 1)[-1]
         dtype = dtype or (torch.bfloat16 if cuda else torch.float32)
-        self.net = load_causal(self.name, source, revision, dtype=dtype, device_map="auto" if cuda else None, **options)
+        self.net = load_causal(self.name, source, revision, dtype=dtype, device_map=device_map or ("auto" if cuda else None),
+                               **quantised(self.name, quantise), **options)
         self.config, self.dtype = self.net.config.get_text_config(), dtype
         # rows enter where the first weights are; those that accelerate keeps elsewhere until they are needed are "meta"
         self.device = next((p.device for p in self.net.parameters() if p.device.type != "meta"), torch.device("cpu"))

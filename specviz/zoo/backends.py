@@ -1,13 +1,15 @@
 """Which forward runs a checkpoint: ours for the Llama family, transformers' for everything else. The table is in models.yaml."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
 from ..models.sizes import check_config
 from ..models.weights import ModelError
-from .registry import ZooError
+from .registry import Entry, ZooError
 from .tokenizer import read
 from .trained_heads import KINDS
 
@@ -26,9 +28,17 @@ class Forward:
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
+    """Shapes that stay where they can be recorded and the recording lives on: on CUDA, but not where it is lent call by call."""
     from ..targets.fast import FastModel
 
-    return FastModel(folder, device)
+    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
+    return FastModel(folder, device) if device.type != "cuda" or lent else _load_static(folder, device)
+
+
+def _load_static(folder: Path, device: Any) -> Any:
+    from ..targets.static import StaticModel
+
+    return StaticModel(folder, device)
 
 
 def _fast_refuses(config: Config) -> str | None:
@@ -43,10 +53,10 @@ def _fast_provides(config: Config) -> frozenset[str]:
     return FastTarget.provides
 
 
-def _load_hf(folder: Path, device: Any) -> Any:
+def _load_hf(folder: Path, device: Any, **options: str) -> Any:
     from ..targets.hf import HFModel
 
-    return HFModel(str(folder), device=device.type)
+    return HFModel(str(folder), device=device.type, **options)
 
 
 def _hf_refuses(config: Config) -> str | None:
@@ -61,7 +71,18 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 
 FORWARDS = {found.name: found for found in (
-    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("static", _load_static, _fast_refuses, _fast_provides),
+    Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+
+
+def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path) -> Forward:
+    """``choose`` for an entry of models.yaml. Spread over devices or in fewer bits only transformers loads a model: an entry that
+    asks for that gets its forward, under a name of its own. Raises ZooError."""
+    options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
+    found = choose(table, folder, "hf" if options else entry.backend)
+    if not options:
+        return found
+    return replace(found, name=f"hf, {', '.join(options.values())}", load=partial(_load_hf, **options))
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:

@@ -18,9 +18,10 @@ from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.store import Store, StoreError, vocabulary_mark
 from .padded_vocabulary import Fitted
-from .backends import Forward, choose
+from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
 from .device import environment, read_device, use_cores
+from .memory import need_room
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, sentence, stored, why_not
 from .text import TokenBytes
@@ -116,6 +117,7 @@ class Loaded:
     heads: Heads = Heads()
     other: Path | None = None  # where a draft of another vocabulary lies
     small: Path | None = None  # where the draft model's own draft lies
+    rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
     @property
     def vocab(self) -> int:
@@ -161,13 +163,20 @@ class Loaded:
         """For the trace's header: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
-                  "parameters": model.parameters, "backend": self.backend.name}
+                  "parameters": model.parameters, "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
 
     def open_target(self) -> Target:
         """The target with a cache of its own."""
-        return self.model.open()
+        target = self.model.open()
+        target.expect(self.rows)
+        return target
+
+    @property
+    def forward(self) -> str:
+        """How its passes run: "eager", "static" (fixed shapes), "captured" (the same, recorded)."""
+        return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
         return Kit(self)
@@ -187,7 +196,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     comes from a page). Raises ZooError with one sentence."""
     on = read_device(device)
     use_cores()
-    book, entry, folder, backend, chosen = _asked_for(target, draft, named_only)
+    book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = _once(folder, on, backend.name, backend.load)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
@@ -203,18 +212,23 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     return loaded
 
 
-def _asked_for(target: str | None, draft: str | None, named_only: bool = False) -> tuple[Register, Entry, Path, Forward, str]:
-    """models.yaml, the target's entry, where it lies, what runs it, and the draft's name, empty for none. Raises ZooError."""
+def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
+               on: torch.device | None = None) -> tuple[Register, Entry, Path, Forward, str]:
+    """models.yaml, the target's entry, where it lies, what runs it, and the draft's name, empty for none; on: where it must find
+    room. Raises ZooError."""
     book = register()
     entry = book.find(target, named_only)
+    if on is not None:
+        need_room(entry, on)
     folder = entry.folder()
     chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
-    return book, entry, folder, choose(book.backends, folder, entry.backend), chosen
+    return book, entry, folder, chosen_for(entry, book.backends, folder), chosen
 
 
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
+    need_room(entry, loaded.device)
     folder = entry.folder()
-    backend = choose(book.backends, folder, entry.backend)
+    backend = chosen_for(entry, book.backends, folder)
     model = _once(folder, loaded.device, backend.name, backend.load)
     _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder

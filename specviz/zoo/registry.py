@@ -41,6 +41,10 @@ class Entry:
     about: str = ""
     licence: str = ""
     size: str = ""
+    memory: str = ""  # GB of its weights in 16 bits
+    gated: str = ""  # "yes": the hub asks for a licence to be accepted
+    device_map: str = ""  # "auto": over as many devices as it takes, through transformers
+    quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
 
     def folder(self) -> Path:
         """Where its files lie, fetched from the hub when they are not there yet. Raises ZooError."""
@@ -143,7 +147,8 @@ class _Reader:
         return tuple(self.word(one, "a model type") for one in node.value)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size"}
+        known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size", "memory", "gated",
+                 "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")

@@ -42,7 +42,7 @@ def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
     for key in ("speculative", "draft_tree"):
         assert collect(Session(loaded, key).run("the cat", 12)).token_ids == plain.token_ids
     assert loaded.facts["target"] | {"parameters": 0} == {
-        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "backend": "fast"}
+        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "backend": "fast", "forward": "eager"}
     assert loaded.facts["target"]["parameters"] > loaded.facts["draft"]["parameters"] > 0
     assert {"machine", "device", "dtype", "threads", "torch", "transformers"} <= loaded.facts["env"].keys()
 
@@ -206,7 +206,7 @@ def test_a_forward_that_is_not_there(tmp_path, monkeypatch):
     write(tmp_path / "target")
     (tmp_path / "models.yaml").write_text("default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
-    refused("names a forward 'warp'; there are fast, hf")
+    refused("names a forward 'warp'; there are fast, static, hf")
 
 
 def test_the_projects_own_register():

@@ -1,0 +1,67 @@
+"""``specviz models``: what models.yaml offers, whether it fits here, whether its entries hold, and fetching one."""
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+
+def add(command) -> None:
+    """Hang the command into the parser."""
+    sub = command("models", models, "The models of models.yaml: what fits here; --check holds every entry against what it says.")
+    sub.add_argument("--check", action="store_true", help="validate every entry, without network")
+    sub.add_argument("--network", action="store_true", help="with --check: fetch the configurations of hub models, and nothing else")
+    sub.add_argument("--fetch", metavar="NAME", help="fetch a model now: resumes what was begun, refuses what does not fit")
+    sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
+
+
+def models(args: argparse.Namespace) -> int:
+    from ..zoo.device import read_device
+    from ..zoo.registry import register
+
+    book, device = register(), read_device(args.device)
+    if args.check:
+        return _check(book, args)
+    if args.fetch:
+        return _fetch(book.find(args.fetch, named_only=True), device, args)
+    from ..zoo.memory import why_too_large
+    from .terminal import table
+
+    rows = [{"name": e.name, "role": e.role, "draft": e.draft, "size": e.size, "memory": e.memory and f"{e.memory} GB",
+             "licence": e.licence + (" (gated)" if e.gated else ""), "fits": (why_too_large(e, device) or "yes").replace(f"{e.name} ", "")}
+            for e in book.entries.values() if e.role in ("target", "draft")]
+    _show(rows, args, lambda: print(table(rows, list(rows[0]))))
+    return 0
+
+
+def _check(book: Any, args: argparse.Namespace) -> int:
+    from ..zoo.check import check
+
+    rows = check(book, args.network)
+    bad = [row for row in rows if row["problems"]]
+
+    def told() -> None:
+        for row in bad:
+            print(f"{row['name']}: {'; '.join(row['problems'])}.")
+        print(f"{len(rows)} entries, {len(bad)} with problems.")
+
+    _show(rows, args, told)
+    return 1 if bad else 0
+
+
+def _fetch(entry: Any, device: Any, args: argparse.Namespace) -> int:
+    from ..zoo.memory import need_room
+
+    need_room(entry, device)
+    if entry.memory and not args.json:
+        print(f"{entry.name}: about {entry.memory} GB to fetch from {entry.hub}; what was begun before goes on.")
+    folder = entry.folder()  # huggingface_hub shows a bar a file
+    _show({"name": entry.name, "folder": str(folder)}, args, lambda: print(f"{entry.name} lies in {folder}."))
+    return 0
+
+
+def _show(value: Any, args: argparse.Namespace, told) -> None:
+    if args.json:
+        print(json.dumps(value, ensure_ascii=False, indent=2))
+    else:
+        told()

@@ -1,0 +1,25 @@
+"""``specviz space --check``: a rehearsal of a Hugging Face Space on this machine."""
+from __future__ import annotations
+
+import argparse
+import json
+
+
+def add(command) -> None:
+    """Hang the command into the parser."""
+    sub = command("space", space, "A rehearsal of a Hugging Face Space: front matter, requirements, file sizes, the app answering.")
+    sub.add_argument("--check", action="store_true", required=True, help="look at this checkout as a Space would get it")
+    sub.add_argument("--no-app", action="store_true", help="without starting the app")
+
+
+def space(args: argparse.Namespace) -> int:
+    from .. import ROOT
+    from ..evidence.space import rehearse
+    from .terminal import table
+
+    rows = rehearse(ROOT, app=not args.no_app)
+    if args.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        print(table(rows, ["check", "ok", "detail"]))
+    return 0 if all(row["ok"] for row in rows) else 1

@@ -1,0 +1,180 @@
+"""A rehearsal of a Hugging Face Space: what its builder and its visitors will meet, in a folder that holds only what is shipped.
+
+Parsed, not installed: requirements. Not rehearsed here: the hub's own hardware. A ZeroGPU Space lends its card call by call, in
+a process that ends, so recorded forwards cannot live there; it runs eagerly.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Callable
+
+import yaml
+
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+NEEDED = ("title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "app_file", "license")
+LARGEST = 10 * 2**20  # bytes of a file that git takes without LFS
+MOST_FILES = 10_000  # in a folder
+LONGEST = 60  # characters of the short description
+PATIENCE = 90.0  # seconds until the page must answer
+LEFT_OUT = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".gradio", ".hypothesis"}
+
+
+def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
+    """Rows {check, ok, detail} for the checkout at root. app: also start it as a Space would and ask for its page."""
+    checks: list[tuple[str, Callable[[Path], str]]] = [
+        ("front matter", front_matter), ("requirements", requirements), ("file sizes", file_sizes), ("spaces package", spaces_package)]
+    if app:
+        checks.append(("app", app_answers))
+    rows = []
+    for name, look in checks:
+        try:
+            rows.append({"check": name, "ok": True, "detail": look(root)})
+        except Problem as problem:
+            rows.append({"check": name, "ok": False, "detail": str(problem)})
+    return rows
+
+
+class Problem(ValueError):
+    """What would not work on a Space; one sentence."""
+
+
+def front_matter(root: Path) -> str:
+    said = _said(root)
+    if said["sdk"] != "gradio" or not (root / str(said["app_file"])).is_file():
+        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.")
+    if {said["colorFrom"], said["colorTo"]} - COLOURS:
+        raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.")
+    if len(str(said.get("short_description", ""))) > LONGEST:
+        raise Problem(f"short_description has more than {LONGEST} characters.")
+    if not isinstance(said.get("python_version", ""), str):
+        raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.")
+    return f"sdk {said['sdk']} {said['sdk_version']}, {said['app_file']}."
+
+
+def _said(root: Path) -> dict[str, Any]:
+    """What the front matter says."""
+    text = _read(root / "README.md")
+    head = text.split("\n---", 1)[0].removeprefix("---\n") if text.startswith("---\n") else ""
+    try:
+        said = yaml.safe_load(head)
+    except yaml.YAMLError as error:
+        raise Problem(f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.") from None
+    if not isinstance(said, dict):
+        raise Problem("README.md has no front matter.")
+    missing = [key for key in NEEDED if not said.get(key)]
+    if missing:
+        raise Problem(f"The front matter lacks {', '.join(missing)}.")
+    return said
+
+
+def requirements(root: Path) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    lines = [line.split("#")[0].strip() for line in _read(root / "requirements.txt").splitlines()]
+    found = {}
+    for line in filter(None, lines):
+        try:
+            found[Requirement(line).name.lower()] = Requirement(line)
+        except InvalidRequirement:
+            raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.") from None
+    version = str(_said(root)["sdk_version"])
+    if "gradio" in found and not found["gradio"].specifier.contains(version):
+        raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).")
+    return f"{len(found)} packages, gradio {version} among what they allow."
+
+
+def file_sizes(root: Path) -> str:
+    files = _shipped(root)
+    large = [f for f in files if (root / f).stat().st_size > LARGEST]
+    if large:
+        raise Problem(f"{large[0]} is larger than {LARGEST // 2**20} MB: it must go through LFS, or be split.")
+    folders: dict[Path, int] = {}
+    for file in files:
+        folders[file.parent] = folders.get(file.parent, 0) + 1
+    fullest = max(folders, key=folders.__getitem__)
+    if folders[fullest] > MOST_FILES:
+        raise Problem(f"{fullest} holds {folders[fullest]} files; {MOST_FILES} are the most.")
+    return f"{len(files)} files, {sum((root / f).stat().st_size for f in files) / 1e6:.0f} MB, none above {LARGEST // 2**20} MB."
+
+
+def spaces_package(root: Path) -> str:
+    """Outside ZeroGPU its decorator must change nothing."""
+    if not find_spec("spaces"):
+        return "The package spaces is not installed here (a ZeroGPU Space brings it); its decorator was not rehearsed."
+    code = "import spaces\n@spaces.GPU(duration=5)\ndef f(n):\n    yield from range(n)\nassert list(f(3)) == [0, 1, 2]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=_environment())
+    if done.returncode:
+        raise Problem(f"The decorator of spaces has an effect outside ZeroGPU: {(done.stderr.strip().splitlines() or ['?'])[-1]}.")
+    return "Its decorator changes nothing outside ZeroGPU."
+
+
+def app_answers(root: Path) -> str:
+    """Started from a copy of what is shipped, with SPACE_ID set, on a port of its own: the page must come."""
+    with tempfile.TemporaryDirectory(prefix="specviz-space-") as temporary:
+        home = Path(temporary) / "app"
+        for file in _shipped(root):
+            (home / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / file, home / file)
+        port, began = _free_port(), time.monotonic()
+        with open(Path(temporary) / "log", "w+") as log:
+            process = subprocess.Popen([sys.executable, "app.py"], cwd=home, stdout=log, stderr=subprocess.STDOUT,
+                                       env=_environment() | {"SPACE_ID": "somebody/specviz", "GRADIO_SERVER_PORT": str(port),
+                                                             "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(home)})
+            try:
+                while not _answers(port):
+                    if process.poll() is not None or time.monotonic() - began > PATIENCE:
+                        log.seek(0)
+                        raise Problem(f"The app did not answer: {(log.read().strip().splitlines() or ['it said nothing'])[-1][:200]}.")
+                    time.sleep(0.2)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        return f"The page came {time.monotonic() - began:.1f} s after the start, on every interface, with SPACE_ID set."
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as page:
+            return page.status == 200 and b"gradio" in page.read()
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _environment() -> dict[str, str]:
+    """This process's own, without what a Space would not have."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPECVIZ_", "SPACE", "GRADIO_SERVER"))}
+
+
+def _shipped(root: Path) -> list[Path]:
+    """Files that are pushed: git's where there is git, else all but caches."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True) if (root / ".git").exists() else None
+    if listed and listed.returncode == 0:
+        return [Path(name) for name in listed.stdout.decode().split("\0") if name and (root / name).is_file()]
+    return [p.relative_to(root) for p in root.rglob("*") if p.is_file() and not LEFT_OUT.intersection(p.relative_to(root).parts)]
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"{path.name} cannot be read: {error.strerror}.") from None

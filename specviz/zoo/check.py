@@ -1,0 +1,117 @@
+"""Every entry of models.yaml held against what it says: its fields without network, its configuration with it."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Iterator
+
+from ..models.quantised import PACKAGES
+from .backends import FORWARDS, choose
+from .memory import GB
+from .registry import Entry, Register, ZooError
+from .tokenizer import read, same_vocabulary
+from .trained_heads import KINDS, sizes
+
+BYTES = 2  # of a number in 16 bits
+SLACK = 1.6  # how far the memory that an entry names may lie from what its configuration adds up to
+
+
+def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
+    """A row an entry: {name, where, problems}. network: the configurations of hub models are fetched, and nothing else."""
+    found = []
+    for entry in book.entries.values():
+        problems = [*_fields(entry, book)]
+        try:
+            folder = entry.path if entry.path is not None else _config_of(entry) if network else None
+            if folder is not None and (folder / "config.json").is_file():
+                problems += _files(entry, book, folder, network)
+            elif entry.path is not None and entry.role != "head":
+                problems.append("there is no config.json in its folder")
+        except ZooError as error:
+            problems.append(str(error).rstrip("."))
+        found.append({"name": entry.name, "where": entry.hub or "a folder", "problems": problems})
+    return found
+
+
+def _fields(entry: Entry, book: Register) -> Iterator[str]:
+    """What can be said of an entry by itself; its names and its commit the reader has seen to."""
+    if not entry.licence:
+        yield "it names no licence"
+    if not entry.about:
+        yield "it says nothing about itself"
+    if entry.hub and not _number(entry.memory):
+        yield "a hub model must say how many GB of memory its weights take in 16 bits"
+    if entry.memory and not _number(entry.memory):
+        yield f"memory must be a number of GB, not {entry.memory!r}"
+    if entry.gated not in ("", "yes"):
+        yield f"gated must be yes or left out, not {entry.gated!r}"
+    if entry.device_map not in ("", "auto"):
+        yield f"device_map must be auto or left out, not {entry.device_map!r}"
+    if entry.quantise and entry.quantise not in PACKAGES:
+        yield f"quantise must be one of {', '.join(PACKAGES)}, not {entry.quantise!r}"
+    if entry.backend and entry.backend not in FORWARDS:
+        yield f"there is no forward {entry.backend!r}"
+    if entry.role == "head" and entry.kind not in KINDS:
+        yield f"nothing here reads a head of kind {entry.kind!r}"
+    if entry.draft and book.entries[entry.draft].role not in ("target", "draft"):
+        yield f"{entry.draft} is no draft model"
+    if entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory):
+        if float(book.entries[entry.draft].memory) >= float(entry.memory):
+            yield f"its draft {entry.draft} is no smaller than itself"
+
+
+def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
+    """What its configuration says: a forward that runs it, a size like the one named, a draft of the same vocabulary."""
+    if entry.role == "head":
+        return
+    config = read(folder, "config.json")
+    choose(book.backends, folder, entry.backend)
+    hidden, vocab = sizes(config)
+    if not hidden or not vocab:
+        yield "its config.json names no width or no vocabulary"
+    size = parameters(config)
+    if size and _number(entry.memory) and not 1 / SLACK < size * BYTES / GB / float(entry.memory) < SLACK:
+        yield f"its configuration adds up to {size * BYTES / GB:.1f} GB in 16 bits, not {entry.memory}"
+    draft = book.entries.get(entry.draft)
+    if draft is None:
+        return
+    theirs = draft.path if draft.path is not None else _config_of(draft) if network else None
+    if theirs is None or not (theirs / "config.json").is_file():
+        return
+    width = sizes(read(theirs, "config.json"))[1]
+    told = (folder / "tokenizer.json").is_file() and (theirs / "tokenizer.json").is_file()
+    if not (same_vocabulary(folder, theirs, width == vocab) if told else width == vocab):
+        yield f"its draft {draft.name} has another vocabulary ({width} and {vocab} tokens)"
+
+
+def parameters(config: dict[str, Any]) -> int | None:
+    """About how many numbers a decoder of that configuration has; None where it does not say enough."""
+    inner = config.get("text_config") or config
+    try:
+        d, layers, vocab = inner["hidden_size"], inner["num_hidden_layers"], inner["vocab_size"]
+        heads = inner["num_attention_heads"]
+        width, ff = inner.get("head_dim") or d // heads, inner["intermediate_size"]
+    except KeyError:
+        return None
+    rows = width * (2 * heads + 2 * (inner.get("num_key_value_heads") or heads))
+    return layers * (rows * d + 3 * d * ff) + vocab * d * (1 if inner.get("tie_word_embeddings") else 2)
+
+
+def _config_of(entry: Entry) -> Path:
+    """A folder with the entry's config.json, fetched at its commit. Raises ZooError."""
+    import huggingface_hub as hub
+
+    try:
+        found = Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision))
+        json.loads(found.read_text(encoding="utf-8"))
+    except Exception as error:  # the client has dozens of kinds
+        gated = " (it is gated: log in)" if entry.gated else ""
+        raise ZooError(f"its config.json cannot be had: {type(error).__name__}{gated}.") from None
+    return found.parent
+
+
+def _number(word: str) -> bool:
+    try:
+        return 0 < float(word) < 10_000
+    except ValueError:
+        return False

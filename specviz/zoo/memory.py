@@ -1,0 +1,48 @@
+"""Whether an entry of models.yaml fits into a device's memory, told before a byte of it is fetched."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from .registry import Entry, ZooError
+
+GB = 10**9
+ROOM = 1.1  # keys and values, and what a forward holds on its way
+BITS = {"bnb-8bit": 8, "bnb-4bit": 4, "ao-int8": 8, "ao-int4": 4}
+
+
+def needed(entry: Entry, device: torch.device) -> float | None:
+    """Bytes that the entry takes on the device; None when models.yaml does not say. A processor works in 32 bits."""
+    if not entry.memory:
+        return None
+    bits = BITS.get(entry.quantise, 16 if device.type == "cuda" else 32)
+    return float(entry.memory) * GB * ROOM * bits / 16
+
+
+def free(device: torch.device, every: bool = False) -> float | None:
+    """Bytes that may still be allocated, on every card together where ``every``; None where nobody says."""
+    if device.type == "cuda":
+        cards = range(torch.cuda.device_count()) if every else [device]
+        return float(sum(torch.cuda.mem_get_info(card)[0] for card in cards))
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def why_too_large(entry: Entry, device: torch.device) -> str | None:
+    """One sentence when the entry does not fit, None when it does or nobody can tell."""
+    need, have = needed(entry, device), free(device, bool(entry.device_map))
+    if need is None or have is None or need <= have:
+        return None
+    return (f"{entry.name} needs about {need / GB:.1f} GB of memory and {have / GB:.1f} GB are free on {device}: nothing was fetched; "
+            "choose a smaller model")
+
+
+def need_room(entry: Entry, device: torch.device) -> None:
+    """Raises ZooError where the entry does not fit."""
+    problem = why_too_large(entry, device)
+    if problem:
+        raise ZooError(f"{problem}.")

@@ -1,0 +1,102 @@
+"""The forward of fixed shapes under every method: what plain decoding writes, and in half precision the very same bits."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from specviz.core import Sampling, State, open_run
+from specviz.models.static_llama import attend
+from specviz.targets.static import StaticModel
+
+from ..targets.tiny import CONFIGS, VOCAB, network
+from .pair import Pair
+from .test_architectures import LENGTH, PROMPT, write
+from .toys import LENT, greedy, methods, player
+
+METHODS = methods("exact", "greedy only")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Target and draft, and the target's network; the draft is the target with noise on its weights."""
+    config, folder = CONFIGS["llama"](), tmp_path_factory.mktemp("static")
+    net = network(config, seed=2)
+    noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        net.get_input_embeddings().weight.mul_(0.2)
+        noisy.get_input_embeddings().weight.mul_(0.2)
+        for weight in noisy.parameters():
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.15)
+    net.save_pretrained(folder / "target")
+    noisy.save_pretrained(folder / "draft")
+    return folder, net
+
+
+@pytest.fixture(scope="module")
+def pair(folders):
+    folder, net = folders
+
+    @torch.inference_mode()
+    def logits(tokens):
+        return net(input_ids=torch.tensor([tokens])).logits[0]
+
+    models = [StaticModel(folder / name) for name in ("target", "draft")]
+    want = greedy(logits, PROMPT, LENGTH)
+    assert len(set(want[len(PROMPT):])) > 3
+    texts = [PROMPT, [3, 21, 9, 7, 3, 40], greedy(logits, PROMPT, 6)]
+    return lambda: Pair(*models, VOCAB, texts), logits, want
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
+def test_methods_write_what_plain_decoding_writes(pair, method):
+    make, logits, want = pair
+    kit = make()
+    assert method.needs <= kit.target.provides | LENT
+    tokens, _ = write(method, kit, logits)
+    assert tokens == want
+    assert kit.target.passes > sum(kit.target.eager.values()) or method.needs & {"early", "skip", "fuzzy"}
+
+
+@pytest.fixture(scope="module")
+def half(folders):
+    folder, _ = folders
+    return [StaticModel(folder / name, dtype=torch.bfloat16) for name in ("target", "draft")]
+
+
+def run(models, method, prompt, rows, length=12):
+    """Tokens, and the rows of logits that chose them."""
+    kit, chosen = Pair(*models, VOCAB, [prompt, PROMPT]), []
+    kit.target.expect(rows)
+    parts, state = method.build(kit, **method.read_knobs({})), State(list(prompt), Sampling(0.0), limit=length)
+    open_run(parts, kit.target, state)
+    while not state.done:
+        outcome = player(parts)(parts, kit.target, state)
+        chosen += [outcome.scores.logits[row].clone() for row in outcome.kept[:len(outcome.committed)]]
+    assert kit.target.bucket == rows and set(kit.target.eager) <= {"prompt"}
+    return state.tokens, chosen
+
+
+@pytest.mark.parametrize("key", ["speculative", "draft_tree", "specinfer", "prompt_lookup", "medusa", "eagle2"])
+def test_half_precision_is_the_same_to_the_last_bit_through_one_bucket(half, key):
+    """Not close: equal. Plain decoding through the bucket of 64 rows and verification through the same one."""
+    known = {method.key: method for method in methods("exact", "greedy only")}
+    plain, rows = run(half, known["autoregressive"], PROMPT, 64)
+    ours, theirs = run(half, known[key], PROMPT, 64)
+    assert ours == plain and len(rows) == len(theirs) == len(ours) - len(PROMPT)
+    assert all(torch.equal(a, b) for a, b in zip(rows, theirs))
+
+
+@torch.inference_mode()
+def test_without_steady_sums_half_precision_depends_on_where_rows_lie(half):
+    """What the sums in double precision are for: the same rows in other slots give the same bits, and in half precision do not."""
+    model, source, apart = half[0], torch.Generator().manual_seed(0), {}
+    shape, order = (2, model.kv_heads, 2048, model.head_dim), torch.randperm(2048, generator=source)
+    kept, x = torch.randn(shape, generator=source).bfloat16(), torch.randn(64, model.hidden, generator=source).bfloat16()
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(2048))  # where row i of the plain order lies after it
+    for dtype in (torch.bfloat16, torch.float64):
+        found = [attend(model, model.blocks[0], x, model.turn[:64], slots.clone(), where, torch.zeros(64 * model.group, 2048, dtype=dtype))
+                 for slots, where in ((kept, torch.arange(64)), (kept[:, :, order], place[:64]))]
+        apart[dtype] = int((found[0] != found[1]).sum())
+    assert apart[torch.float64] == 0 and apart[torch.bfloat16] > 0

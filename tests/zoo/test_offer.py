@@ -1,0 +1,139 @@
+"""models.yaml as it is shipped, entries that are wrong, and what does not fit."""
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import torch
+
+from specviz import ROOT, zoo
+from specviz.cli.commands import main
+from specviz.models.quantised import quantised
+from specviz.models.weights import ModelError
+from specviz.zoo import ZooError, memory
+from specviz.zoo.check import check, parameters
+from specviz.zoo.registry import Entry, register
+
+from .checkpoints import write
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+GOOD = f"hub: org/name, revision: {COMMIT}, licence: MIT, about: A model., memory: 2"
+
+
+def test_what_is_shipped_holds():
+    rows = check(register(ROOT / "models.yaml"))
+    assert len(rows) > 25 and [row for row in rows if row["problems"]] == []
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A function: entries of models.yaml -> their problems by name."""
+    write(tmp_path / "target", tokenizer=False)
+
+    def problems(**entries):
+        lines = ["default: first", "backends: {fast: [llama], hf: ['*']}", "models:"]
+        lines += [f"  {name}: {{{text}}}" for name, text in {"first": GOOD, **entries}.items()]
+        (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
+        return {row["name"]: "; ".join(row["problems"]) for row in check(register(tmp_path / "models.yaml"))}
+    return problems
+
+
+@pytest.mark.parametrize("entry, says", [
+    (GOOD, ""),
+    (GOOD.replace(", licence: MIT", ""), "no licence"),
+    (GOOD.replace(", memory: 2", ""), "how many GB"),
+    (GOOD.replace("memory: 2", "memory: much"), "number of GB, not 'much'"),
+    (GOOD + ", gated: maybe", "gated must be"),
+    (GOOD + ", device_map: sequential", "device_map must be auto"),
+    (GOOD + ", quantise: int3", "quantise must be one of bnb-8bit"),
+    (GOOD + ", backend: warp", "no forward 'warp'"),
+    (GOOD + ", draft: first", "no smaller than itself"),
+    (GOOD + ", role: head, for: first, kind: crown", "no.* head of kind|nothing here reads a head of kind 'crown'"),
+    ("path: nowhere, licence: MIT, about: A model.", "no config.json"),
+    ("path: target, licence: MIT, about: A model., memory: 5", "adds up to 0.0 GB"),
+    ("path: target, licence: MIT, about: A model.", ""),
+])
+def test_an_entry_is_held_against_what_it_says(book, entry, says):
+    found = book(second=entry)
+    assert found["first"] == "" and (re.search(says, found["second"]) if says else found["second"] == "")
+
+
+def test_a_draft_of_another_vocabulary_is_found_without_network(book, tmp_path):
+    write(tmp_path / "other", vocab=310, tokenizer=False)
+    plain = "licence: MIT, about: A model."
+    found = book(second=f"path: target, draft: third, {plain}", third=f"path: other, role: draft, {plain}")
+    assert "another vocabulary (310 and 300 tokens)" in found["second"]
+
+
+def test_the_command_tells_problems_and_its_status(tmp_path, monkeypatch, capsys):
+    (tmp_path / "models.yaml").write_text(f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{hub: o/n, revision: {COMMIT}}}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    assert main(["models", "--check"]) == 1
+    assert "a: it names no licence" in capsys.readouterr().out
+    assert main(["models", "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "a"
+
+
+def test_what_does_not_fit_is_refused_before_a_byte_is_fetched(tmp_path, monkeypatch, capsys):
+    (tmp_path / "models.yaml").write_text(f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{{GOOD.replace('memory: 2', 'memory: 9000')}}}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    monkeypatch.setattr("specviz.zoo.registry._fetched", lambda entry: pytest.fail("it was fetched"))
+    with pytest.raises(ZooError, match=r"needs about 19800.0 GB of memory and .* nothing was fetched"):
+        zoo.load(device="cpu")
+    assert main(["models", "--fetch", "a", "--device", "cpu"]) == 1
+    assert "nothing was fetched" in capsys.readouterr().err
+
+
+def test_memory_follows_the_numbers_of_the_device(monkeypatch):
+    entry = Entry("a", memory="10")
+    assert memory.needed(entry, torch.device("cpu")) == 2 * memory.needed(entry, torch.device("cuda")) == pytest.approx(22e9)
+    assert memory.needed(Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")) == pytest.approx(2.75e9)
+    monkeypatch.setattr(memory, "free", lambda device, every=False: 22e9 if every else 11e9)
+    assert memory.why_too_large(entry, torch.device("cpu"))
+    assert memory.why_too_large(Entry("a", memory="10", device_map="auto"), torch.device("cpu")) is None
+    assert memory.why_too_large(Entry("a"), torch.device("cpu")) is None
+
+
+def test_fewer_bits_without_the_package_are_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("specviz.models.quantised.find_spec", lambda name: None)
+    for kind, package in (("bnb-4bit", "bitsandbytes"), ("ao-int8", "torchao")):
+        with pytest.raises(ModelError, match=f"need the package {package}: pip install {package}"):
+            quantised("a", kind)
+    assert quantised("a", "") == {}
+    write(tmp_path / "target")
+    (tmp_path / "models.yaml").write_text("default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, quantise: bnb-8bit}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    with pytest.raises(ZooError, match="need the package bitsandbytes"):
+        zoo.load(device="cpu")
+
+
+def test_an_entry_that_is_spread_runs_through_transformers_and_writes_the_same(tmp_path, monkeypatch):
+    write(tmp_path / "target")
+    (tmp_path / "models.yaml").write_text("default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, device_map: auto}\n"
+                                          "  b: {path: target}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    try:
+        spread, whole = zoo.load("a", device="cpu"), zoo.load("b", device="cpu")
+        assert spread.facts["target"]["backend"] == "hf, auto" and whole.facts["target"]["backend"] == "fast"
+        logits = []
+        for loaded in (spread, whole):
+            target = loaded.open_target()
+            logits.append(target.sync([5, 6, 7, 8]).logits)
+        assert (logits[0] - logits[1]).abs().max() < 1e-4
+    finally:
+        zoo.forget()
+
+
+def test_a_configuration_adds_up():
+    llama = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256, "num_attention_heads": 32, "num_key_value_heads": 8,
+             "intermediate_size": 14336}
+    assert parameters(llama) == pytest.approx(8.03e9, rel=0.001)
+    assert parameters({"n_embd": 768}) is None
+
+
+@pytest.mark.hub
+def test_the_hub_agrees_with_what_is_shipped():
+    rows = check(register(ROOT / "models.yaml"), network=True)
+    wrong = [row for row in rows if row["problems"] and not any("gated" in problem for problem in row["problems"])]
+    assert wrong == []
