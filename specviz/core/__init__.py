@@ -4,8 +4,8 @@ from .method import EXACTNESS, Family, Kit, Knob, Method
 from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
                     has_nan, lawful, never)
 from .round import BrokenModel, open_run, play
-from .sampling import Dice, OneStream, Sampling
-from .state import Clock, Costs, State, common
+from .sampling import BrokenLaw, Dice, OneStream, Sampling
+from .state import Clock, Costs, FixedCosts, State, common
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder
 
 __all__ = [name for name, value in list(globals().items()) if not name.startswith("_") and type(value).__name__ != "module"]

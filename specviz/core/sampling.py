@@ -12,6 +12,17 @@ import torch
 from torch import Tensor
 
 
+SLACK = 1e-2  # how far the mass of a law may lie from one: float32 sums of a hundred thousand numbers, and half precision
+
+
+class BrokenLaw(ValueError):
+    """What should be the distribution of the next token is none: it holds values that are not numbers, or no mass."""
+
+    def __init__(self):
+        super().__init__("a model's distribution of the next token is not one: it holds values that are not numbers, "
+                         "or does not sum to one")
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn. ``temperature=0`` is greedy; ``top_k=0`` and ``top_p=1`` keep the whole vocabulary.
@@ -25,6 +36,9 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self):
+        for name, kinds in (("temperature", (int, float)), ("top_k", (int,)), ("top_p", (int, float)), ("seed", (int,))):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), kinds):
+                raise ValueError(f"{name} must be a {'whole ' * (kinds == (int,))}number, not {str(getattr(self, name))[:40]!r}")
         if not (math.isfinite(self.temperature) and 0 <= self.temperature <= 2):
             raise ValueError(f"temperature must lie between 0 and 2, not {self.temperature}")
         if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
@@ -38,16 +52,24 @@ class Sampling:
         return self.temperature < 1e-6
 
     def probs(self, logits: Tensor) -> Tensor:
-        """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32."""
+        """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32.
+
+        Raises BrokenLaw for logits that give none.
+        """
         x = logits if logits.dtype == torch.float64 else logits.float()
         if self.greedy:
             # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
-            return torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
+            at = x.argmax(-1, keepdim=True)  # of a value that is no number, where there is one
+            if bool(torch.isnan(x.gather(-1, at)).any()):
+                raise BrokenLaw
+            return torch.zeros_like(x).scatter_(-1, at, 1.0)
         x = x / self.temperature
         if 0 < self.top_k < x.shape[-1]:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)
         p = x.softmax(-1)
+        if bool(torch.isnan(p[..., 0]).any()):  # a softmax breaks a whole row or nothing
+            raise BrokenLaw
         if self.top_p < 1:
             p = _nucleus(p, self.top_p)
         return p
@@ -57,7 +79,9 @@ def _nucleus(p: Tensor, top_p: float) -> Tensor:
     """Smallest set of best tokens whose mass reaches top_p, renormalised."""
     best, order = p.sort(dim=-1, descending=True, stable=True)
     before = best.cumsum(-1) - best  # mass of everything better
-    best = best.masked_fill(before >= top_p, 0.0)
+    late = before >= top_p
+    late[..., 0] = False  # the best token stays, however small top_p is
+    best = best.masked_fill(late, 0.0)
     p = torch.zeros_like(p).scatter_(-1, order, best)
     return p / p.sum(-1, keepdim=True)
 
@@ -79,16 +103,22 @@ class Dice:
         return self._streams[name]
 
     def pick(self, stream: str, probs: Tensor) -> int:
-        """Index drawn from the law probs [vocab]. A token of probability 0 is never drawn."""
+        """Index drawn from the law probs [vocab]. A token of probability 0 is never drawn. Raises BrokenLaw."""
         total = probs.cumsum(-1)
-        u = self.stream(stream).random() * float(total[-1])
+        mass = float(total[-1])
+        if not abs(mass - 1) <= SLACK:  # also where it is not a number
+            raise BrokenLaw
+        u = self.stream(stream).random() * mass
         index = int(torch.searchsorted(total, torch.tensor(u, dtype=total.dtype, device=total.device), right=True))
         if index >= len(probs) or float(probs[index]) <= 0:  # u rounded up to the whole mass
             index = int(probs.argmax())
         return index
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
-        """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept)."""
+        """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept). Raises BrokenLaw
+        for a probability that is not a number."""
+        if accept != accept:
+            raise BrokenLaw
         u = self.stream(stream).random()
         return u < accept, u
 

@@ -57,9 +57,50 @@ class Costs:
     def draft(self, depth: int) -> float:
         return _between(self._draft, depth)
 
+    def anew(self) -> Costs:
+        """Empty ones of the same kind, for another model."""
+        return Costs(weight=self._weight)
+
+    def decided(self, seconds: float) -> float:
+        """What a part may decide by where its own work took so many seconds."""
+        return seconds
+
+    def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
+        """The parts of a round, as the policy and the drafter may learn from them: here what was measured."""
+        return seconds
+
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
         for table, key, seconds in ((self._verify, nodes, verify), (self._draft, depth, draft)):
             table[key] = seconds if key not in table else table[key] + self._weight * (seconds - table[key])
+
+
+class FixedCosts(Costs):
+    """Costs that no clock decides, so that a seed gives the same run every time: a pass of the target counts 1, what it scores
+    besides ``FIRST`` and ``ROW`` a node, a draft ``step`` a level, and everything else nothing."""
+
+    FIRST, ROW = 0.2, 0.05
+
+    def __init__(self, step: float = 0.15):
+        super().__init__()
+        self.step = step
+
+    def anew(self) -> Costs:
+        return FixedCosts(self.step)
+
+    def decided(self, seconds: float) -> float:
+        return 0.0
+
+    def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
+        return dict.fromkeys(seconds, 0.0) | {"verify": self.verify(nodes), "draft": self.draft(depth)}
+
+    def verify(self, nodes: int) -> float:
+        return 1.0 + (self.FIRST + self.ROW * nodes if nodes else 0.0)
+
+    def draft(self, depth: int) -> float:
+        return self.step * depth
+
+    def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
+        """There is nothing to learn."""
 
 
 def _between(table: dict[int, float], key: int) -> float:

@@ -97,7 +97,8 @@ def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True,
+                                                     trust_remote_code=False)
     except Exception as error:  # its loaders break in many ways
         raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}") from None
     forward = model.forward

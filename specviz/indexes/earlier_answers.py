@@ -6,10 +6,12 @@ method that keeps it. Drafts taken from it may be wrong but never unlawful: it k
 from __future__ import annotations
 
 from collections import deque
+from copy import deepcopy
 from typing import Any, Callable, Hashable, Sequence
 
 ROOM = 8_000  # tokens; an automaton over two halves of so many takes some ten megabytes
 TABLES = 16
+ANSWERS = ("answers", "older answers")  # what an Origin calls the halves
 
 
 class Memory:
@@ -24,6 +26,20 @@ class Memory:
         self.mark, self.taken, self._size = mark, 0, 0
         self.answers: deque[tuple[int, ...]] = deque()
         self._tables: dict[Hashable, Any] = {}
+        self._lent: dict[Hashable, Any] = {}
+
+    def frozen(self) -> Memory:
+        """As it is now, whatever is added later; to be copied from."""
+        found = self.copy()
+        found._tables = deepcopy(self._lent | self._tables)
+        return found
+
+    def copy(self) -> Memory:
+        """One that begins as this one is and leaves no mark on it; a table is copied when it is first asked for."""
+        found = Memory(self.room)
+        found.mark, found.taken, found._size, found.answers = self.mark, self.taken, self._size, self.answers.copy()
+        found._lent = self._lent | self._tables
+        return found
 
     def belong(self, mark: Hashable) -> None:
         """Tokens of another target or tokenizer mean something else: what was remembered for it is forgotten."""
@@ -48,6 +64,8 @@ class Memory:
 
     def table(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """A method's own table, made when it is first asked for; the one not asked for longest goes when there are too many."""
+        if name not in self._tables and name in self._lent:
+            self._tables[name] = deepcopy(self._lent[name])
         self._tables[name] = self._tables.pop(name) if name in self._tables else make()
         while len(self._tables) > TABLES:
             self._tables.pop(next(iter(self._tables)))

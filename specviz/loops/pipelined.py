@@ -17,7 +17,7 @@ from typing import Iterable, Iterator
 
 from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
 from ..trace.events import Event, tell
-from ..core.round import BROKEN
+from ..core.round import BROKEN, learn
 from .beside import Beside
 from .speculate import opening, told
 
@@ -80,10 +80,8 @@ class Pipelined:
         (d0, d1), (v0, v1) = self.spans
         seconds = dict(plan=t1 - t0, draft=t2 - t1 - (v1 - v0), verify=v1 - v0, judge=t3 - t2, commit=t4 - t3)
         outcome = Outcome(tree, scores, verdict, budget, committed, (0,) + tuple(i + 1 for i in verdict.path), seconds, t0)
-        state.costs.learn(len(read), v1 - v0, len(fresh), d1 - d0)
         self._note(state, len(pending), len(fresh))
-        parts.drafter.observe(state, outcome)
-        parts.policy.observe(outcome)
+        learn(parts, state, outcome, len(read), len(fresh), v1 - v0, d1 - d0)
         seconds["observe"] = now() - t4
         return outcome
 

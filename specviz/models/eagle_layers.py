@@ -234,8 +234,9 @@ class RowCache:
         """Rotations of rows; positions beyond the context are held at the last one."""
         last = self.net.context - 1
         if rows[-1] - rows[0] == len(rows) - 1 and self.first + rows[-1] <= last:
-            return self.net.turn[self.first + rows[0]:self.first + rows[-1] + 1]
-        return self.net.turn[[min(self.first + row, last) for row in rows]]
+            return self.net.turns(self.first + rows[-1] + 1)[self.first + rows[0]:self.first + rows[-1] + 1]
+        places = [min(self.first + row, last) for row in rows]
+        return self.net.turns(max(places) + 1)[places]
 
     def _room(self, slots: int) -> Tensor:
         have = 0 if self._slots is None else self._slots.shape[3]

@@ -18,6 +18,8 @@ MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
 NEAR = 2**24  # bytes of weights up to which a model stays near the processor, so that its small matrices cost their calls
+TICK = 1e-9  # the least a clock can tell: a coarse one says 0, and one that was set back less
+MOST_ROUNDS = 5000  # of measuring, also where the clock stands still
 WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
 
 HALF = 2**-25  # how far a weight may lie from its 16-bit float: the rounding of the very smallest, less than float32 adds in a sum
@@ -147,6 +149,7 @@ def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
 
 def _pair(seconds: dict[type, dict[int, float]], total: int) -> tuple[type, type]:
     """The kinds for few rows and for many, of what was measured."""
+    seconds = {kind: {rows: max(spent, TICK) for rows, spent in times.items()} for kind, times in seconds.items()}
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
     slower = {kind: sum(times[rows] / seconds[best][rows] for rows, best in zip(ROWS, (few, many))) / 2 for kind, times in seconds.items()}
     one = min(slower, key=slower.get)
@@ -165,7 +168,7 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
     least = {(kind, rows): [float("inf")] * len(weights) for kind in kinds for rows in ROWS}
     inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
     end, rounds = time.perf_counter() + budget, 0
-    while rounds < 5 or time.perf_counter() < end:  # neighbours slow a core for tenths of a second at a time
+    while rounds < 5 or time.perf_counter() < end and rounds < MOST_ROUNDS:  # neighbours slow a core for tenths of a second at a time
         rounds += 1
         for (kind, rows), found in least.items():
             for i, (layer, x) in enumerate(zip(stacks[kind], inputs[rows])):

@@ -17,31 +17,46 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .linear import fastest
+from .sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
+NUMBERS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
+FIRST_TURNS = 1024  # positions whose rotations are made at once
 
 
 def why_not(config: dict[str, Any]) -> str | None:
     """A sentence when this forward cannot run a checkpoint with that config.json, None when it can."""
-    rope = rope_of(config)
     if config.get("model_type") not in FAMILY:
         return f"the fast forward runs {', '.join(FAMILY)}, not {config.get('model_type')}"
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         return f"the fast forward has no activation {config['hidden_act']!r}"
+    if config.get("quantization_config"):
+        return "the fast forward reads no quantised weights"
+    rope = rope_of(config)
     if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:
         return f"the fast forward has no rotary scaling {rope['rope_type']!r}"
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    if window is not None and type(window) is not int:
+        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is no width")
     if window and window < config.get("max_position_embeddings", 2048):
         return "the fast forward has no sliding window"
     return None
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Rotary parameters, from either spelling of config.json."""
-    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    """Rotary parameters, from either spelling of config.json. Raises ModelError for what is no number."""
+    said = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(said, dict):
+        raise ModelError("the rotary parameters in its config.json are not a JSON object")
+    rope = {"rope_theta": config.get("rope_theta", 10000.0), **said}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
+        value = rope.get(name)
+        if type(value) not in (int, float) or not 0 < value < 1e18:
+            raise ModelError(f"{name} in its config.json is {str(value)[:40]}, where a number above 0 must stand")
+    if rope["rope_type"] == "llama3" and rope["low_freq_factor"] >= rope["high_freq_factor"]:
+        raise ModelError("low_freq_factor in its config.json must lie below high_freq_factor")
     return rope
 
 
@@ -90,6 +105,7 @@ class Llama:
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)
         config = read_json(folder, "config.json")
+        check_config(config, folder.name)
         reason = why_not(config)
         if reason:
             raise ModelError(f"{folder.name}: {reason}")
@@ -101,7 +117,9 @@ class Llama:
         except KeyError as missing:
             raise ModelError(f"config.json of {folder.name} does not say {missing}") from None
         with torch.inference_mode():
-            self._load(Weights(folder, device, dtype))
+            weights = Weights(folder, device, dtype)
+            check_weights(config, weights, folder.name, dtype.itemsize, device)
+            self._load(weights)
             self._tables(rope_of(config))
 
     def _measure(self, config: dict[str, Any]) -> None:
@@ -110,6 +128,8 @@ class Llama:
         self.kv_heads = config.get("num_key_value_heads") or self.heads
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
         self.eps, self.context = config.get("rms_norm_eps", 1e-6), config.get("max_position_embeddings", 2048)
+        if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
+            raise ModelError(f"config.json of {self.name} says rms_norm_eps is {str(self.eps)[:40]}")
         sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
         if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
             raise ModelError(f"config.json of {self.name} gives sizes that do not fit together")
@@ -161,9 +181,24 @@ class Llama:
         )
 
     def _tables(self, rope: dict[str, Any]) -> None:
-        angles = torch.arange(self.context, dtype=torch.float32)[:, None] * inverse_frequencies(rope, self.head_dim)
-        turn = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)  # [context, 1, head_dim / 2]
-        self.turn = turn.to(torch.complex128) if self.dtype == torch.float64 else turn
+        self._inverse = inverse_frequencies(rope, self.head_dim)
+        self._turns = self._turned(min(FIRST_TURNS, self.context))
+
+    def turns(self, count: int) -> Tensor:
+        """Rotations of at least the first ``count`` positions, but of no more than the context has; [positions, 1, head_dim / 2].
+
+        They grow with use: a config.json may promise a context of any length.
+        """
+        table, count = self._turns, min(count, self.context)
+        if len(table) < count:
+            with torch.inference_mode():
+                table = self._turns = self._turned(min(max(count, 2 * len(table)), self.context))
+        return table
+
+    def _turned(self, count: int) -> Tensor:
+        angles = torch.arange(count, dtype=torch.float32)[:, None] * self._inverse
+        turn = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)
+        return turn.to(torch.complex128) if self.dtype == torch.float64 else turn
 
     # --- the forward -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:

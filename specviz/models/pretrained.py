@@ -5,12 +5,15 @@ transformers itself is imported only when a model is loaded: what a config.json 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from .weights import ModelError
+from .sizes import SCALES, check_config, check_weights, fits
+from .weights import ModelError, Weights, read_json
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys and values a mask can window
 
 
@@ -34,11 +37,18 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     """The network. Every way a checkpoint can be unusable is one sentence (ModelError). options: of from_pretrained."""
     import transformers
 
+    ask_nothing()
     try:
         with _quiet(transformers.utils.logging):
+            if Path(source).is_dir():
+                try:
+                    _check_files(name, Path(source), options.get("dtype") or torch.float32, bool(options.get("device_map")))
+                except ModelError as error:
+                    raise ModelError(f"{name} cannot be loaded: {error}") from None
             config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
             if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
                 raise ModelError(f"{name} is not a causal language model ({config.model_type})")
+            _check_sizes(name, config, options.get("dtype") or torch.float32, bool(options.get("device_map")))
             net, report = transformers.AutoModelForCausalLM.from_pretrained(
                 source, revision=revision, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
                 ignore_mismatched_sizes=True, **options)  # the report says which sizes, where the error would not
@@ -51,10 +61,37 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     if report["mismatched_keys"]:
         key, found, wanted = sorted(report["mismatched_keys"])[0]
         raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}")
+    odd = next((key for key in sorted(report["unexpected_keys"]) if SCALES.search(key)), None)
+    if odd:
+        raise ModelError(f"{name} is quantised, and transformers leaves out its {odd}")
     for key, weight in net.named_parameters():
-        if weight.device.type != "meta" and not bool(torch.isfinite(weight).all()):
+        if weight.device.type != "meta" and weight.dtype in FLOATS and not bool(torch.isfinite(weight).all()):
             raise ModelError(f"{key} of {name} holds values that are not numbers")
     return net.eval()
+
+
+def ask_nothing() -> None:
+    """Close the question of transformers, on standard input, whether a folder's own code may run: it is a refusal at once."""
+    from transformers import dynamic_module_utils
+
+    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
+
+
+def _check_files(name: str, folder: Path, dtype: torch.dtype, spread: bool) -> None:
+    config = read_json(folder, "config.json")
+    check_config(config, name)
+    check_weights(config, Weights(folder, torch.device("cpu"), dtype), name, dtype.itemsize, torch.device("cuda" if spread else "cpu"))
+
+
+def _check_sizes(name: str, config: Any, dtype: torch.dtype, spread: bool) -> None:
+    """The network as config.json has it, made of nothing: what it would take must be free."""
+    import transformers
+
+    with torch.device("meta"):
+        net = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    need = sum(p.numel() for p in net.parameters()) * (1 if getattr(config, "quantization_config", None) else dtype.itemsize)
+    devices = [torch.device("cpu"), torch.device("cuda")][:1 + spread]
+    fits(name, need + sum(b.numel() * b.element_size() for b in net.buffers()), *devices)
 
 
 @contextmanager

@@ -23,6 +23,8 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{folder.name} has no {name}") from None
+    except RecursionError:
+        raise ModelError(f"{name} of {folder.name} is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{name} of {folder.name} cannot be read: {error}") from None
     if not isinstance(found, dict):
@@ -59,6 +61,15 @@ class Weights:
             return safe_open(self._folder / shard, framework="pt")
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})") from None
+
+    def headers(self) -> dict[str, dict[str, Any]]:
+        """What the files say of their tensors without reading them: name -> dtype, shape, data_offsets."""
+        found: dict[str, dict[str, Any]] = {}
+        for shard in sorted(set(self._where.values())):
+            self._file(shard)  # safetensors checks the header; what follows only repeats it
+            with open(self._folder / shard, "rb") as file:
+                found |= json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return {name: one for name, one in found.items() if name in self._where}
 
     def __contains__(self, name: str) -> bool:
         return name in self._where

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
-from ..core import Sampling
+from ..core import Method, Sampling
+from ..indexes.earlier_answers import Memory
 
 ROLES = ("system", "user", "assistant")
 MOST_STOPS, LONGEST_STOP = 16, 200
@@ -62,7 +64,29 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
     return int(number)
 
 
+def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
+    """What a Session was made with. Raises SessionError for what is of another kind."""
+    if not hasattr(loaded, "why_not") or not hasattr(loaded, "tokenizer"):
+        raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.")
+    if not isinstance(method, (str, Method)):
+        raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.")
+    if knobs is not None and not (isinstance(knobs, dict) and all(isinstance(name, str) for name in knobs)):
+        raise SessionError("Knobs are values by name.")
+    if not isinstance(sampling, Sampling):
+        raise SessionError(f"sampling must be a Sampling, not {type(sampling).__name__}.")
+    if memory is not None and not isinstance(memory, Memory):
+        raise SessionError(f"memory must be a Memory or None, not {type(memory).__name__}.")
+
+
+def read_cancel(cancel: Any) -> threading.Event:
+    if cancel is not None and not isinstance(cancel, threading.Event):
+        raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.")
+    return cancel or threading.Event()
+
+
 def read_stops(stop: Any) -> tuple[str, ...]:
+    if not isinstance(stop, (str, list, tuple, type(None))):
+        raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.")
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MOST_STOPS or not all(isinstance(s, str) and s and len(s) <= LONGEST_STOP for s in stops):
         raise SessionError(f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.")

@@ -1,34 +1,33 @@
-"""One run: a loaded target, a method with its knobs, a sampling law; a prompt in, events out. And a race of several.
+"""One run: a loaded target, a method with its knobs, a sampling law; a prompt in, events out.
 
 Stop, deadline, stop strings, end tokens and the length limit all end a run within one round; whatever way it ends, also when
 the caller walks away, its cache is freed. Timing is the engine's: its clock stands still while an event is looked at.
 """
 from __future__ import annotations
 
-import random
 import threading
 import time
 import uuid
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
-from functools import partial
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Iterator, Sequence
 
 import torch
 
-from ..core import BrokenModel, Method, Sampling, State
+from ..core import BrokenLaw, BrokenModel, Costs, FixedCosts, Method, Sampling, State
 
 from ..trace.metrics import Totals
 from ..trace.events import Committed, Drafted, Event, Failed, Finished, Judged, Noted, Prefilled, Said, Started
-from ..indexes.earlier_answers import Memory
+from ..indexes.earlier_answers import ANSWERS, Memory
 from ..loops import speculate
 from ..methods import catalogue
-from .request import SessionError, read_messages, read_seconds, read_stops, read_whole, sentence
+from .request import SessionError, read_cancel, read_given, read_messages, read_seconds, read_stops, read_whole, sentence
+from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
-MOST_REPEATS, WARM_TOKENS = 20, 12
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
+LEAST_STEP = 0.05  # of a target's pass, that a draft step counts at least where no clock decides
 MOST_TOP = 50  # of a law's best tokens that events may carry
 
 
@@ -36,12 +35,14 @@ class Session:
     """``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
 
     memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
-    every run begins with an empty one.
+    every run begins with an empty one. deterministic: no clock has a say in what is drafted, so that the seed gives the same run
+    every time; costs are then those of core.FixedCosts, and a draft step counts as the draft model's share of the target's size.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None):
-        self.loaded, self.sampling, self.memory = loaded, sampling, memory
+                 memory: Memory | None = None, deterministic: bool = False):
+        read_given(loaded, method, knobs, sampling, memory)
+        self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.method = find_method(method) if isinstance(method, str) else method
         try:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
@@ -61,12 +62,17 @@ class Session:
         if characters > longest:
             raise SessionError(f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.")
         try:
+            tokenizer = self.loaded.tokenizer
+        except ZooError as error:
+            raise SessionError(str(error)) from None
+        try:
             if raw:
-                ids = encode_plain(self.loaded.tokenizer, "\n\n".join(m["content"] for m in messages))
+                ids = encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
             else:
-                ids = encode_chat(self.loaded.tokenizer, messages)
+                ids = encode_chat(tokenizer, messages)
         except Exception as error:  # a template may refuse an order of roles in its own words
-            raise SessionError(f"The chat template of {self.loaded.name} refused the conversation: {sentence(error)}") from None
+            whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
+            raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}") from None
         if not ids:
             raise SessionError("The prompt is empty: write something first.")
         if len(ids) >= self.loaded.context:
@@ -81,7 +87,7 @@ class Session:
         messages = read_messages(prompt)
         wanted, saved = read_whole("max_new_tokens", max_new_tokens, 1), read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
         stops, seconds = read_stops(stop), read_seconds(deadline)
-        return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, cancel or threading.Event(), saved)
+        return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved)
 
     def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
             deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Iterator[Event]:
@@ -92,6 +98,26 @@ class Session:
         Raises SessionError at once, before the first event, for anything that cannot be run.
         """
         return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
+
+
+    def costs(self) -> Costs:
+        """What the parts of a new run may learn about time."""
+        target, draft = (self.loaded.facts.get(role) or {} for role in ("target", "draft"))
+        share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
+        return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
+
+
+class Remembered:
+    """Folds a run's events to ``tokens``: committed ones that were copied from earlier answers."""
+
+    def __init__(self):
+        self.tokens, self._copied = 0, frozenset()
+
+    def fold(self, event: Event) -> None:
+        if isinstance(event, Drafted):
+            self._copied = frozenset(node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS)
+        elif isinstance(event, Committed):
+            self.tokens += len(self._copied.intersection(event.path))
 
 
 class Run:
@@ -107,6 +133,7 @@ class Run:
         self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
         self.totals, self.state, self.kit = Totals(), None, None
         self.border = self.over = False
+        self.remembered = Remembered()
         self._forward_before = 0.0  # in the prefill
         self.events = self._stream()
 
@@ -147,9 +174,10 @@ class Run:
             self.kit.memory = self.session.memory
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
-                           top_k_saved=self.top_k_saved)
+                           costs=self.session.costs(), top_k_saved=self.top_k_saved)
         for event, border in self._told((parts.loop or speculate)(parts, self.kit.target, self.state)):
             self.totals.fold(event)
+            self.remembered.fold(event)
             self.border = border and not self._ends()
             yield event
             if border and self._ends():
@@ -215,9 +243,10 @@ class Run:
         return sum(model.busy for model in self.kit.opened) if self.kit else 0.0
 
     def _counts(self) -> dict[str, Any]:
-        """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text."""
+        """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text, and how many of
+        the tokens were copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length}
+                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens}
 
     def _header(self) -> dict[str, Any]:
         session, method, sampling = self.session, self.session.method, self.session.sampling
@@ -230,75 +259,8 @@ class Run:
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
             "sampling": asdict(sampling), "max_new_tokens": self.wanted, **self.loaded.facts,
-            "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id,
+            "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
         }
-
-
-def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = 128,
-         stop: Sequence[str] = (), *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
-    """Several methods on one prompt: (lane, event), the lanes taking turns, one whole round at a time.
-
-    The lane whose engine clock shows the least goes next, so all progress as on one clock, and every lane is measured alone
-    and interleaved with the others. A lane that fails says so; the others go on. Keywords as in ``Session.run``.
-    repeats: above 1, a short run of each lane is thrown away first, and after the race each is run again, whole and unseen, in
-    a shuffled order; (lane, None) tells that one of these begins. Their figures are the ``repeats`` in the totals of each lane's
-    Finished: [{tokens, seconds}, ...].
-    """
-    times = read_whole("repeats", repeats, 1, MOST_REPEATS)
-    open_run = partial(Session.open, prompt=prompt, stop=stop)
-    runs = [open_run(session, max_new_tokens=max_new_tokens, **options) for session in sessions]
-    plain = next((run.run_id for run in runs if is_baseline(run.session.method)), None)
-    for run in runs:
-        run.baseline_run_id = plain if run.run_id != plain else None
-    if times == 1:
-        return _take_turns(runs)
-
-    def again(lane: int, length: int, left: float | None) -> Run:
-        return open_run(sessions[lane], max_new_tokens=length, **options | {"deadline": left})
-
-    return _measured(runs, times, again)
-
-
-def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
-    """A race, and then the lanes that finished once more, again and again; again(lane, length, seconds left) -> a new run."""
-    ends: dict[int, Finished] = {}
-    took: dict[int, list[dict[str, float]]] = {}
-    for lane in range(len(runs)):
-        _figures(again(lane, WARM_TOKENS, runs[lane].left()))
-    for lane, event in _take_turns(runs):
-        if isinstance(event, Finished):
-            ends[lane], took[lane] = event, []
-        else:
-            yield lane, event
-    dice = random.Random(len(runs))
-    for lane in (lane for _ in range(times - 1) for lane in dice.sample(list(ends), len(ends))):
-        if runs[lane].interrupted():
-            break
-        yield lane, None
-        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()))
-        if figures and figures["tokens"] == ends[lane].totals["tokens"]:  # a run that was cut short is not the same run
-            took[lane].append(figures)
-    yield from ((lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items())
-
-
-def _figures(run: Run) -> dict[str, float] | None:
-    """Play a run unseen: its tokens, and seconds after the prefill; None when it failed."""
-    for event in run.events:
-        if isinstance(event, Finished):
-            return {name: event.totals[name] for name in ("tokens", "seconds")}
-    return None
-
-
-def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
-    try:
-        for lane, run in enumerate(runs):
-            yield lane, next(run.events)
-        while waiting := [(run.clock(), lane) for lane, run in enumerate(runs) if not run.over]:
-            lane = min(waiting)[1]
-            yield from ((lane, event) for event in runs[lane].turn())
-    finally:
-        for run in runs:
-            run.events.close()
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:
@@ -333,16 +295,11 @@ def find_method(key: str) -> Method:
     return known[key]
 
 
-def is_baseline(method: Method) -> bool:
-    """Whether speed-ups are measured against it: plain decoding, which opens the catalogue."""
-    return method.key == next(iter(catalogue()))
-
-
 def explain(method: Method, error: Exception) -> str:
     """Why a run broke, for a person."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
-    if isinstance(error, BrokenModel):
+    if isinstance(error, (BrokenModel, BrokenLaw)):
         return sentence(error)
     return sentence(f"{method.title} stopped: {sentence(error)}")
 

@@ -142,8 +142,9 @@ class FastTarget(CachedTarget):
         """Rotations of the rows. Positions beyond the context are held at the last one (probes may lie there)."""
         at, n = rows.past + rows.lo, len(rows.ids)
         if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
-            return self.model.turn[at:at + n]
-        return self.model.turn[(rows.shape.depth + rows.past).clamp_(max=self.context - 1).to(self.model.device)]
+            return self.model.turns(at + n)[at:at + n]
+        table = self.model.turns(rows.past + len(rows.tree) + 1)
+        return table[(rows.shape.depth + rows.past).clamp_(max=self.context - 1).to(self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """Added to scores, [group * rows, slots]: 0 where a row may look, -inf elsewhere. None when each sees everything."""

@@ -158,7 +158,7 @@ HEADER = fields(
     top_k_saved=COUNT, baseline_run_id=maybe(LABEL),
 )
 TOTALS = fields(
-    **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes")},
+    **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes", "remembered")},
     **{f"{name}_": number() for name in ("seconds", "prefill_seconds", "draft_seconds", "verify_seconds", "judge_seconds",
                                          "cache_seconds", "other_seconds", "forward_seconds")},
     by_position_=many(row(COUNT, COUNT), NODES),

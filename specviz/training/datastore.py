@@ -74,7 +74,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     """Build, save, and say how large it became and how long it took."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(job.model(job.target))
+    tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)
     source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
     own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
     places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])

@@ -27,7 +27,7 @@ def run(job: Job) -> Path:
     root = generate.folder(job)
     answers, heldout = generate.read(root / "train"), generate.read(root / "heldout")
     torch.manual_seed(job.seed)
-    model = build(LlamaConfig.from_pretrained(target), numbers)
+    model = build(LlamaConfig.from_pretrained(target, trust_remote_code=False), numbers)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     own = Batches(answers, numbers, job.seed, runner.device)
     wide = Batches(answers + generate.read(root / "read"), numbers, job.seed, runner.device)
@@ -44,7 +44,7 @@ def run(job: Job) -> Path:
         return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
 
     figures = runner.train(loss_at, measure)
-    made = export(job, name, model, AutoTokenizer.from_pretrained(target))
+    made = export(job, name, model, AutoTokenizer.from_pretrained(target, trust_remote_code=False))
     for folder in job.places(name) if recipe != "draft" else ():  # the report tells of that one
         write_text(folder / "README.md", card(model, name, job, numbers, figures))
     return made

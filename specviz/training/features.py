@@ -60,7 +60,8 @@ class Features:
         own = generate.read(root / "train")
         self.heldout = generate.read(root / "heldout")
         self.device = job.torch_device()
-        self.target = AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.bfloat16).to(self.device).eval().requires_grad_(False)
+        net = AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.bfloat16, trust_remote_code=False)
+        self.target = net.to(self.device).eval().requires_grad_(False)
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
         self.own = Batches(own, numbers, job.seed, self.device)
@@ -89,5 +90,5 @@ class Features:
 
 def body_of(path: Path) -> Body:
     """The facts of a target that is not loaded."""
-    config = AutoConfig.from_pretrained(path)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict())

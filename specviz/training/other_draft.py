@@ -27,10 +27,11 @@ def run(job: Job) -> Path:
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
     words = learn(job, numbers, place / "tokenizer")
-    bridge = others.bridge(target, place / "tokenizer", len(AutoTokenizer.from_pretrained(target)), len(words))
+    theirs = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
+    bridge = others.bridge(target, place / "tokenizer", len(theirs), len(words))
     train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.build(shape(LlamaConfig.from_pretrained(target), words), numbers)
+    model = draft.build(shape(LlamaConfig.from_pretrained(target, trust_remote_code=False), words), numbers)
     runner = Runner(job, "other_draft", model, numbers, place)
     own = draft.Batches(train, numbers, job.seed, runner.device)
     wide = draft.Batches(train + read, numbers, job.seed, runner.device)
@@ -52,7 +53,7 @@ def learn(job: Job, numbers: dict, place: Path):
         rows = data.load(job.data, "train", numbers["own_rows"])
         tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
                         digits=False, quiet=job.quiet).save_pretrained(place)
-    return AutoTokenizer.from_pretrained(place)
+    return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
 
 
 def shape(target: LlamaConfig, words) -> LlamaConfig:

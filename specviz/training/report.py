@@ -60,8 +60,8 @@ def recipe_of(job: Job, name: str) -> str:
 
 def of_target(job: Job, numbers: dict) -> dict:
     path = job.model(job.target)
-    words = AutoTokenizer.from_pretrained(path)
-    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
     prompts = [(task, text) for task, texts in numbers["prompts"].items() for text in texts]
     maker = generate.Maker(model.to(job.torch_device()), words, numbers, job)

@@ -49,8 +49,9 @@ def run(job: Job) -> Path:
 
 def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dict) -> None:
     """The shipped weights at ``path`` stay until the new ones win in every task; by bytes, as vocabularies may differ."""
-    old = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).to(next(model.parameters()).device).eval()
-    before = by_task(old, AutoTokenizer.from_pretrained(path), heldout, numbers, by_bytes=True)
+    old = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False)
+    old = old.to(next(model.parameters()).device).eval()
+    before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, numbers, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
     after = by_task(new, words, heldout, numbers, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
@@ -62,10 +63,11 @@ def start(job: Job, numbers: dict):
     """(tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
     if numbers["start"] in ("shipped", "grown"):
         path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
-        words, model = AutoTokenizer.from_pretrained(path), LlamaForCausalLM.from_pretrained(path, dtype=torch.float32)
+        words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False)
         shape = {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
         return words, model if numbers["start"] == "shipped" else grown(model, shape, job.seed)
-    words = AutoTokenizer.from_pretrained(tokenizer.run(job))
+    words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
     config = LlamaConfig(
         vocab_size=len(words),
         hidden_size=numbers["hidden"],

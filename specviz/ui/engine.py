@@ -166,7 +166,7 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     from ..core import Sampling
     from ..trace.recorder import Recorder
     from ..indexes.earlier_answers import Memory
-    from ..run.session import Session, race
+    from ..run import Session, race
 
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from ..models.sizes import check_config
+from ..models.weights import ModelError
 from .registry import ZooError
 from .tokenizer import read
+from .trained_heads import KINDS
 
 Config = dict[str, Any]
 
@@ -65,11 +68,17 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     """The first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
     config = read(folder, "config.json")
     kind, why = config.get("model_type"), ""
+    if kind in KINDS or config.get("speculators_model_type"):
+        raise ZooError(f"{folder.name} is a {kind} head, a part of a model: name the model it sits on, and the head in models.yaml.")
     for name, kinds in table.items():
         if name not in FORWARDS:
             raise ZooError(f"models.yaml names a forward {name!r}; there are {', '.join(FORWARDS)}.")
         if only in ("", name) and ("*" in kinds or kind in kinds):
-            why = FORWARDS[name].refuses(config) or ""
+            try:
+                check_config(config, folder.name)
+                why = FORWARDS[name].refuses(config) or ""
+            except ModelError as error:
+                raise ZooError(f"{folder.name} cannot be run: {str(error).rstrip('.')}.") from None
             if not why:
                 return FORWARDS[name]
     raise ZooError(f"{folder.name} cannot be run: {why.rstrip('.') or f'nothing here runs a model of type {kind!r}'}.")

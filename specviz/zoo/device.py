@@ -17,11 +17,13 @@ def read_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        found = torch.device(str(device))
     except (RuntimeError, TypeError):
         raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.") from None
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ZooError("There is no accelerator here; use --device cpu.")
+    if found.type not in ("cpu", "cuda"):
+        raise ZooError(f"There is no device {str(device)[:40]!r} here; auto, cpu and cuda are known.")
     return found
 
 

@@ -208,7 +208,7 @@ def _asked_for(target: str | None, draft: str | None, named_only: bool = False) 
     book = register()
     entry = book.find(target, named_only)
     folder = entry.folder()
-    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     return book, entry, folder, choose(book.backends, folder, entry.backend), chosen
 
 
@@ -240,7 +240,7 @@ def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Pat
                 _loaded[key] = read_them(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
-            except (ValueError, RuntimeError, OSError, KeyError, TypeError, ImportError) as error:
+            except Exception as error:  # a foreign folder breaks in any way it likes
                 words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
                 raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
         return _loaded[key]

@@ -67,11 +67,15 @@ class Register:
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
         asked = self.default if asked is None else str(asked).strip()
+        place = Path(asked).resolve() if not named_only and asked and os.path.isdir(asked) else None
+        for entry in self.entries.values():
+            if entry.role == "head" and (entry.name == asked or place and entry.path and entry.path.resolve() == place):
+                raise ZooError(f"{entry.name} is a {entry.kind} head, a part of {entry.target}: name {entry.target} instead.")
         if asked in self.entries:
             return self.entries[asked]
         hub, _, revision = asked.partition("@")
-        if not named_only and asked and os.path.isdir(asked):
-            return Entry(Path(asked).resolve().name, path=Path(asked).resolve())
+        if place:
+            return Entry(place.name, path=place)
         if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
             if not COMMIT.fullmatch(revision):
                 raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..models.pretrained import ask_nothing
 from .registry import ZooError
 
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything is in tokenizer.json
@@ -17,7 +18,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last: brackets nested by the thousand
         raise ZooError(f"{name} of {folder.name} cannot be read.") from None
     if not isinstance(found, dict):
         raise ZooError(f"{name} of {folder.name} is not a JSON object.")
@@ -33,7 +34,8 @@ def open_tokenizer(folder: Path) -> Any:
             from transformers import PreTrainedTokenizerFast as Tokenizer
         else:
             from transformers import AutoTokenizer as Tokenizer
-        return Tokenizer.from_pretrained(folder, local_files_only=True)
+        ask_nothing()
+        return Tokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each kind of tokenizer breaks in its own way
         words = (str(error).splitlines() or [""])[0][:200]
         raise ZooError(f"{folder.name} has no tokenizer that can be read ({words or type(error).__name__}).") from None
@@ -45,7 +47,7 @@ def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
     if told is None:
         told = read(folder, "config.json").get("eos_token_id")
     ends = told if isinstance(told, list) else [told]
-    return frozenset(i for i in [*ends, tokenizer.eos_token_id] if isinstance(i, int))
+    return frozenset(i for i in [*ends, tokenizer.eos_token_id] if type(i) is int)
 
 
 def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:

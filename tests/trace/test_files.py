@@ -16,7 +16,7 @@ from specviz.core import Sampling
 from specviz.trace.recorder import Recorder, finite
 from specviz.trace.schema import SCHEMA
 from specviz.trace.files import BIGGEST, Trace, TraceError
-from specviz.run.session import Session, race
+from specviz.run import Session, race
 
 from ..run.fakes import FakeLoaded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...core import Budget, Costs, Drafter, DraftTree, Parts, Scores, State, Target, open_run, play
+from ...core import Budget, Drafter, DraftTree, Parts, Scores, State, Target, open_run, play
 
 
 class Staged(Drafter):
@@ -14,7 +14,7 @@ class Staged(Drafter):
         self.parts, self.model = parts, model
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.costs = Costs()
+        self.costs = state.costs.anew()
         open_run(self.parts, self.model, state.fork(stream="draft"))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

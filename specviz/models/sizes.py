@@ -1,0 +1,100 @@
+"""Whether a checkpoint's sizes are true and fit into memory, told from config.json and the headers of its files alone.
+
+A config.json of a hundred bytes can ask for terabytes, and numbers stored in eight bits or four mean nothing without the scales
+beside them: both are refused before anything is allocated.
+"""
+from __future__ import annotations
+
+import os
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .weights import ModelError, Weights
+
+MOST_LAYERS, MOST_SIZE = 4096, 2**31
+WORDS = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
+         "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "n_ctx", "n_inner")
+SCALES = re.compile(r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"
+                    r"\.weight_packed|\.quant_state\.\w+|_blocks|_scales)$")
+PLAIN = {"F64", "F32", "F16", "BF16"}
+
+
+def check_config(config: dict[str, Any], name: str) -> None:
+    """Raises ModelError for sizes that are no sizes; absent ones are somebody else's to miss."""
+    inner = config.get("text_config") or {}
+    if not isinstance(inner, dict):
+        raise ModelError(f"text_config in config.json of {name} is not a JSON object")
+    for part in (config, inner):
+        for word in WORDS:
+            value = part.get(word)
+            if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in listed(value)):
+                raise ModelError(f"config.json of {name} says {word} is {str(value)[:40]}, which is no size")
+        layers = max(listed(part.get("num_hidden_layers") or part.get("n_layer") or 1))
+        if layers > MOST_LAYERS:
+            raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read")
+        kinds = part.get("layer_types")
+        if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
+            raise ModelError(f"layer_types in config.json of {name} is not a list of names")
+
+
+def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, device: torch.device) -> None:
+    """Raises ModelError for numbers stored in few bits without a word about it in config.json, for sizes that the files cannot
+    hold, and for weights that do not fit into memory with ``width`` bytes a number."""
+    heads = weights.headers()
+    if not config.get("quantization_config"):
+        odd = quantised(heads)
+        if odd:
+            raise ModelError(f"{name} is quantised ({odd}), and its config.json does not say how")
+    stored = sum(end - start for start, end in (head["data_offsets"] for head in heads.values()))
+    inner = config.get("text_config") or config
+    hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
+    for word in ("vocab_size", "intermediate_size"):
+        if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers a byte, as four bits would have it
+            raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
+                             f"{stored} bytes")
+    fits(name, sum(width * prod(head["shape"]) for head in heads.values()), device)
+
+
+def quantised(heads: dict[str, Any]) -> str | None:
+    """The name of a tensor that only a quantiser understands."""
+    for key, head in heads.items():
+        if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
+            return key
+    return None
+
+
+def listed(value: Any) -> list[Any]:
+    """One size, or one a layer."""
+    return value if isinstance(value, list) and value else [value]
+
+
+def fits(name: str, need: int, *devices: torch.device) -> None:
+    """Raises ModelError where so many bytes are not free on all the devices together."""
+    known = [free(device) for device in devices]
+    have = sum(known) if None not in known else need
+    if need > have:
+        raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free")
+
+
+def free(device: torch.device) -> int | None:
+    """Bytes that may still be allocated; None where nobody says."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+        most = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if most.isdigit():
+            used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+            cache = dict(line.split() for line in Path("/sys/fs/cgroup/memory.stat").read_text().splitlines())
+            found.append(int(most) - used + int(cache.get("inactive_file", 0)))
+    except (OSError, ValueError, IndexError):
+        pass
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=None)

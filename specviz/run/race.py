@@ -1,0 +1,96 @@
+"""A race: several methods on one prompt, taking turns on one clock, and then each once more, unseen."""
+from __future__ import annotations
+
+import random
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Iterator, Sequence
+
+from ..core import Method
+from ..methods import catalogue
+from ..trace.events import Event, Finished
+from .request import SessionError, read_whole
+from .session import Run, Session
+
+MOST_REPEATS, WARM_TOKENS = 20, 12
+
+
+def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = 128,
+         stop: Sequence[str] = (), *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
+    """Several methods on one prompt: (lane, event), the lanes taking turns, one whole round at a time.
+
+    The lane whose engine clock shows the least goes next, so all progress as on one clock, and every lane is measured alone
+    and interleaved with the others. A lane that fails says so; the others go on. Keywords as in ``Session.run``.
+    repeats: above 1, a short run of each lane is thrown away first, and after the race each is run again, whole and unseen, in
+    a shuffled order; (lane, None) tells that one of these begins. Their figures are the ``repeats`` in the totals of each lane's
+    Finished: [{tokens, seconds}, ...]. None of these unseen runs sees what the race itself wrote into a visitor's memory.
+    """
+    times = read_whole("repeats", repeats, 1, MOST_REPEATS)
+    if not sessions or not all(isinstance(session, Session) for session in sessions):
+        raise SessionError("A race is a list of one session or more.")
+    open_run = partial(Session.open, prompt=prompt, stop=stop)
+    runs = [open_run(session, max_new_tokens=max_new_tokens, **options) for session in sessions]
+    plain = next((run.run_id for run in runs if is_baseline(run.session.method)), None)
+    for run in runs:
+        run.baseline_run_id = plain if run.run_id != plain else None
+    if times == 1:
+        return _take_turns(runs)
+
+    before = {id(memory): memory.frozen() for memory in (session.memory for session in sessions) if memory is not None}
+
+    def again(lane: int, length: int, left: float | None) -> Run:
+        """A new run that remembers what the visitor's memory held when the race began, and leaves no mark on it."""
+        session = copy(sessions[lane])
+        if session.memory is not None:
+            session.memory = before[id(session.memory)].copy()
+        return open_run(session, max_new_tokens=length, **options | {"deadline": left})
+
+    return _measured(runs, times, again)
+
+
+def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
+    """A race, and then the lanes that finished once more, again and again; again(lane, length, seconds left) -> a new run."""
+    ends: dict[int, Finished] = {}
+    took: dict[int, list[dict[str, float]]] = {}
+    for lane in range(len(runs)):
+        _figures(again(lane, WARM_TOKENS, runs[lane].left()))
+    for lane, event in _take_turns(runs):
+        if isinstance(event, Finished):
+            ends[lane], took[lane] = event, []
+        else:
+            yield lane, event
+    dice = random.Random(len(runs))
+    for lane in (lane for _ in range(times - 1) for lane in dice.sample(list(ends), len(ends))):
+        if runs[lane].interrupted():
+            break
+        yield lane, None
+        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()))
+        if figures and figures["tokens"] == ends[lane].totals["tokens"]:  # a run that was cut short is not the same run
+            took[lane].append(figures)
+    yield from ((lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items())
+
+
+def _figures(run: Run) -> dict[str, float] | None:
+    """Play a run unseen: its tokens, and seconds after the prefill; None when it failed."""
+    for event in run.events:
+        if isinstance(event, Finished):
+            return {name: event.totals[name] for name in ("tokens", "seconds")}
+    return None
+
+
+def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
+    try:
+        for lane, run in enumerate(runs):
+            yield lane, next(run.events)
+        while waiting := [(run.clock(), lane) for lane, run in enumerate(runs) if not run.over]:
+            lane = min(waiting)[1]
+            yield from ((lane, event) for event in runs[lane].turn())
+    finally:
+        for run in runs:
+            run.events.close()
+
+
+def is_baseline(method: Method) -> bool:
+    """Whether speed-ups are measured against it: plain decoding, which opens the catalogue."""
+    return method.key == next(iter(catalogue()))
