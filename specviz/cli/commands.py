@@ -36,17 +36,29 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("stopped.", INTERRUPTED)
     except BrokenPipeError:  # the reader went away, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 1
     except UsageError as error:
         return _complain(str(error), 2)
     except Exception as error:  # whatever it is, a person gets one line
         if os.environ.get("SPECVIZ_DEBUG"):
             raise
+        if isinstance(error, OSError):  # maybe nothing more can be written, and Python would say so again at its end
+            _silence()
         return _complain((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
 
 
+def _silence() -> None:
+    """What is still held for standard output goes nowhere."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # it is closed, or no file at all
+        pass
+
+
 def _complain(sentence: str, status: int) -> int:
+    """Say it on stderr; what was typed comes back in it, but as text: no control characters, no half of a surrogate pair."""
+    sentence = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence)
     print(f"specviz: {sentence}", file=sys.stderr)
     return status
 
@@ -111,6 +123,7 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
     sub.add_argument("--seed", default=0, metavar="S")
+    sub.add_argument("--deterministic", action="store_true", help="no clock has a say in what is drafted: the seed alone gives the run")
 
 
 def _loaded(args: argparse.Namespace):
@@ -156,14 +169,17 @@ def list_methods(args: argparse.Namespace) -> int:
 def run_method(args: argparse.Namespace) -> int:
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
+    from ..trace.files import place_of
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded
+    if args.trace:
+        place_of(args.trace)  # before the run, not after it
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
     cancel = threading.Event()
-    events = Session(loaded, method, knobs, sampling).run(
+    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic).run(
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()
@@ -196,13 +212,15 @@ def _watched(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> It
                 records += recorder.take(event)
             yield event
     finally:
-        if writer:
-            writer.close()
-            print(flush=True)
-            if colours(sys.stdout):
-                print(legend(), file=sys.stderr)
-        if records:
-            Trace(records).save(args.trace)
+        try:
+            if records:
+                Trace(records).save(args.trace)
+        finally:
+            if writer:
+                writer.close()
+                print(flush=True)
+                if colours(sys.stdout):
+                    print(legend(), file=sys.stderr)
 
 
 def _summary(result: Any) -> str:
@@ -244,7 +262,8 @@ def bench_methods(args: argparse.Namespace) -> int:
     from .terminal import table
 
     report = bench(_loaded(args), _keys(args.methods), args.suite, tasks=_listed(args.tasks), prompts=args.prompts,
-                   repeats=args.repeats, max_new_tokens=args.max_new_tokens, sampling=_drawn(args), reference=args.reference)
+                   repeats=args.repeats, max_new_tokens=args.max_new_tokens, sampling=_drawn(args), reference=args.reference,
+                   deterministic=args.deterministic)
     if args.json:
         _print(report)
     else:
@@ -299,4 +318,7 @@ def _keys(words: str) -> list[str]:
     from ..methods import catalogue
     from ..run.session import find_method
 
-    return list(catalogue()) if words == "all" else [find_method(key).key for key in _listed(words)]
+    keys = list(catalogue()) if words.strip() == "all" else [find_method(key).key for key in _listed(words)]
+    if not keys:
+        raise UsageError("No method is named; give keys of the list, or all.")
+    return list(dict.fromkeys(keys))

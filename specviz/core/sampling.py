@@ -39,12 +39,12 @@ class Sampling:
         for name, kinds in (("temperature", (int, float)), ("top_k", (int,)), ("top_p", (int, float)), ("seed", (int,))):
             if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), kinds):
                 raise ValueError(f"{name} must be a {'whole ' * (kinds == (int,))}number, not {str(getattr(self, name))[:40]!r}")
-        if not (math.isfinite(self.temperature) and 0 <= self.temperature <= 2):
-            raise ValueError(f"temperature must lie between 0 and 2, not {self.temperature}")
-        if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
-            raise ValueError(f"top_p must lie above 0 and at most 1, not {self.top_p}")
+        if not 0 <= self.temperature <= 2:  # NaN fails too
+            raise ValueError(f"temperature must lie between 0 and 2, not {str(self.temperature)[:40]}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie above 0 and at most 1, not {str(self.top_p)[:40]}")
         if self.top_k < 0:
-            raise ValueError(f"top_k must be 0 (off) or positive, not {self.top_k}")
+            raise ValueError(f"top_k must be 0 (off) or positive, not {str(self.top_k)[:40]}")
 
     @property
     def greedy(self) -> bool:

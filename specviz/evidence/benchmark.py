@@ -77,19 +77,19 @@ class Cell:
 def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *,
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
-          quiet: bool | None = None) -> dict[str, Any]:
+          quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
     """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
 
     suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
     prompts of each. reference: rows of transformers' own decoding on the same weights. quiet: no progress bar (None: none where
-    stderr is no terminal). Ctrl-C ends the measurement and reports what there is. Raises SessionError or a suite's sentence before
-    anything is measured.
+    stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and reports what there is. Raises
+    SessionError or a suite's sentence before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     most = None if prompts is None else read_whole("prompts", prompts, 1)
     items = choose([item for one in files for item in read_suite(one)], tasks, most)
-    runners, skipped = _runners(loaded, methods, sampling)
+    runners, skipped = _runners(loaded, methods, sampling, deterministic)
     asked, items = items, [item for item in answered(runners, items, length) if fits(runners, item, length)]
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
@@ -103,6 +103,7 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
            "repeats": repeats,
            "max_new_tokens": length,
            "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
+           "deterministic": deterministic,
            "spread": "interquartile range of the paired ratios", "skipped": skipped, "interrupted": interrupted}
     return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
 
@@ -138,17 +139,19 @@ class Ours:
     session: Session
 
     def __call__(self, prompt: str, sampling: Sampling, length: int) -> Result:
-        return collect(Session(self.session.loaded, self.session.method, self.session.knobs, sampling).run(prompt, length))
+        mine = self.session
+        return collect(Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(prompt, length))
 
 
-def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling) -> tuple[dict[str, Runner], dict[str, str]]:
+def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
+             deterministic: bool = False) -> tuple[dict[str, Runner], dict[str, str]]:
     """Plain decoding first, then the methods that can run; and why the others cannot."""
     chosen = [find_method(key) for key in keys]
     plain = next(iter(catalogue().values()))  # plain decoding opens the catalogue
-    runners, skipped = {plain.key: Ours(Session(loaded, plain, None, sampling))}, {}
+    runners, skipped = {plain.key: Ours(Session(loaded, plain, None, sampling, deterministic=deterministic))}, {}
     for method in chosen:
         try:
-            runners.setdefault(method.key, Ours(Session(loaded, method, None, sampling)))
+            runners.setdefault(method.key, Ours(Session(loaded, method, None, sampling, deterministic=deterministic)))
         except SessionError as error:
             skipped[method.key] = str(error)
     if skipped and len(skipped) == len(chosen):

@@ -61,6 +61,8 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     if report["mismatched_keys"]:
         key, found, wanted = sorted(report["mismatched_keys"])[0]
         raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}")
+    if getattr(config, "quantization_config", None) and getattr(net, "hf_quantizer", None) is None:
+        raise ModelError(f"{name} is quantised in a way that transformers does not know")
     odd = next((key for key in sorted(report["unexpected_keys"]) if SCALES.search(key)), None)
     if odd:
         raise ModelError(f"{name} is quantised, and transformers leaves out its {odd}")

@@ -1,7 +1,7 @@
 """A run: a loaded target, a method with its knobs and a prompt in, events out; and a race of several."""
 from .. import later
 
-_WHERE = {"Session": "session", "race": "race", "SessionError": "request", "Result": "result", "RunFailed": "result",
+_WHERE = {"Session": "session", "race": "racing", "SessionError": "request", "Result": "result", "RunFailed": "result",
           "collect": "result"}
 
 __all__ = list(_WHERE)

@@ -66,7 +66,7 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
 
 def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
     """What a Session was made with. Raises SessionError for what is of another kind."""
-    if not hasattr(loaded, "why_not") or not hasattr(loaded, "tokenizer"):
+    if not hasattr(loaded, "why_not") or not hasattr(loaded, "kit"):
         raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.")
     if not isinstance(method, (str, Method)):
         raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.")

@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import os
+import secrets
+import stat
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,8 @@ class Trace:
     """``records``: JSON-ready dicts as docs/TRACE.md has them, in order; several lanes may be mixed."""
 
     def __init__(self, records: list[Record]):
+        if not isinstance(records, (list, tuple)) or not all(isinstance(record, dict) for record in records):
+            raise TraceError("A trace is a list of records.")
         self.records = list(records)
 
     @property
@@ -53,17 +57,22 @@ class Trace:
         return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
 
     def save(self, path: str | Path) -> None:
-        """Write ``.jsonl`` (or ``.jsonl.gz``): a whole file or, with TraceError, none."""
-        path = Path(path)
+        """Write ``.jsonl`` (or ``.jsonl.gz``): a whole file or, with TraceError, none. See ``place_of``."""
+        place = place_of(path)
         data = self.lines().encode("utf-8", "replace")
-        if path.suffix == ".gz":
+        if place.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
         try:
-            beside.write_bytes(data)
-            os.replace(beside, path)
+            with open(beside, "xb") as file:  # new, so no link that somebody left there is followed
+                made = True
+                file.write(data)
+                if place.exists():
+                    os.chmod(beside, stat.S_IMODE(place.stat().st_mode))
+            os.replace(beside, place)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            if made:
+                beside.unlink(missing_ok=True)
             raise TraceError(f"The trace cannot be written to {path}: {error.strerror or error}.") from None
 
     @classmethod
@@ -78,7 +87,27 @@ class Trace:
         return cls(records)
 
 
+def place_of(path: str | Path) -> Path:
+    """The ordinary file, there or not yet, that a trace may be written to. A link to one stays a link: what it names is written.
+    Raises TraceError for a device, a pipe, a folder, a link to nothing, and where there is no folder to write in."""
+    try:
+        given = Path(path)
+        place = given.resolve()
+        mode = place.stat().st_mode if place.exists() else None
+        why = ("is a link that leads to nothing" if given.is_symlink() and mode is None
+               else "is not an ordinary file" if mode is not None and not stat.S_ISREG(mode)
+               else "No such file or directory" if not place.parent.is_dir()
+               else "Permission denied" if not os.access(place.parent, os.W_OK) else "")
+    except (OSError, ValueError, RuntimeError, TypeError) as error:  # too long, a NUL in it, links in a circle, no path at all
+        why = str(getattr(error, "strerror", None) or error)
+    if why:
+        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {why.rstrip('.')}.")
+    return place
+
+
 def _bytes(source: str | bytes | Path) -> bytes:
+    if not isinstance(source, (str, bytes, Path)):
+        raise TraceError(f"A trace is read from a path, or from its lines, not from {type(source).__name__}.")
     if isinstance(source, str) and (source.lstrip()[:1] == "{" or "\n" in source):
         source = source.encode("utf-8", "replace")
     if isinstance(source, bytes):
@@ -93,13 +122,19 @@ def _bytes(source: str | bytes | Path) -> bytes:
 
 
 def _unpacked(file: Any, name: str) -> bytes:
-    """At most BIGGEST bytes, through gzip where it is gzipped; never more is unpacked than may be."""
-    head = file.read(2)
-    file.seek(0)
-    try:
-        data = (gzip.GzipFile(fileobj=file) if head == b"\x1f\x8b" else file).read(BIGGEST + 1)
-    except (OSError, EOFError, zlib.error):
-        raise TraceError(f"{name} is damaged or cut short.") from None
+    """At most BIGGEST bytes, through gzip where it is gzipped; never more is unpacked than may be. One member, as browsers
+    read it: what stands behind the first would be seen by some readers only."""
+    data = file.read(BIGGEST + 1)
+    if data[:2] == b"\x1f\x8b" and len(data) <= BIGGEST:
+        unpack = zlib.decompressobj(wbits=31)
+        try:
+            data = unpack.decompress(data, BIGGEST + 1)
+        except zlib.error:
+            raise TraceError(f"{name} is damaged or cut short.") from None
+        if len(data) <= BIGGEST and not unpack.eof:
+            raise TraceError(f"{name} is damaged or cut short.")
+        if unpack.unused_data:
+            raise TraceError(f"{name} goes on behind the end of its gzip data.")
     if len(data) > BIGGEST:
         raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.")
     return data

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS
+from .schema import TraceError
 from .scripts import folder
 
 VIEWER = ASSETS / "viewer"
@@ -42,8 +43,12 @@ def scripts() -> tuple[str, ...]:
 @cache
 def viewer_assets() -> tuple[str, str]:
     """The viewer's JavaScript and CSS, as served to every host."""
-    parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
-    return "\n".join(parts), (VIEWER / "viewer.css").read_text(encoding="utf-8")
+    try:
+        parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
+        return "\n".join(parts), (VIEWER / "viewer.css").read_text(encoding="utf-8")
+    except OSError as error:
+        missing = Path(error.filename or VIEWER).name
+        raise TraceError(f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.") from None
 
 
 def gradio_parts(**options: Any) -> dict[str, str]:

@@ -49,12 +49,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--target", help="the target whose drafters are trained; else the first of the embedded ones")
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz and heldout.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where checkpoints, generations and the log live (~/.cache/specviz/training)")
-    p.add_argument("--device", default="auto", help="auto, cpu, cuda")
+    p.add_argument("--device", type=device, default="auto", help="auto, cpu, cuda")
     p.add_argument("--minutes", type=positive, help="budget of each recipe over all its resumptions; else its YAML's")
-    p.add_argument("--steps", type=int, help="budget in steps instead of minutes: the same run on every machine")
+    p.add_argument("--steps", type=count, help="budget in steps instead of minutes: the same run on every machine")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--size", default="default", help="section of the YAML files: default, flagship, tiny")
-    p.add_argument("--threads", type=int, help="CPU threads")
+    p.add_argument("--threads", type=count, help="CPU threads")
     p.add_argument("--ship", action="store_true", help="also write the result to assets/models")
     p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")
     p.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -62,10 +62,31 @@ def parser() -> argparse.ArgumentParser:
 
 
 def positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"minutes must be above zero, not {text}")
+        raise argparse.ArgumentTypeError(f"minutes must be above zero, not {text[:40]}")
     return value
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 10**9):
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on is needed, not {text[:40]}")
+    return int(text)
+
+
+def device(text: str) -> str:
+    if text != "auto":
+        from ..zoo.device import read_device  # torch is slow to import: --help is not
+        from ..zoo.registry import ZooError
+
+        try:
+            read_device(text)
+        except ZooError as error:
+            raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None
+    return text
 
 
 def settle(threads: int | None) -> None:

@@ -23,6 +23,7 @@ from .files import write_tensors, write_text
 from .job import Job, TrainingError
 from .optimise import Optimisers, rate
 
+KEPT = 60.0  # seconds of training that a kill may cost
 LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleeping machine, not training
 
 
@@ -90,9 +91,11 @@ class Runner:
             bar.update()
             bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
             if measure and time.monotonic() - measured > 60 * self.numbers["measure_minutes"]:
+                self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
                 measured = time.monotonic()
-            if time.monotonic() - saved > 60 * self.numbers.get("save_minutes", 2):
+            step = min(time.monotonic() - began, LONGEST_STEP)
+            if time.monotonic() - saved > KEPT - 2 * step:  # the next step may be slower than this one
                 self.save()
                 saved = time.monotonic()
 

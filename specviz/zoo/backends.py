@@ -68,6 +68,8 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     """The first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
     config = read(folder, "config.json")
     kind, why = config.get("model_type"), ""
+    if not isinstance(kind, (str, type(None))):
+        raise ZooError(f"config.json of {folder.name} names no model_type.")
     if kind in KINDS or config.get("speculators_model_type"):
         raise ZooError(f"{folder.name} is a {kind} head, a part of a model: name the model it sits on, and the head in models.yaml.")
     for name, kinds in table.items():

@@ -151,7 +151,26 @@ def clean(text: str) -> str:
 
 def encode_plain(tokenizer: Any, text: str) -> list[int]:
     """A raw prompt. Special-token text in it stays text; the tokenizer's own opening token is added where it has one."""
-    return _ids(tokenizer.encode(clean(text), split_special_tokens=True))
+    ids = _ids(tokenizer.encode(clean(text), split_special_tokens=True))
+    found = _ids(tokenizer.encode(clean(text), add_special_tokens=False, split_special_tokens=True))
+    if not _controls(tokenizer).keys() & set(found):
+        return ids
+    at = next((i for i in range(len(ids)) if ids[i:i + len(found)] == found), 0)
+    return ids[:at] + _spelt(tokenizer, found) + ids[at + len(found):]
+
+
+def _controls(tokenizer: Any) -> dict[int, str]:
+    """The control tokens' names by id, but for the one that stands for what is unknown."""
+    return {i: name for i, name in _specials(tokenizer) if i != tokenizer.unk_token_id}
+
+
+def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
+    """Ids of plain text. A vocabulary of pieces may hold a control token's name as a piece: it is spelt letter by letter then."""
+    controls, out = _controls(tokenizer), []
+    for i in ids:
+        spelt = [_ids(tokenizer.encode(c, add_special_tokens=False, split_special_tokens=True)) for c in controls.get(i, "")]
+        out += [j for letter in spelt for j in letter if j not in controls] if i in controls else [i]
+    return out
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
@@ -182,7 +201,7 @@ def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[in
         for mark, name in typed.items():
             text = text.replace(mark, name)
         if text:
-            ids.extend(_ids(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)))
+            ids.extend(_spelt(tokenizer, _ids(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))))
 
     while shown:
         found = [(shown.find(name), -len(name), name) for name in special if name in shown]

@@ -13,7 +13,7 @@ from specviz.core import Method, Sampling
 from specviz.trace.metrics import Totals
 from specviz.methods import catalogue
 from specviz.run.request import read_sampling
-from specviz.run.race import _take_turns, race
+from specviz.run.racing import _take_turns, race
 from specviz.run.session import Session, SessionError, cut_round
 
 from .fakes import FakeLoaded

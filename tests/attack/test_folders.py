@@ -1,0 +1,260 @@
+"""Model folders: no code of theirs runs, nothing is allocated on their word alone, and each bad one is one sentence."""
+from __future__ import annotations
+
+import ast
+import io
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import specviz
+from specviz import ZooError, load
+from specviz.core import DraftTree
+from specviz.models import sizes
+from specviz.models.llama import FIRST_TURNS, Llama
+from specviz.models.pretrained import load_causal
+from specviz.models.weights import ModelError
+from specviz.run import Session, SessionError, collect
+from specviz.zoo.backends import FORWARDS
+from specviz.zoo.tokenizer import open_tokenizer
+
+from ..zoo.checkpoints import write
+from .folders import change, spied
+
+
+class Asked(io.TextIOBase):
+    """Standard input that says yes to everything, and that nobody may read."""
+
+    reads = 0
+
+    def readline(self, *_):
+        self.reads += 1
+        return "y\n"
+
+    def fileno(self):
+        raise OSError("no file")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    stdin = Asked()
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr("builtins.input", lambda *_: stdin.readline().strip())
+    yield stdin
+    assert stdin.reads == 0
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "spying"])
+@pytest.mark.parametrize("words", [None, "", "Words", "LlamaTokenizer"])
+def test_no_code_of_a_folder_runs_and_nobody_is_asked(tmp_path, asked, monkeypatch, kind, words):
+    mark = tmp_path / "MARK"
+    folder = spied(tmp_path / "m", mark, kind, words)
+    loaders = {"load": lambda: load(str(folder)), "tokenizer": lambda: open_tokenizer(folder),
+               "draft": lambda: load(str(write(tmp_path / "t")), str(folder)), "transformers": lambda: load_causal("m", str(folder), None)}
+    for name in FORWARDS:
+        loaders[name] = lambda name=name: FORWARDS[name].load(folder, torch.device("cpu"))
+    for work in loaders.values():
+        try:
+            work()
+        except (ZooError, ModelError):
+            pass
+    assert not mark.exists() and not (folder / "RAN").exists()
+
+
+def test_everything_that_is_loaded_with_transformers_says_that_no_code_may_run():
+    calls = [(path.name, node) for path in Path(specviz.__file__).parent.rglob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))
+             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("from_pretrained", "from_config")]
+    assert len(calls) > 10
+    for name, call in calls:
+        said = {word.arg: word.value for word in call.keywords}
+        assert isinstance(said.get("trust_remote_code"), ast.Constant) and said["trust_remote_code"].value is False, (name, call.lineno)
+
+
+def refused(folder: Path, match: str = "") -> str:
+    with pytest.raises(ZooError) as caught:
+        load(str(folder))
+    said = str(caught.value)
+    assert re.search(match, said) and said.endswith(".") and "\n" not in said and len(said) < 600, said
+    return said
+
+
+ODD = ["x", -1, 0, 1.5, [], {}, [1, "a"], True, 10**18, float("inf"), {"a": {"b": 1}}]
+
+
+@pytest.mark.parametrize("field, values, says", [
+    ("rope_scaling", ["x", [1], 5], "rotary"), ("rope_scaling", [{"rope_type": "linear"}, {"rope_type": "linear", "factor": "x"}], "factor"),
+    ("rope_scaling", [{"rope_type": "linear", "factor": 0}, {"type": "llama3", "factor": 2.0}], "factor"), ("rope_scaling", [{"rope_type": ["a"]}], ""),
+    ("rope_scaling", [{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+                       "original_max_position_embeddings": 64}], "low_freq_factor"),
+    ("rope_theta", ["x", 0, -1, [1], {}, float("nan"), 10**30], "rope_theta"),
+    ("sliding_window", ["x", [4], {}, 1.5], "sliding_window"), ("hidden_size", ODD, "hidden_size"), ("num_hidden_layers", ODD, ""),
+    ("num_attention_heads", ODD, ""), ("num_key_value_heads", ["x", -1, {}], ""), ("vocab_size", ODD, ""), ("head_dim", ["x", -2], "head_dim"),
+    ("max_position_embeddings", ["x", -1, 10**12], "max_position_embeddings"), ("layer_types", [5, {"a": 1}, [1]], "layer_types"),
+    ("rms_norm_eps", ["x", [], -1], "rms_norm_eps"), ("text_config", [5, "x", [1]], "text_config"), ("model_type", [5, [], {}, "nope"], ""),
+    ("num_hidden_layers", [5000, 10**8], "layers"), ("vocab_size", [10**8], "vocab_size"), ("intermediate_size", [10**9], "intermediate_size"),
+])
+def test_an_odd_config_is_one_sentence(tmp_path, field, values, says):
+    for value in values:
+        folder = write(tmp_path / "odd")
+        config = json.loads((folder / "config.json").read_text()) | {field: value}
+        (folder / "config.json").write_text(json.dumps(config))
+        refused(folder, says or "")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])
+@pytest.mark.parametrize("content", ['{"a":' * 100_000, "[" * 100_000, "", "5", "[]", "null", "\x00", '{"a": 1' + "0" * 9999 + "}"])
+def test_a_broken_file_is_one_sentence(tmp_path, name, content):
+    folder = write(tmp_path / "m")
+    (folder / name).write_text(content)
+    try:
+        Session(load(str(folder)), "autoregressive").open("hi", 1).loaded.end_tokens
+    except (ZooError, SessionError) as error:
+        assert "\n" not in str(error) and len(str(error)) < 600
+    else:
+        raise AssertionError(f"{name} with {content[:10]!r} was taken")
+
+
+def test_a_missing_tokenizer_is_not_blamed_on_the_chat_template(tmp_path):
+    loaded = load(str(write(tmp_path / "bare", tokenizer=False)))
+    with pytest.raises(SessionError, match="bare has no tokenizer") as caught:
+        Session(loaded, "autoregressive").run("hi")
+    assert "template" not in str(caught.value)
+
+
+def test_a_head_is_no_target(at_home, tmp_path, monkeypatch):
+    text = (at_home / "models.yaml").read_text() + "  cap: {path: cap, role: head, for: tiny, kind: medusa}\n"
+    book = at_home / "with_head.yaml"
+    book.write_text(text)
+    write(at_home / "cap")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(book))
+    for name in ("cap", str(at_home / "cap")):
+        with pytest.raises(ZooError, match="cap is a medusa head, a part of tiny: name tiny instead."):
+            load(name)
+        with pytest.raises(ZooError, match="medusa head"):
+            load("tiny", name)
+    refused(write(tmp_path / "theirs", model_type="medusa"), "medusa head")
+
+
+# --- numbers in few bits ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("quantised", ["scale_inv", "SCB", "int8", "fp8"])
+@pytest.mark.parametrize("forward", ["fast", "hf"])
+def test_quantised_weights_never_run_as_if_they_were_whole(tmp_path, quantised, forward):
+    folder = write(tmp_path / "q")
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    if quantised == "scale_inv":
+        tensors[name + "_scale_inv"] = torch.ones(1, 1)
+    elif quantised == "SCB":
+        tensors[name.removesuffix("weight") + "SCB"] = torch.ones(48)
+    else:
+        tensors[name] = (tensors[name] * 20).to(torch.int8 if quantised == "int8" else torch.float8_e4m3fn)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="quantised"):
+        FORWARDS[forward].load(folder, torch.device("cpu"))
+
+
+def test_a_quantisation_that_is_declared_goes_to_transformers_own_or_is_refused(tmp_path):
+    folder = write(tmp_path / "declared", quantization_config={"quant_method": "no such method"})
+    assert "quantised" in FORWARDS["fast"].refuses(json.loads((folder / "config.json").read_text()))
+    refused(folder, "declared")
+
+
+# --- sizes -------------------------------------------------------------------------------------------------------------------
+def test_tables_grow_with_use_and_not_with_a_promise(tmp_path):
+    short, long = (Llama(write(tmp_path / str(n), max_position_embeddings=n)) for n in (3000, 10**8))
+    assert len(long.turns(1)) == FIRST_TURNS and len(short.turns(10**9)) == 3000
+    assert torch.equal(long.turns(2900)[:2900], short.turns(2900)[:2900]) and len(long.turns(1)) < 10_000
+    loaded = load(str(tmp_path / str(10**8)))
+    first = collect(Session(loaded, "speculative" if loaded.draft else "prompt_lookup").run("the cat", 8)).token_ids
+    assert first == collect(Session(load(str(tmp_path / "3000")), "autoregressive").run("the cat", 8)).token_ids
+
+
+def test_rows_far_beyond_the_first_table_are_rotated_as_ever(tmp_path):
+    from specviz.targets.fast import FastModel
+
+    model = FastModel(write(tmp_path / "m", max_position_embeddings=4096))
+    whole, again = model.open(), model.open()
+    tokens = [i % 290 for i in range(FIRST_TURNS + 40)]
+    whole.sync(tokens)
+    first = whole.score(DraftTree.chain([5, 6])).logits
+    again.sync(tokens[:-30])
+    again.sync(tokens)
+    assert torch.allclose(first, again.score(DraftTree.chain([5, 6])).logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("forward", ["fast", "hf"])
+def test_what_does_not_fit_is_refused_before_it_is_allocated(tmp_path, monkeypatch, forward):
+    folder = write(tmp_path / "large")
+    monkeypatch.setattr(sizes, "free", lambda device: 10_000)
+    monkeypatch.setattr("torch.empty", lambda *_, **__: pytest.fail("something was allocated"))
+    with pytest.raises(ModelError, match="large needs .* GB of memory"):
+        FORWARDS[forward].load(folder, torch.device("cpu"))
+
+
+def test_a_network_larger_than_its_files_is_not_made_up(tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=300, n_positions=32)).save_pretrained(tmp_path / "m")
+    change(tmp_path / "m", "config.json", n_positions=2 * 10**9)
+    with pytest.raises(ModelError, match="needs .* GB of memory"):
+        load_causal("m", str(tmp_path / "m"), None)
+
+
+def test_free_memory_is_known_here():
+    assert sizes.free(torch.device("cpu")) > 2**20
+
+
+# --- any damage whatever -------------------------------------------------------------------------------------------------
+def damaged(folder: Path, dice: random.Random) -> str:
+    """Spoil one thing of the folder; what was done."""
+    path = folder / dice.choice(["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
+    data = bytearray(path.read_bytes())
+    how = dice.choice(["cut", "flip", "gone", "value", "key"] if path.suffix == ".json" else ["cut", "flip", "gone", "head"])
+    if how == "gone":
+        path.unlink()
+    elif how in ("value", "key"):
+        said = json.loads(data)
+        key = dice.choice(sorted(said))
+        value = said.pop(key)
+        said |= {key: dice.choice(ODD)} if how == "value" else {key + "_": value}
+        path.write_text(json.dumps(said))
+    elif how == "cut":
+        path.write_bytes(data[:dice.randrange(len(data))])
+    else:
+        for _ in range(dice.randrange(1, 9)):
+            data[dice.randrange(64 if how == "head" else len(data))] = dice.randrange(256)
+        path.write_bytes(data)
+    return f"{path.name} {how}"
+
+
+def survive(folder: Path, seed: int) -> None:
+    what = damaged(write(folder), random.Random(seed))
+    try:
+        loaded = load(str(folder))
+        for event in Session(loaded, "prompt_lookup").run("the cat sat", 3):
+            pass
+        loaded.facts, loaded.end_tokens
+    except (ZooError, SessionError) as error:
+        assert "\n" not in str(error) and len(str(error)) < 700, (seed, what)
+    except BaseException as error:
+        raise AssertionError(f"seed {seed}, {what}: {type(error).__name__}: {error}") from error
+    finally:
+        specviz.zoo.forget()
+        open_tokenizer.cache_clear()
+
+
+def test_a_damaged_folder_is_a_sentence_or_a_run(tmp_path):
+    for seed in range(12):
+        survive(tmp_path / str(seed), seed)
+
+
+@pytest.mark.soak
+def test_four_hundred_damaged_folders(tmp_path):
+    for seed in range(1000, 1400):
+        survive(tmp_path / str(seed), seed)
