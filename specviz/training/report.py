@@ -81,7 +81,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32, trust_remote_code=False).eval()
     answers = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
 

@@ -44,6 +44,7 @@ class Ask:
     top_p: float = 1.0
     seed: int = 0
     repeats: int = 1
+    deterministic: bool = False
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
