@@ -99,11 +99,8 @@ NOTES: dict[str, Note] = {
         matched=("tokens before the copied place that agree with the end of the text", 2), found=("the draft's nodes", 6),
         kept=("those let through", 4), first=("learned chance that its first token is right", 0.6),
         next=("and the one after it", 0.8), row=("what a row adds to a pass, in passes", 0.1),
-        extra=("what having a draft at all adds", 0.05)),
-    "rest": _note(
-        "sources", "The lookup is not asked for a while: the clock said that it takes a noticeable part of a pass and finds nothing. "
-        "Never there in a deterministic run.",
-        rounds=("for which it is not asked", 8), lookup=("seconds of the lookup", 0.0002), usual=("seconds of a pass", 0.002)),
+        extra=("what having a draft at all adds", 0.05),
+        rest_=("rounds without a lookup that begin here, as the clock says that it takes a noticeable part of a pass", 2)),
     "successors": _note(
         "branches", "The table of successors the tree was read from (token recycling).",
         rows=("`[{tok, tokens, fresh}]`, the root's first, best successor first; `fresh`: written in the round before",

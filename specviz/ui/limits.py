@@ -44,6 +44,7 @@ class Ask:
     top_p: float = 1.0
     seed: int = 0
     repeats: int = 1
+    deterministic: bool = False
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
@@ -57,7 +58,7 @@ class Ask:
 
 def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
          temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
-         target: Any = None) -> Ask:
+         target: Any = None, deterministic: Any = False) -> Ask:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
     return Ask(
         prompt=_text(prompt, "The prompt", needed=True),
@@ -67,6 +68,7 @@ def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any 
         top_p=_number(top_p, "Top-p", 0.01, 1),
         seed=_number(seed, "The seed", 0, SEED_BELOW - 1, whole=True),
         repeats=_number(repeats, "Repeats", 1, REPEATS, whole=True),
+        deterministic=deterministic is True,
         system=_text(system, "The system prompt"),
         turns=_turns(turns),
         target=_name(target),

@@ -43,9 +43,9 @@ def test_wrong_kinds_are_one_sentence_in_python(build):
 @pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "seed"])
 def test_sampling_of_wrong_kinds(name):
     for value in ODD:
-        for make in (lambda: Sampling(**{name: value}), lambda: read_sampling(**{name: value})):
+        for make in (Sampling, read_sampling):
             try:
-                made = make()
+                made = make(**{name: value})
             except ValueError as error:
                 one_sentence(error)
             else:

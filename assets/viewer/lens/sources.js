@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { count } = SV.dom;
-  const { int, ints, num, nums, list, word, say, bars, strip, short } = SV.pictures;
+  const { int, ints, nums, list, word, say, bars, strip, short } = SV.pictures;
   const real = (c) => c.round.nodes.filter((n) => !n.probe);
 
   function retrieved(host, notes, c) {
@@ -107,17 +107,6 @@
     });
     SV.lens.match.draw(host, [{}], c);
   }
-  /* Nothing was found for long, and looking costs time. */
-  function rest(host, notes) {
-    const d = notes[0] || {},
-      ms = (x) => short(1000 * num(x, 0)) + " ms";
-    host.append(
-      say(
-        "Looking took " + ms(d.lookup) + " where a pass takes " + ms(d.usual) + ", and found nothing: ",
-        "it is not asked for the next " + count(int(d.rounds, 0), "round") + ". This was decided by the clock.",
-      ),
-    );
-  }
   function gate(host, notes, c) {
     const d = notes[0] || {};
     host.append(
@@ -158,7 +147,6 @@
     fused: { title: "Two drafts in one tree", draw: fused },
     neighbours: { title: "Nearest places", draw: neighbours, copies: true },
     backoff: { title: "N-grams and backing off", draw: backoff, copies: true },
-    rest: { title: "The lookup takes a rest", draw: rest },
     gate: { title: "What the gate let through", draw: gate },
   });
 })();

@@ -115,7 +115,9 @@ class Gate(Drafter):
         self.fruitless = 0 if len(kept) else self.fruitless + 1
         if self.fruitless > PATIENCE and self.price.plain and took > CHEAP * self.price.usual:
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
-            state.note("rest", rounds=self.rest, lookup=round(took, 7), usual=round(self.price.usual, 7))  # so the clock decided
+            if not len(tree):
+                self.tell(state, 0, 0, 0)
+            state.notes[-1][1]["rest"] = self.rest  # so the clock decided
         return kept
 
     def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
@@ -129,9 +131,12 @@ class Gate(Drafter):
         count = self.worth(tree, agree)
         if not self.price.measured and len(self.price.plain) >= 3:  # to know the price is worth a small round that may not pay
             count = max(count, min(TRIED, len(tree)))
-        state.note("gate", matched=agree, found=len(tree), kept=count, first=round(self.rate(agree).value, 3),
-                   next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))
+        self.tell(state, agree, len(tree), count)
         return tree if count == len(tree) else front(tree, count)
+
+    def tell(self, state: State, agree: int, found: int, kept: int) -> None:
+        state.note("gate", matched=agree, found=found, kept=kept, first=round(self.rate(agree).value, 3),
+                   next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))
 
     def agree(self, tree: DraftTree, tokens: list[int]) -> int:
         """How many tokens before the place that is copied are those at the end of the text; what the drafter says, elsewhere."""
