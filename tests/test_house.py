@@ -29,7 +29,7 @@ def test_every_module_stands_in_a_room_and_every_room_in_a_layer():
 def test_tests_mirror_the_rooms():
     rooms = {folder.name for folder in (ROOT / "specviz").iterdir() if (folder / "__init__.py").is_file()}
     tested = {folder.name for folder in (ROOT / "tests").iterdir() if (folder / "__init__.py").is_file()}
-    assert rooms <= tested and tested - rooms == {"exactness", "panels", "viewer"}
+    assert rooms <= tested and tested - rooms <= {"attack", "exactness", "panels", "viewer"}
 
 
 def test_no_module_is_long_and_half_of_them_are_short():

@@ -20,10 +20,11 @@ import torch
 from ..core import BrokenModel, Method, Sampling, State
 
 from ..trace.metrics import Totals
-from ..trace.events import Committed, Drafted, Event, Failed, Finished, Judged, Noted, Prefilled, Said, Started
+from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Said, Started
 from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
+from .cut import cut_round
 from .request import SessionError, read_messages, read_seconds, read_stops, read_whole, sentence
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
@@ -299,28 +300,6 @@ def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
     finally:
         for run in runs:
             run.events.close()
-
-
-def cut_round(events: list[Event], count: int) -> list[Event]:
-    """A round's events as if it had ended with its ``count``-th token, as the engine cuts at an end token: that token becomes
-    the last one, and what hung below it was never examined."""
-    committed = events[-1]
-    if count >= len(committed.tokens):
-        return events
-    gone = set(committed.path[count:])
-    path = committed.path[:count - 1]
-    nodes = next((e.nodes for e in events if isinstance(e, Drafted)), ())
-    below = gone | {n["id"] for n in nodes if n["parent"] in gone or n["parent"] == committed.path[count - 1]}
-    skip = {"rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
-    late = len(committed.tokens) - count
-    kv = {**committed.kv, "after": committed.kv["after"] - late, "dropped": committed.kv["dropped"] + late}
-    out: list[Event] = []
-    for event in events[:-1]:
-        if isinstance(event, Judged):
-            event = replace(event, trials=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.trials))
-        out.append(event)
-    return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
-                          kv=kv)]
 
 
 def find_method(key: str) -> Method:
