@@ -1,6 +1,7 @@
 # make run    start the app on http://127.0.0.1:7860
 # make test   install what the tests need, and run them
-# make check  style and import directions
+# make check  style, import directions, JavaScript
+# make thorough  the tests of exactness for every method, setting and wrong variant; make test takes a sample of each family
 # make cards  write what the page says of each method, after a change of a method's file
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test check cards clean
+.PHONY: run test thorough check cards clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -19,9 +20,13 @@ run: $(VENV)/run.done
 test: $(VENV)/dev.done $(VENV)/browser.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
 
+thorough: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough tests/exactness $(ARGS)
+
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/test_house.py
 
 cards: $(VENV)/run.done
 	$(BIN)/python -m specviz list --write

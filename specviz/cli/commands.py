@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -176,6 +175,7 @@ def run_method(args: argparse.Namespace) -> int:
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
+    from .watching import ctrl_c, summary, watched
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded
@@ -189,53 +189,16 @@ def run_method(args: argparse.Namespace) -> int:
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()
-    with _ctrl_c(cancel):
-        for event in _watched(events, args, loaded):
+    with ctrl_c(cancel):
+        for event in watched(events, args, loaded):
             result.take(event)
     if result.why:
         raise RunFailed(result.why)
     if args.json:
         _print(result.record())
     else:
-        print(_summary(result), file=sys.stderr)
+        print(summary(result), file=sys.stderr)
     return INTERRUPTED if cancel.is_set() else 0
-
-
-def _watched(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
-    """The events, streamed to the terminal and recorded on the way; what was recorded is saved whatever happens."""
-    from ..trace.recorder import Recorder
-    from ..trace.files import Trace
-    from .terminal import Writer, colours, legend
-
-    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, tuple(args.stop))
-    recorder = Recorder(0, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
-    records: list[dict[str, Any]] = []
-    try:
-        for event in events:
-            if writer:
-                writer.take(event)
-            if recorder:
-                records += recorder.take(event)
-            yield event
-    finally:
-        try:
-            if records:
-                Trace(records).save(args.trace)
-        finally:
-            if writer:
-                writer.close()
-                print(flush=True)
-                if colours(sys.stdout):
-                    print(legend(), file=sys.stderr)
-
-
-def _summary(result: Any) -> str:
-    from .terminal import shown
-
-    m = result.metrics()
-    return (f"{m['tokens']} tokens in {shown(m['seconds'])} s after a prefill of {shown(m['prefill_seconds'])} s"
-            f" | {shown(m['tokens_per_second'])} tokens/s | {shown(m['block_efficiency'])} tokens per target pass"
-            f" | accepted / tried {shown(m['acceptance_rate'])} | ended by {result.finish_reason}")
 
 
 def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:
@@ -244,23 +207,6 @@ def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:
         if not equals:
             raise UsageError(f"--knob takes NAME=VALUE, not {knob!r}.")
         yield name.strip(), value.strip()
-
-
-class _ctrl_c:
-    """While inside, the first Ctrl-C ends the run after its round; the second one at once."""
-
-    def __init__(self, cancel: threading.Event):
-        self._cancel = cancel
-
-    def __enter__(self) -> None:
-        def stop(number, frame):
-            if self._cancel.is_set():
-                raise KeyboardInterrupt
-            self._cancel.set()
-        self._before = signal.signal(signal.SIGINT, stop)
-
-    def __exit__(self, *error) -> None:
-        signal.signal(signal.SIGINT, self._before)
 
 
 def bench_methods(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import Any, Iterator, Sequence
@@ -16,12 +16,13 @@ from typing import Any, Iterator, Sequence
 import torch
 
 from ..core import BrokenLaw, BrokenModel, Costs, FixedCosts, Method, Sampling, State
-
 from ..trace.metrics import Totals
-from ..trace.events import Committed, Drafted, Event, Failed, Finished, Judged, Noted, Prefilled, Said, Started
-from ..indexes.earlier_answers import ANSWERS, Memory
+from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Said, Started
+from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
+from .cut import cut_round
+from .remembered import Remembered
 from .request import SessionError, read_cancel, read_given, read_messages, read_seconds, read_stops, read_whole, sentence
 from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
@@ -99,25 +100,11 @@ class Session:
         """
         return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
 
-
     def costs(self) -> Costs:
         """What the parts of a new run may learn about time."""
         target, draft = (self.loaded.facts.get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
         return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
-
-
-class Remembered:
-    """Folds a run's events to ``tokens``: committed ones that were copied from earlier answers."""
-
-    def __init__(self):
-        self.tokens, self._copied = 0, frozenset()
-
-    def fold(self, event: Event) -> None:
-        if isinstance(event, Drafted):
-            self._copied = frozenset(node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS)
-        elif isinstance(event, Committed):
-            self.tokens += len(self._copied.intersection(event.path))
 
 
 class Run:
@@ -268,27 +255,6 @@ class Run:
             "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
         }
 
-
-def cut_round(events: list[Event], count: int) -> list[Event]:
-    """A round's events as if it had ended with its ``count``-th token, as the engine cuts at an end token: that token becomes
-    the last one, and what hung below it was never examined."""
-    committed = events[-1]
-    if count >= len(committed.tokens):
-        return events
-    gone = set(committed.path[count:])
-    path = committed.path[:count - 1]
-    nodes = next((e.nodes for e in events if isinstance(e, Drafted)), ())
-    below = gone | {n["id"] for n in nodes if n["parent"] in gone or n["parent"] == committed.path[count - 1]}
-    skip = {"rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
-    late = len(committed.tokens) - count
-    kv = {**committed.kv, "after": committed.kv["after"] - late, "dropped": committed.kv["dropped"] + late}
-    out: list[Event] = []
-    for event in events[:-1]:
-        if isinstance(event, Judged):
-            event = replace(event, trials=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.trials))
-        out.append(event)
-    return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
-                          kv=kv)]
 
 
 def find_method(key: str) -> Method:

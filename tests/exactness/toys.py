@@ -125,6 +125,20 @@ def any_knobs(method: Method, seed: int) -> dict:
     return any_knobs(method, seed + 1000) if lawful is None else method.read_knobs(lawful)
 
 
+def sample() -> set[str]:
+    """Keys of the exact methods that ``make test`` tries in every way: of each family the first and the last; ``make thorough``
+    tries all."""
+    families: dict[str, list[str]] = {}
+    for method in methods("exact"):
+        families.setdefault(method.family, []).append(method.key)
+    return {key for keys in families.values() for key in (min(keys), max(keys))}
+
+
+def later(case, now: bool):
+    """The case, left to ``make thorough`` unless it is tried now."""
+    return case if now else pytest.param(*case.values, id=case.id, marks=pytest.mark.thorough)
+
+
 def named(method: Method, knobs: dict):
     """A test's name that says the choices."""
     words = [str(knobs[k.name]) for k in method.knobs if k.choices or isinstance(k.default, bool)]

@@ -1,0 +1,62 @@
+"""A run on a terminal: its events as they come, its record, its last line, and Ctrl-C."""
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from typing import Any, Iterator
+
+
+def watched(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
+    """The events, streamed to the terminal and recorded on the way; what was recorded is saved whatever happens."""
+    from ..trace.recorder import Recorder
+    from ..trace.files import Trace
+    from .terminal import Writer, colours, legend
+
+    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, tuple(args.stop))
+    recorder = Recorder(0, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
+    records: list[dict[str, Any]] = []
+    try:
+        for event in events:
+            if writer:
+                writer.take(event)
+            if recorder:
+                records += recorder.take(event)
+            yield event
+    finally:
+        try:
+            if records:
+                Trace(records).save(args.trace)
+        finally:
+            if writer:
+                writer.close()
+                print(flush=True)
+                if colours(sys.stdout):
+                    print(legend(), file=sys.stderr)
+
+
+def summary(result: Any) -> str:
+    from .terminal import shown
+
+    m = result.metrics()
+    return (f"{m['tokens']} tokens in {shown(m['seconds'])} s after a prefill of {shown(m['prefill_seconds'])} s"
+            f" | {shown(m['tokens_per_second'])} tokens/s | {shown(m['block_efficiency'])} tokens per target pass"
+            f" | accepted / tried {shown(m['acceptance_rate'])} | ended by {result.finish_reason}")
+
+
+class ctrl_c:
+    """While inside, the first Ctrl-C ends the run after its round; the second one at once."""
+
+    def __init__(self, cancel: threading.Event):
+        self._cancel = cancel
+
+    def __enter__(self) -> None:
+        def stop(number, frame):
+            if self._cancel.is_set():
+                raise KeyboardInterrupt
+            self._cancel.set()
+        self._before = signal.signal(signal.SIGINT, stop)
+
+    def __exit__(self, *error) -> None:
+        signal.signal(signal.SIGINT, self._before)

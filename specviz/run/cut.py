@@ -1,0 +1,28 @@
+"""A round that ends before its last token, where a stop string begins inside it."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..trace.events import Drafted, Event, Judged
+
+
+def cut_round(events: list[Event], count: int) -> list[Event]:
+    """A round's events as if it had ended with its ``count``-th token, as the engine cuts at an end token: that token becomes
+    the last one, and what hung below it was never examined."""
+    committed = events[-1]
+    if count >= len(committed.tokens):
+        return events
+    gone = set(committed.path[count:])
+    path = committed.path[:count - 1]
+    nodes = next((e.nodes for e in events if isinstance(e, Drafted)), ())
+    below = gone | {n["id"] for n in nodes if n["parent"] in gone or n["parent"] == committed.path[count - 1]}
+    skip = {"rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
+    late = len(committed.tokens) - count
+    kv = {**committed.kv, "after": committed.kv["after"] - late, "dropped": committed.kv["dropped"] + late}
+    out: list[Event] = []
+    for event in events[:-1]:
+        if isinstance(event, Judged):
+            event = replace(event, trials=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.trials))
+        out.append(event)
+    return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
+                          kv=kv)]

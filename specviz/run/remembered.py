@@ -1,0 +1,18 @@
+"""What of a run was copied from earlier answers of the same visitor."""
+from __future__ import annotations
+
+from ..indexes.earlier_answers import ANSWERS
+from ..trace.events import Committed, Drafted, Event
+
+
+class Remembered:
+    """Folds a run's events to ``tokens``: committed ones that were copied from earlier answers."""
+
+    def __init__(self):
+        self.tokens, self._copied = 0, frozenset()
+
+    def fold(self, event: Event) -> None:
+        if isinstance(event, Drafted):
+            self._copied = frozenset(node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS)
+        elif isinstance(event, Committed):
+            self.tokens += len(self._copied.intersection(event.path))
