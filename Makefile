@@ -1,6 +1,7 @@
 # make run    start the app on http://127.0.0.1:7860
 # make test   install what the tests need, and run them
 # make check  style and import directions
+# make soak   the long guard, half an hour: fuzzers, floods, kills, limits; and known weaknesses of what we install
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test check clean
+.PHONY: run test check soak clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -21,6 +22,13 @@ test: $(VENV)/dev.done $(VENV)/browser.done
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
+
+soak: $(VENV)/dev.done $(VENV)/browser.done
+	SPECVIZ_TEST_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s -m soak $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/attack
+	@$(PIP) install -q pip-audit || { echo "pip-audit cannot be had here: left out"; exit 0; }; \
+	said=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$said"; \
+	test $$code = 0 || ! echo "$$said" | grep -q "known vulnerabilit"
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; say which with make PYTHON=..."; exit 1; }
