@@ -2,6 +2,7 @@
 # make test   install what the tests need, and run them
 # make check  style and import directions
 # make soak   the long guard, half an hour: fuzzers, floods, kills, limits; and known weaknesses of what we install
+# make cards  write what the page says of each method, after a change of a method's file
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test check soak clean
+.PHONY: run test check cards soak clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -29,6 +30,9 @@ soak: $(VENV)/dev.done $(VENV)/browser.done
 	@$(PIP) install -q pip-audit || { echo "pip-audit cannot be had here: left out"; exit 0; }; \
 	said=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$said"; \
 	test $$code = 0 || ! echo "$$said" | grep -q "known vulnerabilit"
+
+cards: $(VENV)/run.done
+	$(BIN)/python -m specviz list --write
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; say which with make PYTHON=..."; exit 1; }

@@ -62,6 +62,7 @@ def parser() -> Parser:
         return sub
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
+    sub.add_argument("--write", action="store_true", help="write methods/cards.json and docs/TRACE.md's table of notes anew")
     _models(sub)
 
     sub = command("run", run_method, "One prompt through one method.")
@@ -129,6 +130,13 @@ def _print(value: Any) -> None:
 
 
 def list_methods(args: argparse.Namespace) -> int:
+    if args.write:
+        from .. import ROOT
+        from ..core import notes
+        from ..ui import cards
+
+        print(cards.write(), notes.write(ROOT / "docs" / "TRACE.md"), sep="\n")
+        return 0
     from ..methods import catalogue
     from .terminal import table
     from ..zoo import survey

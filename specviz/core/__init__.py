@@ -5,7 +5,7 @@ from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step
                     has_nan, lawful, never)
 from .round import BrokenModel, open_run, play
 from .sampling import Dice, OneStream, Sampling
-from .state import Clock, Costs, State
+from .state import Clock, Costs, State, common
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder
 
 __all__ = [name for name, value in list(globals().items()) if not name.startswith("_") and type(value).__name__ != "module"]

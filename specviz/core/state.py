@@ -3,9 +3,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Sequence
 
+from . import notes
 from .sampling import Dice, OneStream, Sampling
+
+
+def common(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Length of the longest common prefix, by halves so that the comparing is done in C."""
+    low, high = 0, min(len(a), len(b))
+    if list(a[:high]) == list(b[:high]):
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if list(a[low:middle]) == list(b[low:middle]) else (low, middle - 1)
+    return low
 
 
 class Clock:
@@ -110,5 +122,7 @@ class State:
         )
 
     def note(self, kind: str, **data) -> None:
-        """Lens data of this round (plain numbers, strings, lists): what a method has to show."""
+        """Lens data of this round (plain numbers, strings, lists): what a method has to show. Raises ValueError with a sentence
+        where core/notes.py declares no such kind, or other fields."""
+        notes.check(kind, data)
         self.notes.append((kind, data))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..trace.events import Committed, Drafted, Judged
 from ..core import DraftTree, Method, Sampling, State, Target
-from .statistics import Acceptance, Cells, Tokens, chi_square
+from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 from ..loops import speculate
 from ..methods import catalogue
 from ..zoo.text import encode_chat
@@ -87,7 +87,7 @@ def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMP
         for tokens, trial in first_tokens(loaded, method, knobs, ids, sampling, samples):
             counts[cells.find(tokens)] += 1
             first.add(trial)
-    z = chi_square(cells.expected, counts, samples)
+    z = as_normal(*chi_square(cells.expected, counts, samples))
     if math.isinf(z):
         return _law("fail", None, samples, "It wrote what the target never writes: a continuation of probability 0.")
     passed = abs(z) < LIMIT and abs(first.z) < LIMIT

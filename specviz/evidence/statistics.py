@@ -14,15 +14,25 @@ Tokens = tuple[int, ...]
 LEAST = 5.0  # expected count of a cell; what is rarer is pooled
 
 
-def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> float:
-    """How far counts are from the expected probabilities, as a standard normal (Wilson and Hilferty); inf where a count
-    falls on a cell of probability 0. Cells too rare to count belong pooled before."""
-    if any(cell not in expected or expected[cell] <= 0 for cell in counts):
-        return math.inf
-    total = sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items())
+def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
+    """(statistic, degrees of freedom) of counts against expected probabilities; an infinite statistic where a count falls on a
+    cell of probability 0. Cells too rare to count belong pooled before."""
     freedom = len(expected) - 1
-    spread = 2 / (9 * freedom)
-    return ((total / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    if any(cell not in expected or expected[cell] <= 0 for cell in counts):
+        return math.inf, freedom
+    return sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items()), freedom
+
+
+def as_normal(statistic: float, freedom: int) -> float:
+    """A chi-square statistic as a standard normal (Wilson and Hilferty)."""
+    spread = 2 / (9 * max(1, freedom))
+    return ((statistic / max(1, freedom)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+
+
+def p_value(statistic: float, freedom: int) -> float:
+    """Chance of a chi-square statistic at least as large."""
+    tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (freedom, statistic))))
+    return tail if math.isfinite(tail) and math.isfinite(statistic) else 0.0
 
 
 @dataclass

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from ..core import common
+
 
 class Text:
     """Follows a list of tokens: what is common stays, what is gone is taken back, what is new is added.
@@ -59,17 +61,6 @@ class Text:
 
     def _forget(self) -> None:
         """Undo will not be asked for what was added so far."""
-
-
-def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common prefix, by halves so that the comparing is done in C."""
-    low, high = 0, min(len(a), len(b))
-    if list(a[:high]) == list(b[:high]):
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if list(a[low:middle]) == list(b[low:middle]) else (low, middle - 1)
-    return low
 
 
 class SuffixAutomaton(Text):

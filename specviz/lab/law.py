@@ -10,7 +10,7 @@ import torch
 
 from ..evidence.certificate import DEPTH, PROMPTS, NextLaw, encode, first_tokens
 from ..core import Method, Sampling
-from ..evidence.statistics import Cells
+from ..evidence.statistics import Cells, chi_square, p_value
 from ..run.request import SessionError, read_whole
 from .read import knobs_of, method_of, prompt_of, sampling_of
 
@@ -56,22 +56,14 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law:
 
 
 def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, played: int, over: bool) -> dict[str, Any]:
-    statistic, freedom, p_value = chi_square(cells.expected, counts, played)
+    statistic, freedom = chi_square(cells.expected, counts, played)
+    chance = p_value(statistic, freedom)
     keys = sorted(cells.expected, key=lambda cell: -cells.expected[cell])
     return {"method": method.key, "title": method.title, "exactness": method.exactness, "samples": played, "depth": DEPTH,
             "tokens": [_named(loaded, cell) for cell in keys], "plain_law": [cells.expected[cell] for cell in keys],
-            "method_counts": [counts[cell] for cell in keys], "chi_square": statistic, "freedom": freedom, "p_value": p_value,
-            "verdict": ("pass" if p_value > RED else "fail") if over else "open"}
-
-
-def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float | None, int, float]:
-    """(statistic, degrees of freedom, p-value); no statistic where something of probability 0 was written."""
-    freedom = len(expected) - 1
-    if any(expected.get(cell, 0.0) <= 0 for cell in counts):
-        return None, freedom, 0.0
-    statistic = sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items())
-    tail = torch.special.gammaincc(torch.tensor(freedom / 2, dtype=torch.float64), torch.tensor(statistic / 2, dtype=torch.float64))
-    return statistic, freedom, float(tail) if math.isfinite(float(tail)) else 0.0
+            "method_counts": [counts[cell] for cell in keys],
+            "chi_square": statistic if math.isfinite(statistic) else None, "freedom": freedom, "p_value": chance,
+            "verdict": ("pass" if chance > RED else "fail") if over else "open"}
 
 
 def _named(loaded: Any, cell: Any) -> str:

@@ -33,6 +33,8 @@ class Pipelined:
         self.parallel, self.beside, self.pending, self.saved = parallel, None, DraftTree(), 0.0
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+        if not parts.drafter.restartable:
+            raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft while the target reads")
         self.pending, self.saved = DraftTree(), 0.0
         device = (yield from opening(parts, target, state)).logits.device
         self.beside = Beside(device) if self.parallel and Beside.fits(device) else None

@@ -13,7 +13,7 @@ from .speculate import opening, told
 
 
 def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
-    """helpers["small"]: the other model. The policy's budget says by its arm who writes: 0 the small model, 1 the target."""
+    """helpers["small"]: the other model. The policy's ``writer`` says who writes next: "small", or "large", the target."""
     yield from opening(parts, target, state)
     yield from told(_rounds(parts, target, state), state)
 
@@ -21,12 +21,13 @@ def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
 def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
     small, held = parts.helpers["small"], len(state.tokens) - 1  # rows in the target's cache
     while not state.done:
-        large = parts.policy.plan(state).arm == 1
+        writer = parts.policy.writer
+        large = writer == "large"
         who, began, behind = target if large else small, state.clock.now(), len(state.tokens) - 1 - held
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
         outcome = play(parts, who, state)
-        state.note("switch", writer="large" if large else "small", **parts.policy.told())
+        state.note("switch", writer=writer, **parts.policy.told())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]
         yield _told(outcome, state, large, caught_up, kv)

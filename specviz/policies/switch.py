@@ -7,23 +7,21 @@ import torch
 
 from ..core import Budget, Outcome, Policy, State
 
-SMALL, LARGE = 0, 1
-
 
 class EntropySwitch(Policy):
     """The large model writes while the mean entropy of the last ``window`` laws is above ``limit`` nats, the small one below.
 
     The laws are those of whichever model wrote. After a change neither is relieved for ``dwell`` tokens. It begins with the large
-    model. ``plan`` tells by the budget's arm: SMALL or LARGE.
+    model. ``writer``: "small" or "large", who writes the next token.
     """
 
     def __init__(self, window: int = 5, limit: float = 1.5, dwell: int = 5):
         self.limit, self.dwell = limit, dwell
         self.seen: deque[float] = deque(maxlen=window)
-        self.arm, self.stayed = LARGE, 0
+        self.writer, self.stayed = "large", 0
 
     def plan(self, state: State) -> Budget:
-        return Budget(0, arm=self.arm)
+        return Budget(0)
 
     @property
     def mean(self) -> float:
@@ -38,6 +36,6 @@ class EntropySwitch(Policy):
         law = outcome.scores.logits[outcome.kept[-1]].float().softmax(-1)
         self.seen.append(-float(torch.special.xlogy(law, law).sum()))
         self.stayed += 1
-        wanted = LARGE if self.mean > self.limit else SMALL
-        if wanted != self.arm and self.stayed >= self.dwell:
-            self.arm, self.stayed = wanted, 0
+        wanted = "large" if self.mean > self.limit else "small"
+        if wanted != self.writer and self.stayed >= self.dwell:
+            self.writer, self.stayed = wanted, 0

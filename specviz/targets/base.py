@@ -13,8 +13,8 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, Verdict
-from .rows import Growing, Rows, common
+from ..core import DraftTree, Scores, Verdict, common
+from .rows import Growing, Rows
 
 CHUNK = 512  # most prompt rows in one forward, so that masks stay small
 FEW = 8  # rows that may wait for the next score()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..core import DraftTree
+from ..core import DraftTree, common
 from .base import CachedTarget
-from .rows import Growing, Rows, common
+from .rows import Growing, Rows
 
 
 @dataclass

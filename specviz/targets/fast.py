@@ -13,11 +13,11 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import Scores
+from ..core import Scores, common
 from ..models.llama import Llama
 from .base import CachedTarget
 from .early import EarlyExit, Work
-from .rows import LARGE, Rows, Shape, common
+from .rows import LARGE, Rows, Shape
 from .side_by_side import groups_of
 
 STEP = 256  # slots are allocated in multiples of this

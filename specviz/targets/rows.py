@@ -100,11 +100,3 @@ class Growing:
         self._buffer[keep:n] = more
         self._count = n
         return self._buffer[:n]
-
-
-def common(a: list[int], b: list[int]) -> int:
-    """Length of the longest common prefix."""
-    n = min(len(a), len(b))
-    if a[:n] == b[:n]:
-        return n
-    return next(i for i in range(n) if a[i] != b[i])

@@ -10,8 +10,8 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores
-from .base import CachedTarget, Rows, common
+from ..core import DraftTree, Scores, common
+from .base import CachedTarget, Rows
 
 Layer = dict[str, Tensor]
 

@@ -7,7 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "kangaroo", "datastore", "report")
+ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "kangaroo", "dflash", "dspark",
+         "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,11 +17,12 @@ def main(arguments: list[str] | None = None) -> int:
     from transformers.utils import logging
 
     from .data import DataError  # torch is slow to import: --help is not
-    from .job import Job, TrainingError, default_work
+    from .job import TARGET, Job, TrainingError, default_work
 
     logging.disable_progress_bar()
     fields = ("data", "device", "minutes", "steps", "seed", "size", "ship", "quiet")
-    job = Job(work=options.work or default_work(), speed=not options.no_speed, **{name: getattr(options, name) for name in fields})
+    job = Job(target=options.target or TARGET, work=options.work or default_work(), speed=not options.no_speed,
+              **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for name in available() if options.recipe == "all" else (options.recipe,):
@@ -44,6 +46,7 @@ def available() -> list[str]:
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m specviz.training", description=__doc__)
     p.add_argument("recipe", choices=("all", *available()))
+    p.add_argument("--target", help="the target whose drafters are trained; else the first of the embedded ones")
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz and heldout.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where checkpoints, generations and the log live (~/.cache/specviz/training)")
     p.add_argument("--device", default="auto", help="auto, cpu, cuda")

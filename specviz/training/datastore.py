@@ -27,7 +27,7 @@ from ..targets.fast import FastModel
 from . import data
 from .dense import with_states
 from .files import write_bytes, write_json
-from .job import TARGET, Job, TrainingError
+from .job import Job, TrainingError
 
 DEPTH = 32  # tokens of a match and its continuation together
 MOST = 1_000_000  # tokens
@@ -74,11 +74,11 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     """Build, save, and say how large it became and how long it took."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(job.model(TARGET))
+    tokenizer = AutoTokenizer.from_pretrained(job.model(job.target))
     source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
     own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
     places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
-    target = FastModel(job.model(TARGET)).open() if dense else None
+    target = FastModel(job.model(job.target)).open() if dense else None
     made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows, **({"states": mark_of(target)} if dense else {})}
     if all(made_of.items() <= _facts(place).items() for place in places):
         return f"{_told(places[-1], _facts(places[-1]))}; it is up to date"

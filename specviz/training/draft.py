@@ -13,16 +13,16 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from . import acceptance, generate, losses
 from .files import FRONT, export, write_text
-from .job import DRAFT, TARGET, Job, TrainingError, fingerprint
+from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 
 
 def run(job: Job) -> Path:
     numbers = job.numbers("draft")
-    name = numbers["name"]
-    recipe = name.removeprefix("Llama-specviz-")
-    target = job.model(TARGET)
-    if job.ship and fingerprint(target) != fingerprint(job.shipped / TARGET):
+    recipe = numbers["kind"]
+    name = job.named(recipe)
+    target = job.model(job.target)
+    if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     root = generate.folder(job)
     answers, heldout = generate.read(root / "train"), generate.read(root / "heldout")
@@ -45,16 +45,16 @@ def run(job: Job) -> Path:
 
     figures = runner.train(loss_at, measure)
     made = export(job, name, model, AutoTokenizer.from_pretrained(target))
-    for folder in job.places(name) if name != DRAFT else ():  # the report tells of that one
-        write_text(folder / "README.md", card(model, name, job.size, numbers, figures))
+    for folder in job.places(name) if recipe != "draft" else ():  # the report tells of that one
+        write_text(folder / "README.md", card(model, name, job, numbers, figures))
     return made
 
 
-def card(model, name: str, size: str, numbers: dict, figures: dict) -> str:
+def card(model, name: str, job: Job, numbers: dict, figures: dict) -> str:
     shape = f"hidden {numbers['hidden']}, {numbers['layers']} layer{'s' * (numbers['layers'] > 1)}, feed-forward {numbers['intermediate']}"
     found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
     told = ", ".join(f"{value:.2f} {'greedy' if key == 'greedy' else 'at temperature 1'}" for key, value in found.items())
-    return CARD.format(name=name, target=TARGET, size=size, shape=shape, gamma=numbers["gamma"], told=told or "not measured",
+    return CARD.format(name=name, target=job.target, size=job.size, shape=shape, gamma=numbers["gamma"], told=told or "not measured",
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6, steps=figures["steps"])
 
 

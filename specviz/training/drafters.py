@@ -23,7 +23,7 @@ from .. import ROOT
 from ..run.session import Session
 from . import data
 from .files import write_text
-from .job import TARGET, Job, TrainingError
+from .job import Job, TrainingError
 
 LAWS = {"greedy": Sampling(0.0), "sampled": Sampling(1.0)}
 TITLES = {"greedy": "Greedy", "sampled": "Temperature 1"}
@@ -34,7 +34,7 @@ Cells = dict[tuple[str, str], Cell]
 def run(job: Job, numbers: dict) -> dict[str, Any]:
     """{methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}."""
     with models(job):
-        loaded = zoo.load(TARGET, device=job.device)
+        loaded = zoo.load(job.target, device=job.device)
         items = prompts(job, numbers)
         chosen, skipped = {}, {}
         for method in shown(numbers):

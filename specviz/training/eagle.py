@@ -19,8 +19,6 @@ from .features import Batch, Features
 from .job import Job
 from .runner import Runner
 
-NAME = "Llama-specviz-eagle"
-
 
 def run(job: Job) -> Path:
     numbers = job.numbers("eagle")
@@ -35,7 +33,7 @@ def run(job: Job) -> Path:
         return loss(model, features, batch, numbers, dice), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
-    return chains.export(job, NAME, model, features, runner, CARD.format(layers=len(model.layers), **numbers))
+    return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
 
 
 def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:

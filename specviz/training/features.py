@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from ..models.heads import Body
 from . import generate
 from .draft import Batches
-from .job import TARGET, Job, TrainingError, fingerprint
+from .job import Job, TrainingError, fingerprint
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Features:
     """
 
     def __init__(self, job: Job, numbers: dict, layer: int | None = None):
-        self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(TARGET)
+        self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(job.target)
         self.mark = fingerprint(self.path)
-        if job.ship and self.mark != fingerprint(job.shipped / TARGET):
+        if job.ship and self.mark != fingerprint(job.shipped / job.target):
             raise TrainingError(f"These heads would follow {self.path}, which is not the shipped target: ship that one first.")
         root = generate.folder(job)
         own = generate.read(root / "train")

@@ -23,7 +23,7 @@ from transformers.cache_utils import DynamicLayer
 
 from . import data
 from .files import write_json, write_tensors
-from .job import TARGET, Job, TrainingError, fingerprint
+from .job import Job, TrainingError, fingerprint
 
 
 @dataclass
@@ -42,7 +42,7 @@ def run(job: Job) -> Path:
     numbers = job.numbers("generate")
     heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
     train = data.load(job.data, "train", numbers["own_rows"])
-    path, root = job.model(TARGET), folder(job)
+    path, root = job.model(job.target), folder(job)
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).to(job.torch_device()).eval()
     began, spent = time.monotonic(), spent_seconds(root)
@@ -73,7 +73,7 @@ def spent_seconds(root: Path) -> float:
 
 def folder(job: Job) -> Path:
     """Generations belong to one target: a new target gets a new folder."""
-    return job.folder("generations", fingerprint(job.model(TARGET)))
+    return job.folder("generations", fingerprint(job.model(job.target)))
 
 
 class Maker:

@@ -19,7 +19,6 @@ from .job import Job
 from .runner import Runner
 
 LARGEST = 36e6  # bytes, with output matrices of their own
-NAME = "Llama-specviz-hydra"
 
 
 def run(job: Job) -> Path:
@@ -41,7 +40,7 @@ def run(job: Job) -> Path:
     ranks.calibrate(model.eval(), read.guess, features, numbers)
     about = CARD.format(heads=len(model), front=FRONT * bool(model.prefix),
                         **{key: numbers[key] for key in ("layers", "fading", "hard")})
-    return chains.export(job, NAME, model, features, runner, about, LARGEST)
+    return chains.export(job, job.named("hydra"), model, features, runner, about, LARGEST)
 
 
 class Reader:

@@ -18,8 +18,7 @@ from .. import ASSETS
 
 HERE = Path(__file__).parent
 SHIPPED = ASSETS / "models"
-TARGET = "Llama-specviz-16M"
-DRAFT = "Llama-specviz-draft"
+TARGET = "Llama-specviz-16M"  # the first target; what drafts for it is named without it
 
 
 class TrainingError(RuntimeError):
@@ -39,6 +38,7 @@ class Job:
     steps: int | None = None  # a budget in steps instead: the same run on every machine
     seed: int = 0
     size: str = "default"
+    target: str = TARGET  # the model that drafters are trained for
     ship: bool = False
     shipped: Path = SHIPPED
     prefer_shipped: bool = False  # read models where the app reads them
@@ -69,6 +69,10 @@ class Job:
             if (place / "config.json").is_file():
                 return place
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
+
+    def named(self, kind: str) -> str:
+        """The name of what a recipe makes for this job's target: "draft", "medusa", ..."""
+        return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def places(self, name: str) -> list[Path]:
         """Where a finished model goes."""

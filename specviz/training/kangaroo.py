@@ -15,8 +15,6 @@ from .features import Batch, Features
 from .job import Job, TrainingError
 from .runner import Runner
 
-NAME = "Llama-specviz-kangaroo"
-
 
 def run(job: Job) -> Path:
     numbers = job.numbers("kangaroo")
@@ -34,7 +32,7 @@ def run(job: Job) -> Path:
         return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
-    return chains.export(job, NAME, model, features, runner, CARD.format(**numbers))
+    return chains.export(job, job.named("kangaroo"), model, features, runner, CARD.format(**numbers))
 
 
 def ahead(model: kangaroo.Kangaroo, features: Features) -> chains.Guesses:

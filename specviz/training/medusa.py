@@ -18,7 +18,6 @@ from .job import Job
 from .runner import Runner
 
 LARGEST = 36e6  # bytes, with output matrices of their own
-NAME = "Llama-specviz-medusa"
 
 
 def run(job: Job) -> Path:
@@ -42,7 +41,7 @@ def run(job: Job) -> Path:
     runner.train(loss_at, lambda: ranks.measure(model, guess, features, tree.within(len(model), numbers["ranks"])))
     ranks.calibrate(model.eval(), guess, features, numbers)
     about = CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
-    return chains.export(job, NAME, model, features, runner, about, LARGEST)
+    return chains.export(job, job.named("medusa"), model, features, runner, about, LARGEST)
 
 
 CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last state and

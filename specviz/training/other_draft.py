@@ -16,15 +16,13 @@ from transformers import AutoTokenizer, LlamaConfig
 from ..zoo import other_vocabulary as others
 from . import data, draft, generate, losses, tokenizer
 from .files import FRONT, export, write_text
-from .job import TARGET, Job, TrainingError, fingerprint
+from .job import Job, TrainingError, fingerprint
 from .runner import Runner
-
-OTHER = "Llama-specviz-other-draft"
 
 
 def run(job: Job) -> Path:
-    numbers, target = job.numbers("other_draft"), job.model(TARGET)
-    if job.ship and fingerprint(target) != fingerprint(job.shipped / TARGET):
+    numbers, target = job.numbers("other_draft"), job.model(job.target)
+    if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
@@ -42,9 +40,9 @@ def run(job: Job) -> Path:
         return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
-    made = export(job, OTHER, model, words)
-    for folder in job.places(OTHER):
-        write_text(folder / "README.md", card(model, words, bridge, figures))
+    made = export(job, job.named("other-draft"), model, words)
+    for folder in job.places(job.named("other-draft")):
+        write_text(folder / "README.md", card(job, model, words, bridge, figures))
     return made
 
 
@@ -89,11 +87,12 @@ def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
     return {"nats_a_byte": round(nats / max(1, size), 4), "greedy_right": round(right / max(1, tried), 4)}
 
 
-def card(model, words, bridge: others.Bridge, figures: dict) -> str:
+def card(job: Job, model, words, bridge: others.Bridge, figures: dict) -> str:
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
-    return (f"{FRONT.format(name=OTHER)}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
-            f"which the target has {bridge.overlap:.0%}), trained on the answers of {TARGET} by `python -m specviz.training "
+    front = FRONT.format(name=job.named("other-draft"))
+    return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
+            f"which the target has {bridge.overlap:.0%}), trained on the answers of {job.target} by `python -m specviz.training "
             "other_draft`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use alone. Their "
             "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\nLast run: "
             + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")

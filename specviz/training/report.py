@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from . import acceptance, data, drafters, generate, target
 from .files import write_json, write_text
-from .job import DRAFT, TARGET, Job, fingerprint
+from .job import Job, fingerprint
 
 BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 
@@ -42,23 +42,24 @@ def run(job: Job) -> Path:
 def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
     """What the card of each model is to say."""
     engine = found["drafters"]
-    out = {TARGET: target_text(found["target"], drafters.summary(engine)), DRAFT: draft_text(found["draft"], numbers["gamma"])}
+    out = {job.target: target_text(found["target"], drafters.summary(engine)),
+           job.named("draft"): draft_text(found["draft"], numbers["gamma"])}
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
-    return {name: text + ("" if name == TARGET else training(job, name)) for name, text in out.items()}
+    return {name: text + ("" if name == job.target else training(job, name)) for name, text in out.items()}
 
 
 def curve_of(job: Job, name: str):
     """The loss curve of a drafter of the target; its recipe is the end of its name."""
-    return job.work / recipe_of(name) / fingerprint(job.model(TARGET)) / "loss.svg"
+    return job.work / recipe_of(job, name) / fingerprint(job.model(job.target)) / "loss.svg"
 
 
-def recipe_of(name: str) -> str:
-    return name.removeprefix("Llama-specviz-")
+def recipe_of(job: Job, name: str) -> str:
+    return name.removeprefix(job.named(""))
 
 
 def of_target(job: Job, numbers: dict) -> dict:
-    path = job.model(TARGET)
+    path = job.model(job.target)
     words = AutoTokenizer.from_pretrained(path)
     model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
@@ -80,7 +81,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(job.model(DRAFT), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32).eval()
     answers = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
 
@@ -115,7 +116,7 @@ def draft_text(found: dict, gamma: int) -> str:
 
 def training(job: Job, name: str) -> str:
     """A drafter's last line of the log, and its curve."""
-    line, curve = job.last_log(recipe_of(name)), curve_of(job, name)
+    line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
         return ""
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"

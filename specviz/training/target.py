@@ -41,14 +41,14 @@ def run(job: Job) -> Path:
         return by_task(model, words, heldout, numbers) | {"induction": induction(model, words, numbers)}
 
     runner.train(loss_at, measure)
-    if job.ship and (job.shipped / TARGET / "config.json").is_file():
-        refuse_worse(job, model, words, heldout, numbers)
+    before = job.shipped / numbers.get("from", numbers["name"])
+    if job.ship and (before / "config.json").is_file():
+        refuse_worse(before, model, words, heldout, numbers)
     return export(job, numbers["name"], model, words)
 
 
-def refuse_worse(job: Job, model, words, heldout: list[data.Row], numbers: dict) -> None:
-    """The shipped weights stay until the new ones win in every task; by bytes, as vocabularies may differ."""
-    path = job.shipped / TARGET
+def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dict) -> None:
+    """The shipped weights at ``path`` stay until the new ones win in every task; by bytes, as vocabularies may differ."""
     old = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).to(next(model.parameters()).device).eval()
     before = by_task(old, AutoTokenizer.from_pretrained(path), heldout, numbers, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
@@ -171,7 +171,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
         total = count = 0.0
         for row in [r for r in rows if r.task == task][: numbers["heldout_rows"]]:
             ids, start = data.chat_row(words, row)
-            ids = ids[: numbers["length"]]
+            ids = ids[: numbers["heldout_length"]]
             if start < len(ids):
                 total += span_loss(model, ids, start) * (len(ids) - start)
                 count += len(words.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
@@ -182,7 +182,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
 
 def induction(model, words, numbers: dict, spans: int = 8) -> float:
     """Loss on the second saying of random spans of a quarter of the length: near zero once it copies."""
-    dice, size = random.Random(7), numbers["length"] // 4
+    dice, size = random.Random(7), numbers["heldout_length"] // 4
     each = [random_span(dice, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
 

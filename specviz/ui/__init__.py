@@ -1,5 +1,7 @@
-"""The page. Nothing here imports torch: models come with the first run."""
-from .engine import Engine
-from .page import build_app, launch
+"""The web page. Gradio is imported when the first of these names is used."""
+from .. import later
 
-__all__ = ["Engine", "build_app", "launch"]
+_WHERE = {"Engine": "engine", "build_app": "page", "launch": "page"}
+
+__all__ = list(_WHERE)
+__getattr__ = later(__name__, _WHERE)

@@ -1,18 +1,21 @@
-"""The catalogue as the page needs it before anything heavy is imported.
+"""The catalogue as the page needs it before anything heavy is imported: the page is up in a second and torch comes with the first
+run.
 
-A method is data, so its file can be read without being run: every plain field of its ``METHOD = Method(...)`` is taken from
-the source, also where it is a name that stands in another file. The page is up in a second and torch comes with the first run.
-A test holds that the cards equal the catalogue, and that none of them needs torch; where a file's fields are not plain, the
-catalogue itself is imported and nothing is lost but that second.
+What the methods say of themselves lies in ``methods/cards.json``, one line a file of the catalogue, each with the digest of the
+file it was read from. Where a file is new, gone or changed the catalogue itself is imported, and nothing is lost but that second;
+``python -m specviz list --write`` (``make cards``) writes the file anew, and a test asks for it.
 """
 from __future__ import annotations
 
-import ast
+import json
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 METHODS = Path(__file__).parent.parent / "methods"
+FILE = "cards.json"
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,33 @@ class Card:
 
 def cards(folder: Path = METHODS) -> dict[str, Card]:
     """Every method's card by key, families together and plain decoding first, as the catalogue orders them."""
-    try:
-        found = [_read(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
-    except _NotPlain:
-        return _imported()
-    return {card.key: card for card in _in_order([card for card in found if card])}
+    lines = _lines(folder)
+    found = _imported() if lines is None else [_card(**line["card"]) for line in lines.values() if "card" in line]
+    return {card.key: card for card in sorted(found, key=lambda card: (card.key != "autoregressive", card.family, card.title))}
+
+
+def families(folder: Path = METHODS) -> dict[str, str]:
+    """The one sentence of every family, by its title."""
+    lines = _lines(folder)
+    if lines is None:
+        from specviz.methods import families as imported
+
+        return {title: family.about for title, family in imported().items()}
+    return {line["family"]["title"]: line["family"]["about"] for line in lines.values() if "family" in line}
+
+
+def write(folder: Path = METHODS) -> Path:
+    """Write the file anew from the catalogue; its path."""
+    of, lines = {card.key: card for card in _imported()}, {}
+    for name, digest in _digests(folder).items():
+        path = Path(name)
+        if path.stem != "__init__":
+            lines[name] = {"digest": digest, "card": vars(of[path.stem])}
+        else:
+            lines[name] = {"digest": digest, "family": vars(import_module(f"specviz.methods.{path.parent.name}").FAMILY)}
+    rows = (f"{json.dumps(name)}: {json.dumps(line, ensure_ascii=False, default=_listed)}" for name, line in lines.items())
+    (folder / FILE).write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    return folder / FILE
 
 
 def told(card: Any) -> dict[str, Any]:
@@ -69,87 +94,22 @@ def told(card: Any) -> dict[str, Any]:
     return {**{name: getattr(card, name) for name in Card.__dataclass_fields__}, "knobs": knobs, "needs": sorted(card.needs)}
 
 
-class _NotPlain(ValueError):
-    """A field that only running the file can tell."""
-
-
-class _Names:
-    """What the names of a source file stand for: assigned there, or in the files of this package that it imports from."""
-
-    def __init__(self, path: Path):
-        body = ast.parse(path.read_text(encoding="utf-8"), path.name).body
-        self._own = {t.id: node.value for node in body if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value
-                     for t in (node.targets if isinstance(node, ast.Assign) else [node.target]) if isinstance(t, ast.Name)}
-        self._from = {a.asname or a.name: (path.parents[node.level - 1].joinpath(*(node.module or "").split(".")), a.name)
-                      for node in body if isinstance(node, ast.ImportFrom) and node.level for a in node.names}
-
-    def find(self, name: str) -> tuple[ast.expr | None, _Names]:
-        """The expression behind a name, and the file's names that it is written in; None where it is none of them."""
-        if name in self._own:
-            return self._own[name], self
-        if name in self._from:
-            module, there = self._from[name]
-            path = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-            if path.is_file():
-                return _Names(path).find(there)
-        return None, self
-
-
-def _read(path: Path) -> Card | None:
-    names = _Names(path)
-    call, _ = names.find("METHOD")
-    if not isinstance(call, ast.Call):
-        return None
-    fields = {k.arg: _plain(k.value, names) for k in call.keywords if k.arg in Card.__dataclass_fields__}
-    fields |= {name: _plain(value, names) for name, value in zip(list(Card.__dataclass_fields__)[:5], call.args)}
-    return Card(**fields)
-
-
-def _plain(node: ast.expr, names: _Names) -> Any:
-    """The value of a literal, a Knob(...), a frozenset, a dict(...), the keys of a dict, a tuple of those, or a name for one."""
-    if isinstance(node, ast.Name):
-        found, there = names.find(node.id)
-        if found is not None:
-            return _plain(found, there)
-    if isinstance(node, ast.Tuple):
-        return tuple(_plain(item, names) for item in node.elts)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _plain(node.left, names) + _plain(node.right, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
-        return _CALLS[node.func.id](node, names)
+def _lines(folder: Path) -> dict[str, Any] | None:
+    """What the file says, by the name of each file of the catalogue; None where it does not fit them."""
     try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise _NotPlain(ast.unparse(node)) from None
+        lines = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return lines if {name: line["digest"] for name, line in lines.items()} == _digests(folder) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
-def _named(call: ast.Call, names: _Names) -> dict[str, Any]:
-    """Keyword arguments, also those of ``**NAME``."""
-    told: dict[str, Any] = {}
-    for k in call.keywords:
-        value = _plain(k.value, names)
-        told |= value if k.arg is None else {k.arg: value}
-    return told
+def _digests(folder: Path) -> dict[str, str]:
+    """Of every family's and every method's file, by its name."""
+    return {path.relative_to(folder).as_posix(): sha256(path.read_text(encoding="utf-8").encode()).hexdigest()[:16]
+            for path in sorted(folder.glob("*/*.py"))}
 
 
-def _items(call: ast.Call, names: _Names) -> tuple[Any, ...]:
-    """What tuple(...) makes of its argument; of a dict only the keys count, so that its values may be anything."""
-    node, there = call.args[0], names
-    if isinstance(node, ast.Name):
-        found, there = names.find(node.id)
-        node = found or node
-    return tuple(_plain(key, there) for key in node.keys if key) if isinstance(node, ast.Dict) else tuple(_plain(node, there))
-
-
-_CALLS: dict[str, Callable[[ast.Call, _Names], Any]] = {
-    "Knob": lambda call, names: KnobCard(*(_plain(a, names) for a in call.args), **_named(call, names)),
-    "frozenset": lambda call, names: frozenset(*(_plain(a, names) for a in call.args)),
-    "dict": _named,
-    "tuple": _items,
-}
-
-
-def _imported() -> dict[str, Card]:
+def _imported() -> list[Card]:
     from specviz import catalogue
 
     def plain(method: Any) -> Card:
@@ -157,8 +117,17 @@ def _imported() -> dict[str, Card]:
         fields["knobs"] = tuple(KnobCard(**{n: getattr(k, n) for n in KnobCard.__dataclass_fields__}) for k in method.knobs)
         return Card(**fields)
 
-    return {key: plain(method) for key, method in catalogue().items()}
+    return [plain(method) for method in catalogue().values()]
 
 
-def _in_order(found: list[Card]) -> list[Card]:
-    return sorted(found, key=lambda card: (card.key != "autoregressive", card.family, card.title))
+def _card(knobs: list[dict[str, Any]], needs: list[str], **fields: Any) -> Card:
+    return Card(**fields, needs=frozenset(needs), knobs=tuple(KnobCard(**{n: _tuples(v) for n, v in k.items()}) for k in knobs))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
+
+
+def _listed(value: Any) -> Any:
+    """What JSON has no word for: a knob's fields, and sets in an order."""
+    return sorted(value) if isinstance(value, frozenset) else vars(value)

@@ -185,16 +185,13 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     """Load a pair. target, draft: a name of models.yaml, a folder in Hugging Face format, or org/name@commit; None: the
     default, and the draft it is paired with; draft "none": none. named_only: names of models.yaml and nothing else (for what
     comes from a page). Raises ZooError with one sentence."""
-    book, on = register(), read_device(device)
+    on = read_device(device)
     use_cores()
-    entry = book.find(target, named_only)
-    folder = entry.folder()
-    backend = choose(book.backends, folder, entry.backend)
+    book, entry, folder, backend, chosen = _asked_for(target, draft, named_only)
     model = _once(folder, on, backend.name, backend.load)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
                     other=others.folder_of(book, entry.name, folder))
-    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
@@ -204,6 +201,15 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
             raise
         loaded.draft_problem = str(error)  # the target runs without the draft it is usually paired with
     return loaded
+
+
+def _asked_for(target: str | None, draft: str | None, named_only: bool = False) -> tuple[Register, Entry, Path, Forward, str]:
+    """models.yaml, the target's entry, where it lies, what runs it, and the draft's name, empty for none. Raises ZooError."""
+    book = register()
+    entry = book.find(target, named_only)
+    folder = entry.folder()
+    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
+    return book, entry, folder, choose(book.backends, folder, entry.backend), chosen
 
 
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
@@ -248,13 +254,10 @@ def forget() -> None:
 
 def survey(target: str | None = None, draft: str | None = None):
     """``why_not`` of a pair that is not loaded: method -> sentence or None, from the configurations alone. Raises ZooError."""
-    book = register()
-    entry = book.find(target)
-    chosen = entry.draft if draft is None else "" if draft.strip().lower() == "none" else draft
-    folder = entry.folder()
+    book, entry, folder, backend, chosen = _asked_for(target, draft)
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
-    provides = choose(book.backends, folder, entry.backend).provides(config) | stored(book.stores) | heads.provides
+    provides = backend.provides(config) | stored(book.stores) | heads.provides
     problem, small = "", None
     try:
         if chosen:

@@ -22,6 +22,8 @@ KINDS = {
     "hydra": "specviz.models.hydra",
     "eagle": "specviz.models.eagle",
     "kangaroo": "specviz.models.kangaroo",
+    "dflash": "specviz.models.block",
+    "dspark": "specviz.models.block",
 }
 
 

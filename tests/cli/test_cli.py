@@ -167,7 +167,7 @@ def test_from_outside_help_and_mistakes_cost_nothing(at_home):
         out, err = done.communicate(timeout=60)
         assert done.returncode == status and (out if where == "out" else err)
         assert "Traceback" not in err and (where == "out" or err.count("\n") == 1)
-    probe = "import sys, specviz, specviz.cli; specviz.cli.parser(); print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    probe = "import sys, specviz.cli.commands as cli; cli.parser(); print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60).stdout == "[]\n"
 
 

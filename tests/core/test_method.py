@@ -36,7 +36,7 @@ def test_values_that_do_not_fit_get_a_sentence(knob, value, sentence):
 
 
 def method(**kw):
-    return Method("toy", "Toy", "", "chain", "", build=lambda kit: None, **kw)
+    return Method("toy", "Toy", "", "", build=lambda kit: None, **kw)
 
 
 def test_knobs_are_filled_in_and_unknown_ones_named():

@@ -66,7 +66,7 @@ def test_a_fork_is_hypothetical():
     state.tokens += [7]
     fork = state.fork([3], stream="draft")
     fork.tokens.append(0)
-    fork.note("match", start=1)
+    fork.note("threshold", value=1)
     assert state.tokens == [1, 2, 7] and fork.tokens == [1, 2, 7, 3, 0] and not state.notes
     assert fork.start == 2 and not fork.done and fork.costs is state.costs and fork.clock is state.clock
     assert isinstance(fork.dice, OneStream) and fork.dice.flip("verify", 0.5) == Dice(4).flip("draft", 0.5)

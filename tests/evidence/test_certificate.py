@@ -13,7 +13,7 @@ import torch
 
 from specviz.evidence import certificate as certify
 from specviz.core import Method, Sampling
-from specviz.evidence.statistics import Acceptance, Cells, chi_square
+from specviz.evidence.statistics import Acceptance, Cells, as_normal, chi_square, p_value
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
 
@@ -46,7 +46,7 @@ class Loaded:
 def only(monkeypatch):
     """Put one method in the place of the catalogue."""
     def put(build, **facts):
-        method = Method("it", "It", "", "test", "", build=build, **{"needs": frozenset({"draft"}), **facts})
+        method = Method("it", "It", "", "", build=build, **{"needs": frozenset({"draft"}), **facts})
         monkeypatch.setattr(certify, "catalogue", lambda: {"it": method})
         return "it"
     return put
@@ -204,15 +204,20 @@ def continuations(law, depth, stop, prefix=(), chance=1.0):
 def test_chi_square_is_a_standard_normal_where_the_law_is_right_and_far_off_where_it_is_not():
     law, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
     cells = Cells.of(law, 400, 2)
-    right = [chi_square(cells.expected, Counter(cells.find(draw(law, rng, 2, ())) for _ in range(400)), 400) for _ in range(150)]
+    right = [as_normal(*chi_square(cells.expected, Counter(cells.find(draw(law, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
     mean = sum(right) / len(right)
     assert abs(mean) < 0.35 and 0.7 < sum((z - mean) ** 2 for z in right) / len(right) < 1.4 and max(map(abs, right)) < 4
-    assert chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400) > 8
+    assert as_normal(*chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400)) > 8
 
 
 def test_chi_square_is_infinite_on_the_impossible():
-    assert chi_square({"a": 0.5, "b": 0.5}, Counter(a=5, c=1), 6) == float("inf")
-    assert chi_square({"a": 1.0, "b": 0.0, "c": 0.0}, Counter(a=5, b=1), 6) == float("inf")
+    assert chi_square({"a": 0.5, "b": 0.5}, Counter(a=5, c=1), 6) == (float("inf"), 1)
+    assert chi_square({"a": 1.0, "b": 0.0, "c": 0.0}, Counter(a=5, b=1), 6) == (float("inf"), 2)
+    assert as_normal(float("inf"), 2) == float("inf") and p_value(float("inf"), 2) == 0
+
+
+def test_the_chi_square_tail_is_the_known_one():
+    assert chi_square({"a": 0.5, "b": 0.5}, Counter({"a": 60, "b": 40}), 100) == (4.0, 1) and p_value(4.0, 1) == pytest.approx(0.0455, abs=1e-4)
 
 
 def test_acceptance_counts_only_draws_from_the_drafts_law():

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specviz.core import common
 from specviz.indexes.ngram_counts import NgramCounts
-from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton, common
+from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton
 from specviz.indexes.suffix_array import PART, SuffixArray
 
 MANY = settings(max_examples=300, deadline=None, derandomize=True)

@@ -87,12 +87,6 @@ def test_a_law_that_is_stopped_ends_with_what_there_is(tiny):
     assert [p["samples"] for p in ask("distribution", {"method": "speculative", "samples": 60}, tiny, lambda: True)] == [20]
 
 
-def test_the_chi_square_tail_is_the_known_one():
-    statistic, freedom, p = law.chi_square({"a": 0.5, "b": 0.5}, {"a": 60, "b": 40}, 100)
-    assert (statistic, freedom) == (4.0, 1) and p == pytest.approx(0.0455, abs=1e-4)
-    assert law.chi_square({"a": 1.0}, {"z": 1}, 1) == (None, 0, 0.0)
-
-
 def test_costs_are_told_for_every_count_of_rows(tiny):
     parts = ask("cost_curve", {}, tiny, lambda: True)
     last = parts[-1]

@@ -9,7 +9,7 @@ from specviz.core import Budget, Dice, DraftTree, Outcome, Sampling, Scores, Sta
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Committed, Judged, Verified
 from specviz.methods import catalogue
-from specviz.policies.switch import LARGE, SMALL, EntropySwitch
+from specviz.policies.switch import EntropySwitch
 
 from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
 from .toys import Tables, commits, decode, law, notes, same_cache
@@ -91,23 +91,23 @@ def outcome(entropy):
     return Outcome(DraftTree(), Scores(rows), Verdict((), 0, "plain"), Budget(0), (0,), (0,), {})
 
 
-def arms(policy, entropies):
+def writers(policy, entropies):
     out = []
     for h in entropies:
-        out.append(policy.plan(State([0])).arm)
+        out.append(policy.writer[0])
         policy.observe(outcome(h))
     return out
 
 
 def test_the_mean_over_the_window_decides_who_writes():
     policy = EntropySwitch(window=2, limit=0.3, dwell=1)
-    assert arms(policy, [0.1, 0.1, 0.6, 0.6, 0.1, 0.1, 0.1]) == [LARGE, SMALL, SMALL, LARGE, LARGE, LARGE, SMALL]
+    assert writers(policy, [0.1, 0.1, 0.6, 0.6, 0.1, 0.1, 0.1]) == [*"lssllls"]
     assert policy.mean == pytest.approx(0.1, abs=1e-4) and policy.told()["limit"] == 0.3
 
 
 def test_nobody_is_relieved_before_the_dwell_is_over():
     policy = EntropySwitch(window=1, limit=0.3, dwell=3)
-    assert arms(policy, [0.1, 0.6, 0.1, 0.1, 0.6, 0.6, 0.6, 0.6]) == [LARGE] * 3 + [SMALL] * 3 + [LARGE] * 2
+    assert writers(policy, [0.1, 0.6, 0.1, 0.1, 0.6, 0.6, 0.6, 0.6]) == [*"lllsssll"]
 
 
 def test_each_token_is_its_writers_own_choice_and_only_the_large_ones_have_a_pass():

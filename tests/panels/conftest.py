@@ -6,10 +6,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from specviz import ASSETS
 from specviz.ui.cards import cards
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
@@ -17,13 +17,13 @@ from specviz.ui.board import panel_files
 from ..viewer import sample
 from ..viewer.conftest import GUARD, _launch
 
-PANELS = Path(__file__).resolve().parents[2] / "assets" / "panels"
+PANELS = ASSETS / "panels"
 EVIL = "<img src=x onerror=alert(1)>${alert(2)}{{7*7}}</script><script>alert(3)</script>\u202e\u0007"
 
 
 def panel_assets() -> tuple[str, str]:
     """The panels' JavaScript in its order, and their style sheet."""
-    return "\n".join(Path(file).read_text(encoding="utf-8") for file in panel_files()), (PANELS / "panels.css").read_text(encoding="utf-8")
+    return "\n".join((PANELS / f"{name}.js").read_text(encoding="utf-8") for name in panel_files()), (PANELS / "panels.css").read_text(encoding="utf-8")
 
 
 def catalogue() -> list[dict]:

@@ -187,7 +187,7 @@ def broken(error, after):
         parts.drafter.propose = breaking
         return parts
 
-    return Method("broken", "Broken method", "", "Test", "", build)
+    return Method("broken", "Broken method", "", "", build)
 
 
 @pytest.mark.parametrize("error, says", [
@@ -349,10 +349,10 @@ def test_notes_belong_to_their_round():
 
     def build(kit):
         parts = plain.build(kit)
-        parts.drafter.observe = lambda state, outcome: [state.note("pool", size=k) for k in range(state.round)]
+        parts.drafter.observe = lambda state, outcome: [state.note("pool", keys=k) for k in range(state.round)]
         return parts
 
-    noting = Method("noting", "Noting", "", "Test", "", build)
+    noting = Method("noting", "Noting", "", "", build)
     lanes = [Session(FakeLoaded(), noting), Session(FakeLoaded(), "autoregressive")]
     events = [event for lane, event in race(lanes, PROMPT, 4) if lane == 0]
     rounds = [[type(e).__name__ for e in events if getattr(e, "round", None) == r] for r in range(4)]

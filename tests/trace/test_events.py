@@ -37,7 +37,7 @@ class Guess(Drafter):
             builder.add(len(state.tokens) % 6, parent)
         if len(builder):
             builder.add(-1, 0, probe=True)
-        state.note("guess", nodes=len(builder))
+        state.note("threshold", value=len(builder))
         return builder.tree()
 
 
@@ -118,7 +118,7 @@ def test_notes_become_lens_records_once():
     _, events, _ = run(3)
     notes = [e for e in events if isinstance(e, Noted)]
     assert [e.round for e in notes] == list(range(len(notes))) and len(notes) == sum(isinstance(e, Committed) for e in events)
-    assert list(notes[0].records()) == [{"type": "lens", "round": 0, "kind": "guess", "data": {"nodes": 9}}]
+    assert list(notes[0].records()) == [{"type": "lens", "round": 0, "kind": "threshold", "data": {"value": 9}}]
 
 
 def test_the_prefill_counts_the_rows_fed():

@@ -115,14 +115,14 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
     assert len(history(tmp_path / "again", kind)) == 11
     made = recipe.run(job(material, tmp_path / "again"))
     assert history(tmp_path / "again", kind) == whole
-    a, b = (load_file(place / "models" / recipe.NAME / "model.safetensors") for place in (trained, made.parent.parent))
+    a, b = (load_file(place / "models" / f"Llama-specviz-{kind}" / "model.safetensors") for place in (trained, made.parent.parent))
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("kind", RECIPES)
 def test_what_is_written_loads_and_says_what_it_is(trained, kind):
     recipe, reader = RECIPES[kind]
-    place = trained / "models" / recipe.NAME
+    place = trained / "models" / f"Llama-specviz-{kind}"
     model = FastModel(trained / "models" / TARGET)
     head = reader.load(place, body(model.open()))
     assert all(bool(torch.isfinite(w).all()) for w in head.parameters())
@@ -137,7 +137,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     recipe, reader = RECIPES[kind]
     gamma, work = 3, job(material, tmp_path / "replay")
     model = FastModel(trained / "models" / TARGET)
-    head = reader.load(trained / "models" / recipe.NAME, body(model.open()))
+    head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = Features(work, work.numbers(kind), layer=getattr(head, "exit", None))
     features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight

@@ -80,7 +80,7 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     runner = Runner(job(work), "medusa", model, features.numbers, features.place("medusa"))
     with pytest.raises(TrainingError, match="No space left on device.*untouched"):
-        medusa.chains.export(job(work), medusa.NAME, model, features, runner, "")
+        medusa.chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 

@@ -5,14 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from specviz import ROOT
 
 from .conftest import Server, free_port
 from .test_page import painted, run, state, text
 
-ROOT = Path(__file__).resolve().parents[2]
 FIRST_LOAD = """
 import sys, threading
 import app

@@ -3,16 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from specviz.ui import cards as cards_module
 from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Turnstile
@@ -21,7 +17,6 @@ from specviz.ui.stream import BEAT, WINDOW_CHARACTERS, Frames, Live, pack, said
 
 from .fake import FakeBackend
 
-ROOT = Path(__file__).resolve().parents[2]
 ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
 
 
@@ -161,51 +156,6 @@ def test_old_records_are_let_go_and_their_words_kept():
         chat.add(f"question {i}", records)
     assert [t.records is None for t in chat.turns] == [True] * 2 + [False] * KEPT_RUNS
     assert [row["open"] for row in chat.view(3)] == [False, False, True] and all(row["pieces"] for row in chat.view(3))
-
-
-def test_cards_are_the_catalogue():
-    from specviz import catalogue
-
-    methods = catalogue()
-    read = cards()
-    assert list(read) == list(methods)
-    for key, card in read.items():
-        for name in cards_module.Card.__dataclass_fields__:
-            if name != "knobs":
-                assert getattr(card, name) == getattr(methods[key], name), (key, name)
-        assert [vars(k) for k in card.knobs] == [vars(k) for k in methods[key].knobs], key
-
-
-def test_no_card_needs_torch():
-    script = "import sys; from specviz.ui.cards import cards; print(len(cards()), sorted({'torch', 'safetensors'} & set(sys.modules)))"
-    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert said == f"{len(cards())} []\n"
-
-
-def test_a_field_may_stand_in_another_file(tmp_path):
-    methods, parts = tmp_path / "methods", tmp_path / "parts"
-    methods.mkdir()
-    parts.mkdir()
-    (parts / "gate.py").write_text("MOST = 4\nCAUTION = dict(name='caution', default=1, high=MOST)\nWAYS: dict = {'a': print(), 'b': 1}\n")
-    (parts / "__init__.py").write_text("from .gate import WAYS\n")
-    (methods / "mine.py").write_text(
-        "from ..parts import WAYS\nfrom ..parts.gate import CAUTION as C\nMETHOD = Method(key='mine', title='Mine', paper='', family='f', "
-        "summary='s', build=y, knobs=(Knob(**C), Knob('way', 'a', choices=tuple(WAYS))))\n")
-    caution, way = cards(methods)["mine"].knobs
-    assert (caution.name, caution.default, caution.high) == ("caution", 1, 4) and way.choices == ("a", "b")
-
-
-def test_a_method_file_that_must_be_run_sends_the_page_to_the_catalogue(tmp_path):
-    (tmp_path / "odd.py").write_text("METHOD = Method(key='odd', title='o'.upper(), paper='', family='f', summary='', build=None)\n")
-    assert list(cards(tmp_path)) == list(cards())
-
-
-def test_a_method_file_is_found_by_itself(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from x import y\nG = Knob('gamma', 4, 1, 8, 'how far')\n"
-        "METHOD = Method(key='mine', title='Mine', paper='', family='f', summary='s', build=y, knobs=(G, Knob('on', True)))\n")
-    (card,) = cards(tmp_path).values()
-    assert card.key == "mine" and [k.name for k in card.knobs] == ["gamma", "on"] and card.knobs[0].high == 8
 
 
 def test_what_is_offered_names_methods_that_exist():

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from specviz import ROOT
 from specviz.trace.page import gradio_parts, records_of, show, to_html, viewer_assets
 from specviz.trace.page import VIEWER as ASSETS, scripts
 
@@ -91,5 +92,5 @@ def test_gradio_gets_a_constant_template() -> None:
 
 
 def test_no_heavy_import() -> None:
-    code = "import sys; sys.modules['torch'] = sys.modules['gradio'] = sys.modules['transformers'] = None; import specviz.trace.page as m; m.viewer_assets()"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    code = "import sys; sys.modules['torch'] = sys.modules['gradio'] = sys.modules['transformers'] = None; from specviz.trace.page import viewer_assets as v; v()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

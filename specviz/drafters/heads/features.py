@@ -11,7 +11,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common
 
 
 class FeatureModel:
@@ -73,11 +73,6 @@ class FeatureModel:
                 new = self.rows.branch(self.target.embed(tree.tokens[start:]), guesses, parents, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
             return Scores(self.target.head(new.to(self._kind)))
-
-
-def common(a: list[int], b: list[int]) -> int:
-    """Length of the longest common prefix."""
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 class Features(Drafter):

@@ -163,7 +163,7 @@ class Long(Told):
 
     def propose(self, state, budget):
         self.asked += 1
-        state.note("match", asked=budget.gamma)
+        state.note("threshold", value=budget.gamma)
         count = len(state.tokens)
         return DraftTree.chain([(count + i) % 7 if self.right else 9 for i in range(budget.gamma)])
 

@@ -1,0 +1,35 @@
+/* A block drafted in one pass: how far the drafter trusts each place, against what came of it. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { count } = SV.dom;
+  const { num, int, say, bars, list } = SV.pictures;
+
+  function draw(host, notes, c) {
+    const d = notes[0] || {},
+      sure = list(d.confidence).map((x) => num(x) ?? 0),
+      nodes = c.round.nodes.filter((n) => !n.probe).sort((a, b) => a.depth - b.depth),
+      drafted = int(d.drafted, nodes.length);
+    let all = 1;
+    for (const x of sure.slice(0, drafted)) all *= x;
+    host.append(
+      say(
+        "One pass guessed " + count(int(d.block, nodes.length), "place") + "; " + count(drafted, "token") + " were sent. ",
+        sure.length > drafted
+          ? "The draft ended where it no longer trusted itself."
+          : "It gave the whole draft a chance of " + Math.round(100 * all) + " %; " + c.round.path.length + " passed.",
+      ),
+    );
+    if (sure.length)
+      bars(host, {
+        name: "The drafter's trust in each place",
+        width: c.width,
+        values: sure,
+        labels: sure.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : "not sent")),
+        cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : "skipped"),
+        most: 1,
+      });
+  }
+
+  SV.lens.block = { title: "Trust in the block", draw };
+})();

@@ -1,0 +1,233 @@
+"""What a round may show of itself: every kind of ``state.note``, declared once.
+
+A new kind is one entry of NOTES: ``"kind": _note("lens file", "One sentence for people.", field=("what it means", an example))``,
+with as many fields as there are; one whose name ends in ``_`` may be left out when the note is written. Then draw it in
+assets/viewer/lens/<lens file>.js, as ``SpecViz.lens.kind = {title, draw}``, and write docs/TRACE.md's table anew:
+``python -m specviz list --write`` (``make cards``).
+
+Tests hold that the table is this one, that the viewer draws these kinds and no others, each from its example, and that each is
+noted somewhere. Fields that hold token ids are called ``tok``, ``tokens``, ``top``, ``top_p`` or ``resid``: the recorder then
+tells the tokens' bytes too. Positions count tokens of prompt and output, or of the store that is named; lists about nodes are
+in the order of the round's draft.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Note:
+    """lens: the file of assets/viewer/lens that draws it; about: for people; needed, maybe: its fields, each with its meaning;
+    example: data with every field."""
+
+    lens: str
+    about: str
+    needed: dict[str, str]
+    maybe: dict[str, str]
+    example: dict[str, Any]
+
+    def row(self, kind: str) -> str:
+        """Its line in docs/TRACE.md."""
+        fields = [f"`{name}`: {told}" for name, told in self.needed.items()]
+        fields += [f"[`{name}`]: {told}" for name, told in self.maybe.items()]
+        return f"| `{kind}` | {self.about} | {'; '.join(fields)} |"
+
+
+def check(kind: str, data: dict[str, Any]) -> None:
+    """Raises ValueError with a sentence for a kind that is not declared, a field it does not have, or one that is missing."""
+    note = NOTES.get(kind)
+    if note is None:
+        raise ValueError(f"there is no note {kind!r}; specviz/core/notes.py declares each kind")
+    if data.keys() == note.needed.keys():
+        return
+    for name in data:
+        if name not in note.needed and name not in note.maybe:
+            raise ValueError(f"the note {kind!r} has no field {name!r}; it has {', '.join([*note.needed, *note.maybe])}")
+    for name in note.needed:
+        if name not in data:
+            raise ValueError(f"the note {kind!r} lacks {name!r}")
+
+
+def write(path: Path) -> Path:
+    """Put the table into docs/TRACE.md, in place of the one there."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    at = [i for i, line in enumerate(lines) if line.startswith("| kind |")][0]
+    end = next(i for i in range(at, len(lines)) if not lines[i].startswith("|"))
+    path.write_text("\n".join([*lines[:at], *table().splitlines(), *lines[end:]]), encoding="utf-8")
+    return path
+
+
+def table() -> str:
+    """docs/TRACE.md's table."""
+    return "\n".join(["| kind | shows | data |", "|---|---|---|", *(note.row(kind) for kind, note in NOTES.items())]) + "\n"
+
+
+def _note(lens: str, about: str, **fields: tuple[str, Any]) -> Note:
+    return Note(lens, about, {name: told for name, (told, _) in fields.items() if not name.endswith("_")},
+                {name[:-1]: told for name, (told, _) in fields.items() if name.endswith("_")},
+                {name.removesuffix("_"): example for name, (_, example) in fields.items()})
+
+
+_IDS = [11, 12, 13, 14]
+_CHAIN = [{"tokens": _IDS, "chance": 0.6}, {"tokens": _IDS[::-1], "chance": 0.4}]
+
+NOTES: dict[str, Note] = {
+    # lookups
+    "match": _note(
+        "match", "Where the end of the text was found before, and what is copied from there.",
+        start=("the match begins here", 1), end=("and ends before this position", 3), n=("tokens that match", 2),
+        copied=("tokens drafted from `end` on", 4), source_=("where, else this text", "answers")),
+    "backoff": _note(
+        "sources", "How long an n-gram each drafted token was predicted by (ANPD).",
+        orders=("`[n, ...]`, one a drafted token", [4, 3, 2, 2]), longest=("the largest size that is counted", 5)),
+    "suffix": _note(
+        "match", "The longest suffix seen before and what follows it (SuffixDecoding).",
+        source=("where it was seen", "context"), n=("tokens matched", 2), score=("accepted tokens expected", 1.5),
+        nodes=("drafted", 4), chances=("`[0..1, ...]` of each node's path", [0.5, 0.4])),
+    "retrieved": _note(
+        "sources", "What a datastore knows after the end of the text (REST, SAM-Decoding with a store).",
+        source=("the store", "stories"), n=("tokens matched", 2), places=("where they stand, counted", 12), nodes=("drafted", 4)),
+    "neighbours": _note(
+        "sources", "Places where the target was in a similar state (DReSD).",
+        places=("`[position, ...]` of the token after each place", [4, 9]), likeness=("`[-1..1, ...]`", [0.9, 0.7]),
+        nodes=("drafted", 4), source_=("a store, else this text", "stories"),
+        how_=("`exact` or the index that was used", "exact")),
+    "gate": _note(
+        "sources", "Whether a copy is worth its rows (lookups with `caution` above 0); `kept` 0: it was seen and held back.",
+        matched=("tokens before the copied place that agree with the end of the text", 2), found=("the draft's nodes", 6),
+        kept=("those let through", 4), first=("learned chance that its first token is right", 0.6),
+        next=("and the one after it", 0.8), row=("what a row adds to a pass, in passes", 0.1),
+        extra=("what having a draft at all adds", 0.05)),
+    "successors": _note(
+        "branches", "The table of successors the tree was read from (token recycling).",
+        rows=("`[{tok, tokens, fresh}]`, the root's first, best successor first; `fresh`: written in the round before",
+              [{"tok": 11, "tokens": _IDS, "fresh": True}, {"tok": 12, "tokens": _IDS, "fresh": False}]),
+        keep=("successors kept a token", 4)),
+    "pool": _note(
+        "pool", "What has been gathered to guess from (token recycling; lookahead).",
+        keys=("rows or keys known", 7), nodes_=("drafted", 4),
+        guesses_=("`[[id, ...], ...]`: n-grams known for the last token, newest first", [_IDS, _IDS[:2]]),
+        window_=("`[[id, ...], ...]`: the levels, the first without its column 0, which is the root", [_IDS, _IDS[1:]])),
+    "search": _note(
+        "sources", "A tree search over what followed each pair of tokens (ADED).",
+        iterations=("of the search", 40), pairs=("known to the matrix", 90), visits=("of each node", [9, 5, 3, 1]),
+        priors=("`[0..1, ...]` of each node", [0.5, 0.2, 0.1, 0.1])),
+    "fused": _note(
+        "sources", "Whose each node of a fused tree is (RASD, TR-Jacobi).",
+        by=("`[name, ...]`: `draft`, `guess`, `retrieved` or `both`", ["draft", "retrieved", "both", "draft"]),
+        found_=("retrieved nodes before pruning", 4), kept_=("and after", 2), places_=("places with guesses", 3)),
+    "chunks": _note(
+        "branches", "Which pieces of the prompt the drafter reads (RAPID).",
+        kept=("`[{start, end, score}]`, in order", [{"start": 3, "end": 9, "score": 0.7}]), read=("tokens it reads", 40),
+        of=("tokens there are", 90), whole=("a short prompt is read whole", False)),
+    # how long a draft, and whose
+    "threshold": _note("stopping", "The sureness below which drafting stops.", value=("the limit of this round", 0.4)),
+    "entropy": _note(
+        "stopping", "The doubt after each drafted token (SVIP).",
+        line=("sqrt(scale x entropy) of each token, in nats", [0.1, 0.2, 0.5]), limit=("above it drafting stops", 0.3)),
+    "length": _note(
+        "length", "How many tokens the policy asked for.",
+        gamma=("tokens asked for", 4), acceptance_=("rate the choice was made with", 0.7)),
+    "arms": _note(
+        "length", "The arms of a bandit (BanditSpec).",
+        arm=("the one pulled, from 0", 1), gammas=("draft length of each", [2, 4, 8]), pulls=("of each so far", [3, 4, 1]),
+        means=("mean reward of each", [0.5, 0.7, 0.2]), names_=("of the arms", ["lookup", "chain of 4", "tree of 8"])),
+    "arm": _note(
+        "length", "Which of several drafters answered (SAM-Decoding and CopySpec with another drafter).",
+        arm=("whose proposal it is, from 0", 1), of=("how many there are", 2)),
+    # trees and stages
+    "confidence": _note(
+        "confidence", "The tree grown by the draft's own probabilities.",
+        expected=("accepted tokens the draft expects", 1.4), grown=("nodes grown", 9), kept=("and kept", 4)),
+    "block": _note(
+        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark).",
+        block=("places of the whole block", 4), drafted=("tokens sent, the first so many places", 2),
+        confidence=("expected chance to pass of each place looked at, given that those before it pass", [0.9, 0.6, 0.2])),
+    "sequoia": _note(
+        "sequoia", "The plan behind the tree's shape (Sequoia).",
+        accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
+        table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
+    "staged": _note(
+        "staged", "The rounds in which the draft model itself was drafted for.",
+        rounds=("how many", 2), sizes=("tokens of each", [2, 2])),
+    # parallel decoding
+    "grid": _note(
+        "grid", "The guesses of one pass (Jacobi, Gauss-Seidel-Jacobi, speculative Jacobi, FastCoT).",
+        block=("`[id, ...]`", _IDS), carried=("of them come from the pass before, the others are fill", 2),
+        at=("position of the first", 9), number=("of the block, when it is solved block by block", 0)),
+    "unit": _note(
+        "unit", "What was written in one pass (lexical units).",
+        tokens=("written unchecked", _IDS), chances=("the model's certainty of each", [0.9, 0.5, 0.4, 0.2]),
+        blanks=("places read ahead", 3)),
+    "superposed": _note(
+        "branches", "Continuations drafted in superposition.",
+        drafts=("`[{tokens, chance}]`, the written one first", _CHAIN),
+        weights=("`[[0..1, ...], ...]` of the drafts in each blend that was fed", [[0.6, 0.4]]),
+        passes=("of the target for this proposal", 4)),
+    "branches": _note(
+        "branches", "Parts of an answer written side by side; a part begins with its number and title.",
+        titles=("`[{tokens}]`", [{"tokens": _IDS}]), parts=("`[{tokens}]`", [{"tokens": _IDS}]),
+        passes=("in which all were written", 3)),
+    "timeline": _note(
+        "timeline", "When the two models worked (PEARL).",
+        mode=("`pre-verify` or `post-verify`", "post-verify"), clock=("`measured` or `simulated`", "simulated"),
+        draft=("`[start, end]`, seconds", [0.1, 0.12]), verify=("`[start, end]`", [0.1, 0.14]),
+        waiting=("tokens that were waiting for the target", 3), written=("drafted meanwhile", 4), kept=("of them", 2)),
+    # the target's own layers
+    "layers": _note(
+        "layers", "Which layers of the target drafted.",
+        count=("layers of the target", 8),
+        skipped=("sublayers left out, 2i the attention and 2i + 1 the feed-forward of layer i", [3, 5, 6]),
+        reused_=("layers whose work the check continues", 2), matched_=("agreement of the best set found", 0.8),
+        trials_=("sets tried", 9), at_=("position of the token written with them, where nothing checks it", 9)),
+    "side_by_side": _note(
+        "layers", "Layers that work side by side on one state (EasySpec).",
+        layers=("of the draft", 8), size=("layers a group", 3), groups=("of layers", 2),
+        exact=("layers at each end that run as they are", 1), steps=("one after the other that are left", 4)),
+    # two models that write together
+    "fallback": _note(
+        "together", "How sure the small model was, and why it handed over (BiLD).",
+        at=("position", 9), sure=("chance of each of its tokens", [0.9, 0.8, 0.4]), least=("it hands over below", 0.6),
+        why=("`unsure` or `full`", "unsure")),
+    "rollback": _note(
+        "together", "What the large model takes back (BiLD).",
+        at=("position", 9), nats=("how unlikely it finds each token", [0.2, 6.5]), bound=("taken back above", 5.0),
+        back=("whether it was", True), gone=("tokens taken back", 2)),
+    "switch": _note(
+        "together", "Which model writes, by the entropy of the last places (entropy-adaptive decoding); nats.",
+        writer=("`small` or `large`", "small"), entropy=("of the last law", 0.4), mean=("of the last few", 0.9),
+        limit=("above it the large one writes", 1.5)),
+    "combined": _note(
+        "together", "The law made of both models (contrastive decoding, proxy tuning).",
+        tokens=("written", _IDS), asked=("whether the second model was", [True, False, True, True]),
+        large=("chance of each by the large model", [0.5, 0.2, 0.9, 0.1]), small=("by the small one", [0.4, 0.9, 0.8, 0.1]),
+        combined=("by the law that writes", [0.6, 0.9, 1.0, 0.2])),
+    "grade": _note(
+        "together", "How the large model grades a step (SpecReason).",
+        grade=("the grade", 7.4), least=("what passes", 7.0), passed=("whether it did", True), length=("tokens of the step", 9)),
+    "step": _note(
+        "together", "Who wrote a step of the reasoning (SpecReason).",
+        step=("its number, from 0", 2), writer=("`small` or `large`", "small"), tokens=("of the step", _IDS)),
+    "drift": _note(
+        "drift", "What each tested token gave up against the target's law (lossy rules).",
+        nats=("of each", [0.01, 0.2]), threshold_=("of the rule, where it has one", 0.09)),
+    "enriched": _note(
+        "branches", "The law between target and draft that tokens are held against (RAPID).",
+        weight=("of the draft's", 0.3),
+        tests=("`[{tok, p, q, moved}]`: chance by the target, the draft and the law in between",
+               [{"tok": 11, "p": 0.4, "q": 0.5, "moved": 0.45}])),
+    # verification, vocabularies
+    "optimum": _note(
+        "optimum", "How near a multi-draft rule comes to the best there can be.",
+        drafts=("at the first place", 3), accept=("chance that one of them is accepted", 0.7), best=("by the best rule", 0.8),
+        gap=("between the two", 0.1)),
+    "alignment": _note(
+        "alignment", "One text in two vocabularies.",
+        theirs=("`[[text, start, end], ...]`: the draft's tokens, in bytes", [["The s", 0, 5], ["ky", 5, 7]]),
+        tokens=("the target's", _IDS[:2]),
+        ours=("`[[start, end], ...]` of them", [[0, 3], [3, 7]]),
+        shared=("whether the draft has such a token", [True, False]),
+        overlap=("share of the target's vocabulary that the draft has", 0.6)),
+}

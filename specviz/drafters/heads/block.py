@@ -1,0 +1,137 @@
+"""Drafting a whole block in one pass (DFlash, 2602.06036; DSpark; DDTree, a tree over a block's guesses).
+
+Each round begins with what the verification has computed anyway: states that entered some layers of the target for the tokens
+committed last. The drafter's keys and values of them stay; the block behind them is made of mask tokens and is thrown away.
+"""
+from __future__ import annotations
+
+import heapq
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never
+from ...trees import best, draw_one
+from ..model.chain import belief
+from .features import common
+
+
+class BlockStates(Drafter):
+    """Keeps the block drafter's text rows in step with the run; ``guesses`` gives the states of the next block's rows."""
+
+    needs = frozenset({"tap:layer", "embed", "head"})
+    restartable = False  # of a text that was not verified it has no states
+
+    def __init__(self, head: Any):
+        self.net, self.rows, self.taps = head, head.open(), frozenset(head.taps)
+        self.read: list[int] = []  # tokens that have a row, from position rows.first on
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target = target
+        scores = prefill
+        if not len(prefill.taps[self.net.taps[0]]) and len(state.tokens) > 1:  # a target that kept its cache tells the last row
+            target.sync(state.tokens[:-1])
+            scores = target.sync(state.tokens)
+        states, at, first = self._joined(scores), scores.at, self.rows.first
+        if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+            self.rows.crop(at - first)
+            self.read = state.tokens[first:at]
+        else:
+            self.rows.restart(at)
+            self.read = []
+        self._waiting = [states] if len(states) else []
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self._waiting.append(self._joined(outcome.scores)[list(outcome.kept)])
+
+    def _joined(self, scores: Scores) -> Tensor:
+        return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
+
+    def guesses(self, state: State, most: int) -> Tensor | None:
+        """States [rows, hidden] that guess up to ``most`` tokens behind the root, the nearest first; None where the text in front
+        of the root is not known."""
+        before = state.tokens[self.rows.first:-1]
+        if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
+            return None
+        with torch.inference_mode():
+            if self._waiting:
+                self.rows.read(torch.cat(self._waiting))
+                self.read, self._waiting = list(before), []
+            size = min(self.net.block, most + (not self.net.anchored))
+            ids = [state.tokens[-1]] + [self.net.mask_token] * (size - 1)
+            states = self.rows.draft(self.target.embed(ids))
+        return states[:most] if self.net.anchored else states[1:most + 1]
+
+
+class BlockChain(BlockStates):
+    """One path. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
+
+    sure: the draft ends before a row of which the confidence head expects, with all rows before it, less than this chance to
+    pass. It looks at the token before, which is kept, and never at the one that is not drawn, so the draws keep their law.
+    """
+
+    def __init__(self, head: Any, sure: float = 0.0):
+        super().__init__(head)
+        self.sure = sure
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, most = TreeBuilder(), min(budget.gamma, self.net.length)
+        states = self.guesses(state, most) if most > 0 else None
+        if states is None:
+            return build.tree()
+        markov, token, chance, told = self.net.markov_head, state.tokens[-1], 1.0, []
+        with torch.inference_mode():
+            base = self.target.head(states)
+            for depth in range(len(states)):
+                latent = None if markov is None else markov.latent(torch.tensor([token], device=states.device), states[depth:depth + 1])
+                if self.net.confidence_head is not None:
+                    told.append(float(torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))))
+                    chance *= told[-1]
+                    if depth and chance < self.sure:
+                        break
+                logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
+                token, law = draw_one(logits, state)
+                build.add(token, len(build) - 1, build.begin(law, IID))
+                if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+                    break
+        if told:
+            state.note("block", block=self.net.length, drafted=len(build), confidence=[round(x, 4) for x in told])
+        return build.tree()
+
+
+class BlockTree(BlockStates):
+    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their chances. They are
+    chosen, so each is accepted with the target's own probability of it. With a Markov head the chances follow the path."""
+
+    def __init__(self, head: Any, width: int, nodes: int):
+        super().__init__(head)
+        self.width, self.nodes = width, nodes
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, most = TreeBuilder(), min(budget.gamma, self.net.length)
+        states = self.guesses(state, most) if most > 0 else None
+        if states is None:
+            return build.tree()
+        nodes, width = min(self.nodes, budget.nodes), min(self.width, budget.width)
+        with torch.inference_mode():
+            base = self.target.head(states)
+            heap: list[tuple[float, int, int, int]] = []  # (-log chance, parent, depth, token)
+            self._offer(heap, base, states, -1, state.tokens[-1], 0, 0.0, width)
+            while heap and len(build) < nodes:
+                cost, parent, depth, token = heapq.heappop(heap)
+                node = build.add(token, parent)
+                if depth + 1 < len(states) and token not in state.stop:
+                    self._offer(heap, base, states, node, token, depth + 1, cost, width)
+        return build.tree()
+
+    def _offer(self, heap, base: Tensor, states: Tensor, parent: int, token: int, depth: int, cost: float, width: int) -> None:
+        logits, markov = base[depth], self.net.markov_head
+        if markov is not None:
+            before = torch.tensor([token], device=states.device)
+            logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
+        values, tokens = best(logits.log_softmax(-1)[None], width)
+        for value, child in zip(values[0].tolist(), tokens[0].tolist()):
+            if math.isfinite(value):
+                heapq.heappush(heap, (cost - value, parent, depth, child))

@@ -1,0 +1,32 @@
+"""DDTree: a tree over a block drafter's guesses. One pass gives a distribution for every place; the most likely paths through them
+become a tree, best first. Its nodes are chosen, so each is accepted with the target's own probability: exact at every temperature.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.block import BlockTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, drafter: str, nodes: int, width: int, depth: int) -> Parts:
+    return Parts(BlockTree(kit.head(drafter), width, nodes), Fixed(depth, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="ddtree",
+    title="DDTree",
+    paper="Tree drafting over block drafters 2026, as SGLang and vLLM were asked for it",
+    summary="The most likely paths through a block that was drafted in one pass, checked together as a tree.",
+    knobs=(
+        Knob("drafter", "dspark", choices=("dspark", "dflash"), help="whose block; with DSpark the paths follow its Markov head"),
+        Knob("nodes", 8, 1, 60, "nodes of the tree; a GPU takes 60, a small target on a CPU takes 1.5 times as long for 9 rows as for one"),
+        Knob("width", 3, 1, 10, "most children of a node"),
+        Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
+    ),
+    needs=frozenset({"head:dspark", "head:dflash", "tap:layer", "embed", "head", "tree"}),
+    look="The whole tree comes from one pass: compare it with EAGLE-2's, which pays a pass for each level.",
+    wins="Cheap rows: where eight rows cost little more than five, second guesses at the first places are worth more than a longer chain.",
+    loses="Where rows are dear the chain of DSpark is quicker.",
+    build=build,
+)

@@ -1,0 +1,27 @@
+"""DFlash: a small network that reads the target's states drafts a whole block of tokens in one pass, by filling in mask tokens
+(2602.06036). Each place is drawn from its own distribution, so token rejection is exact at every temperature.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.block import BlockChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(BlockChain(kit.head("dflash")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="dflash",
+    title="DFlash",
+    paper="DFlash 2026, arXiv 2602.06036",
+    summary="All draft tokens at once: a few layers read the target's inner states and fill in a block of masked places.",
+    knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; the paper's blocks have 16"),),
+    needs=frozenset({"head:dflash", "tap:layer", "embed", "head"}),
+    look="A draft costs the same whether it has two tokens or seven; the later places are guessed without knowing the earlier ones.",
+    wins="Wherever a draft model's price is its passes: a block has one.",
+    loses="Open text: two good continuations get mixed, as no place knows what the one before it became.",
+    build=build,
+)

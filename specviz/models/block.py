@@ -1,0 +1,247 @@
+"""Block drafters: all tokens of a round from one pass of a small network over mask tokens (DFlash, 2602.06036; DSpark adds the
+Markov and the confidence head, as its authors' public code has them).
+
+The network reads the target: states that entered several of its layers are joined, pass ``fc`` and ``hidden_norm``, and give
+every layer keys and values for each token of the text. The block is a row for the last token and rows of a mask token behind it;
+they see the whole text and each other, also forwards. Row j of a block that is ``sampled from its anchor`` (DSpark) guesses the
+token j + 1 places behind the last one; of a DFlash block row j guesses the token at its own place, so row 0 says nothing. The
+target's own embedding and output matrix are lent for both ends.
+
+A block alone cannot know which of two good continuations it has begun: the Markov head adds to the logits of a row what follows
+from the token drafted before it, through a matrix of low rank; the confidence head tells how likely the row's guess is to pass.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .eagle import layer_weights, like
+from .eagle_layers import STEP, Attention, Fused, Layer, RowCache, Sizes, _turned, angles_of
+from .heads import Body, HeadWeights, config_of, fill, why_not
+from .llama import Block, Norm
+from .weights import ModelError
+
+
+class BlockAttention(Attention):
+    """Attention of block rows over the text's rows and the block itself, with a norm on each head of queries and keys."""
+
+    def __init__(self, sizes: Sizes, bias: bool = False):
+        super().__init__(sizes, bias)
+        self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) for _ in range(2))
+
+    def heads(self, project: nn.Linear, x: Tensor) -> Tensor:
+        return project(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
+
+    def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
+        """x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2];
+        mask [batch, 1, n, c + n], True where a row may look."""
+        q = _turned(self.q_norm(self.heads(self.q_proj, x)), angles)
+        k = torch.cat([_turned(self.k_norm(self.heads(self.k_proj, text)), text_angles),
+                       _turned(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
+        v = torch.cat([self.heads(self.v_proj, text), self.heads(self.v_proj, x)], 2)
+        group = self.sizes.heads // self.sizes.kv_heads
+        keys, values = (part.repeat_interleave(group, 1) for part in (k, v))
+        y = F.scaled_dot_product_attention(q.type_as(values), keys.type_as(values), values, mask)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class BlockLayer(Layer):
+    def __init__(self, sizes: Sizes, bias: bool = False):
+        super().__init__(sizes, True, True, bias)
+        self.self_attn = BlockAttention(sizes, bias)
+
+    def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.self_attn.across(self.input_layernorm(x), text, angles, text_angles, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class MarkovHead(nn.Module):
+    """What a drafted token says of the next one: logits of rank ``rank``; ``gated`` by the row's own state or not."""
+
+    def __init__(self, vocab: int, rank: int, hidden: int, kind: str):
+        super().__init__()
+        self.markov_w1, self.markov_w2 = nn.Embedding(vocab, rank), nn.Linear(rank, vocab, bias=False)
+        self.gate_proj = nn.Linear(hidden + rank, rank) if kind == "gated" else None
+
+    def latent(self, tokens: Tensor, states: Tensor) -> Tensor:
+        """[..., rank] for the tokens before the rows with these states; times ``markov_w2`` it is added to the rows' logits."""
+        before = self.markov_w1(tokens)
+        return before if self.gate_proj is None else torch.sigmoid(self.gate_proj(torch.cat([states, before], -1))) * before
+
+
+class ConfidenceHead(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.proj = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)[..., 0]
+
+
+class BlockDrafter(nn.Module):
+    """config: a Llama-like config.json with block_size, target_layer_ids (layers whose output is read, 0 first), mask_token_id,
+    maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head, confidence_head_with_markov and
+    sample_from_anchor (default: whether there is a Markov head)."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        said = {**config, **(config.get("dflash_config") or {})}
+        d, rank = self.sizes.hidden, int(said.get("markov_rank") or 0)
+        try:
+            self.block, self.mask_token = int(said["block_size"]), int(said["mask_token_id"])
+            self.read_layers = tuple(int(i) for i in said["target_layer_ids"])
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}") from None
+        if self.block < 2 or not self.read_layers or min(self.read_layers) < 0:
+            raise ModelError(f"config.json of {name} gives a block or layers to read that make no sense")
+        kind = str(said.get("markov_head_type") or "vanilla")
+        if rank and kind not in ("vanilla", "gated"):
+            raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read")
+        self.anchored = bool(said.get("sample_from_anchor", rank > 0))
+        self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
+        self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
+        self.layers = nn.ModuleList(BlockLayer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
+        self.markov_head = MarkovHead(config["vocab_size"], rank, d, kind) if rank else None
+        sure, with_markov = bool(said.get("enable_confidence_head")), bool(said.get("confidence_head_with_markov"))
+        if sure and with_markov and not rank:
+            raise ModelError(f"the confidence head of {name} reads a Markov head that is not there")
+        self.confidence_head = ConfidenceHead(d + rank * with_markov) if sure else None
+        self.sure_with_markov = with_markov
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """What is read of the target: the output of a layer is what enters the next."""
+        return tuple(f"layer:{i + 1}" for i in self.read_layers)
+
+    @property
+    def length(self) -> int:
+        """Tokens drafted by a whole block."""
+        return self.block if self.anchored else self.block - 1
+
+    def forward(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
+        """States of blocks, for training. states [batch, c, taps * hidden] of the text; embeds [batch, blocks, block, hidden] of
+        the blocks' tokens; anchors [batch, blocks]: the place in the text of each block's first token, before which it sees the
+        text. -> [batch, blocks, block, hidden], after the last norm."""
+        batch, blocks, size, _ = embeds.shape
+        text = self.hidden_norm(self.fc(states))
+        places = torch.arange(text.shape[1], device=text.device)
+        turns = angles_of(self.config, self.sizes.head_dim, text.shape[1] + size, text.device)
+        at = (anchors[:, :, None] + torch.arange(size, device=text.device)).flatten(1)  # [batch, blocks * size]
+        seen = (places < anchors[:, :, None]).repeat_interleave(size, 1)  # [batch, rows, c]
+        own = torch.arange(blocks, device=text.device).repeat_interleave(size)
+        mask = torch.cat([seen, (own == own[:, None]).expand(batch, -1, -1)], 2)[:, None]
+        x = embeds.flatten(1, 2)
+        for layer in self.layers:
+            x = layer.across(x, text, turns[at][:, None], turns[:len(places)], mask)
+        return self.norm(x).unflatten(1, (blocks, size))
+
+    def sureness(self, states: Tensor, latent: Tensor | None) -> Tensor:
+        """Logits of how likely rows' guesses are to pass; latent: the Markov head's, where it is read."""
+        return self.confidence_head(torch.cat([states, latent], -1) if self.sure_with_markov else states)
+
+    @cached_property
+    def fused(self) -> BlockNet:
+        """The weights as they draft; made once, shared by every run."""
+        return BlockNet(self)
+
+    def open(self) -> BlockRows:
+        """A run's own keys and values over these weights."""
+        return BlockRows(self.fused)
+
+
+class BlockNet(Fused):
+    """The layers as the row-wise forward, and one matrix that makes the keys and values of all layers from a row of text."""
+
+    def __init__(self, head: BlockDrafter):
+        super().__init__(list(head.layers), head.config, head.fc)
+        with torch.inference_mode():
+            self.after_fc, self.after = Norm(head.hidden_norm.weight.detach(), self.eps), Norm(head.norm.weight.detach(), self.eps)
+            parts = [layer.self_attn for layer in head.layers]
+            self.text = torch.cat([torch.cat([self._paired(at.k_proj.weight), at.v_proj.weight]) for at in parts]).detach()
+            biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
+            self.text_bias = torch.cat(biases).detach() if biases else None
+
+    def _paired(self, x: Tensor) -> Tensor:
+        """Rows of whole heads, reordered from halves to pairs."""
+        return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
+
+    def _block(self, layer: BlockLayer, matrices: dict[str, Any]) -> Block:
+        norms = (Norm(self._paired(norm.weight.detach()), self.eps) for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm))
+        return replace(super()._block(layer, matrices), **dict(zip(("norm_q", "norm_k"), norms)))
+
+    def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int) -> None:
+        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim] from ``at`` on."""
+        n = len(states)
+        kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
+        kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
+        for i, block in enumerate(self.blocks):
+            keys = block.norm_k(kv[:, i, 0]).contiguous()
+            self._rotate(keys, turn)
+            slots[i, 0, :, at:at + n], slots[i, 1, :, at:at + n] = keys.transpose(0, 1), kv[:, i, 1].transpose(0, 1)
+
+
+class BlockRows(RowCache):
+    """Rows of text in, which stay; a block out, which is forgotten."""
+
+    def read(self, states: Tensor) -> None:
+        """Text rows [n, taps * hidden] behind those held."""
+        for part in states.to(self.net.dtype).split(STEP):
+            n, at = len(part), self.count
+            self.net.take(part, self._turn(list(range(at, at + n))), self._room(at + n), at)
+            self.count += n
+
+    def draft(self, embeds: Tensor) -> Tensor:
+        """States [block, hidden] of a block whose first row stands behind the text; embeds [block, hidden]."""
+        n, at = len(embeds), self.count
+        x = self.net.run(embeds.to(self.net.dtype), self._turn(list(range(at, at + n))), self._room(at + n), at, None)
+        return self.net.after(x)
+
+
+def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
+    """An untrained drafter with layers like the target's. numbers: block, mask_token; read_layers (else three spread over the
+    target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
+    rank, last = int(numbers.get("markov_rank") or 0), body.layers - 2
+    spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
+    said = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
+            "target_layer_ids": list(numbers.get("read_layers") or spread), "markov_rank": rank,
+            "markov_head_type": numbers.get("markov_kind", "vanilla"), "enable_confidence_head": bool(numbers.get("confidence")),
+            "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "sample_from_anchor": rank > 0}
+    return BlockDrafter({**like(body, numbers), **said}, f"the block drafter of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> BlockDrafter:
+    """The drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    if problem:
+        raise ModelError(problem)
+    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
+    if "d2t" in weights.names:
+        raise ModelError(f"{folder.name} drafts from a smaller vocabulary of its own, which is not read here")
+    config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights.names
+    made = BlockDrafter(config, folder.name)
+    if max(made.read_layers) >= body.layers - 1:
+        raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
+                         f"{body.layers - 2} can be read")
+    sizes, d = made.sizes, body.hidden
+    found = {"fc.weight": weights.get("fc.weight", d, len(made.read_layers) * d)}
+    found |= {f"{name}.weight": weights.get(f"{name}.weight", d) for name in ("hidden_norm", "norm")}
+    for i in range(sizes.layers):
+        found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
+        found |= {f"layers.{i}.self_attn.{name}.weight": weights.get(f"layers.{i}.self_attn.{name}.weight", sizes.head_dim)
+                  for name in ("q_norm", "k_norm")}
+    for name, tensor in made.state_dict().items():
+        if name.startswith(("markov_head.", "confidence_head.")):
+            found[name] = weights.get(name, *tensor.shape)
+    lent = {"embed_tokens.weight", "lm_head.weight"}  # frozen copies of the target's
+    alien = sorted(set(weights.names) - set(found) - lent)
+    if alien:
+        raise ModelError(f"{folder.name} has a weight {alien[0]} that is not known here")
+    return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)

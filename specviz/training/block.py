@@ -1,0 +1,158 @@
+"""Block drafters (models/block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and confidence heads.
+
+A step takes places of the answers as anchors. The block behind an anchor sees the target's states up to it and its token, and is
+taught the target's distribution of every token that follows; nearer ones weigh more, since what stands behind a refused token is
+lost. The Markov head is taught with the true token before; the confidence head learns how much of the target's distribution a
+row's own covers, which is the chance that its draw passes.
+"""
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import block
+from . import chains, losses
+from .data import TASKS
+from .draft import collate
+from .features import Batch, Features
+from .generate import Answer
+from .job import Job
+from .runner import Runner
+
+
+class Tapped(Features):
+    """Batches whose ``layer`` holds the states that the drafter reads, side by side: [rows * width, taps * hidden]."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers)
+        self.taps = tuple(i + 1 for i in block.build(self.body, numbers).read_layers)
+
+    @torch.no_grad()
+    def states(self, material) -> Batch:
+        ids, where, top_ids, top_logp, labels = material
+        out = self.target.model(ids, output_hidden_states=True)
+        read = torch.cat([out.hidden_states[tap] for tap in self.taps], -1)
+        return Batch(ids, out.last_hidden_state.flatten(0, 1), read.flatten(0, 1), where, labels, top_ids, top_logp)
+
+
+def run(job: Job, recipe: str) -> Path:
+    numbers = job.numbers(recipe)
+    features = Tapped(job, numbers)
+    torch.manual_seed(job.seed)
+    model = block.build(features.body, numbers)
+    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        anchors = drawn(batch, numbers["anchors"], random.Random(f"{job.seed} {step}"))
+        return loss(model, features, batch, anchors, numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: measure(model, features, numbers))
+    about = CARD.format(**numbers | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
+                                         after=list(model.read_layers), length=model.length))
+    return chains.export(job, job.named(recipe), model, features, runner, about)
+
+
+def drawn(batch: Batch, each: int, dice: random.Random) -> Tensor:
+    """Anchors as indices into ``batch.where``, [rows, each]; a row with few answer tokens has some of them twice."""
+    width = batch.ids.shape[1]
+    owner = (batch.where // width).tolist()
+    places: dict[int, list[int]] = {}
+    for index, row in enumerate(owner):
+        places.setdefault(row, []).append(index)
+    rows = [places.get(row) or [0] for row in range(len(batch.ids))]
+    return torch.tensor([[dice.choice(found) for _ in range(each)] for found in rows], device=batch.ids.device)
+
+
+def blocks(model: block.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """For each place ahead (states [n, hidden], indices [n] into ``batch.where``): what a block says of the token that follows the
+    place of that index. Blocks end where the row's answer ends."""
+    rows, width = batch.ids.shape
+    ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
+    ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
+    embeds = F.embedding(ids, features.embedding).float()
+    out = model(batch.layer.float().view(rows, width, -1), embeds, batch.where[anchors] % width)
+    out = out if model.anchored else out[:, :, 1:]
+    found = []
+    for ahead in range(out.shape[2]):
+        index = anchors + ahead
+        inside = index < len(batch.where)
+        inside &= batch.where[index.clamp(max=len(batch.where) - 1)] == batch.where[anchors] + ahead
+        found.append((out[:, :, ahead][inside], index[inside]))
+    return found
+
+
+def loss(model: block.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, numbers: dict) -> Tensor:
+    total = weights = 0.0
+    for ahead, (states, index) in enumerate(blocks(model, features, batch, anchors)):
+        if not len(index):
+            break
+        joined, head, latent = said(model, features, batch, states, index)
+        leaders = batch.top_ids[index], batch.top_logp[index]
+        weight = math.exp(-ahead / numbers["fading"])
+        found = losses.distil(joined, head, *leaders, batch.labels[index], numbers["hard"])
+        if model.confidence_head is not None:
+            with torch.no_grad():
+                passes = overlap(joined @ head.to(joined.dtype).T, *leaders)
+            found = found + numbers["sure"] * F.binary_cross_entropy_with_logits(model.sureness(states, latent).float(), passes)
+        total, weights = total + weight * found, weights + weight
+    return total / weights
+
+
+def said(model: block.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
+    """(rows, matrix, latent): rows times the matrix are the logits; with a Markov head its low rank is joined to both."""
+    if model.markov_head is None:
+        return states, features.head.float(), None
+    latent = model.markov_head.latent(batch.ids.flatten()[batch.where[index]], states)
+    head = torch.cat([features.head.float(), model.markov_head.markov_w2.weight], 1)
+    return torch.cat([states, latent], -1), head, latent
+
+
+def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
+    """sum(min(p, q)) over the target's leaders and one outcome for the rest, which bounds it from above. [n]"""
+    q = logits.float().softmax(-1).gather(1, top_ids)
+    p = top_logp.exp()
+    rest = torch.minimum((1 - q.sum(-1)).clamp(min=0), (1 - p.sum(-1)).clamp(min=0))
+    return (torch.minimum(p, q).sum(-1) + rest).clamp(0, 1)
+
+
+def measure(model: block.BlockDrafter, features: Features, numbers: dict) -> dict[str, float]:
+    """Block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+    some = [a for a in features.heldout if a.greedy]
+    some = some[:: max(1, len(some) // numbers["measure_rows"])]
+    by_task = {}
+    for task in TASKS:
+        marks = [hits(model, features, answer) for answer in some if answer.task == task]
+        if marks:
+            by_task[task] = chains.figures(marks, model.length)["block_efficiency"]
+    return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
+            **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
+
+
+@torch.inference_mode()
+def hits(model: block.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
+    """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
+    batch = features.states(collate([answer], len(answer.ids), features.device))
+    marks = [[False] * len(batch.labels) for _ in range(model.length)]
+    every = torch.arange(len(batch.where), device=batch.ids.device)[None]
+    for ahead, (states, index) in enumerate(blocks(model, features, batch, every)):
+        if len(index):
+            joined, head, _ = said(model, features, batch, states, index)
+            right = (joined.float() @ head.T).argmax(-1) == batch.labels[index]
+            for place, good in zip(index.tolist(), right.tolist()):
+                marks[ahead][place] = good
+    return marks
+
+
+CARD = """A block drafter ({layers} layers{heads}; the target's embedding and output matrix are lent). It reads the outputs of the
+target's layers {after} (0 is the first) and drafts {length} tokens in one pass; the target checks them, so a wrong guess costs time
+and never changes the text.
+
+Distillation of the target's distribution at every place of a block, weight e^(-place / {fading}), and {hard} cross-entropies on the
+token written, {anchors} blocks a row of text. The paper's and the authors' losses are cross-entropy and L1 distance; theirs have
+more layers and a hundred times the text."""

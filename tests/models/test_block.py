@@ -1,0 +1,142 @@
+"""Block drafters: the published layout is read and computes what a plain re-statement of the published forward computes; what does
+not fit is refused with a sentence."""
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from specviz.models import block
+from specviz.models.heads import Body
+from specviz.models.weights import ModelError
+
+D, VOCAB, HEADS, KV, HD, INNER, TAPS, EPS, THETA = 16, 40, 4, 2, 6, 20, (0, 2), 1e-5, 300.0
+BODY = Body("toy", D, VOCAB, 5, torch.device("cpu"), torch.float64)
+CONFIG = {"hidden_size": D, "vocab_size": VOCAB, "num_hidden_layers": 2, "num_attention_heads": HEADS, "num_key_value_heads": KV,
+          "head_dim": HD, "intermediate_size": INNER, "rms_norm_eps": EPS, "rope_theta": THETA, "max_position_embeddings": 64,
+          "block_size": 4, "dflash_config": {"target_layer_ids": list(TAPS), "mask_token_id": 3}}
+SPARK = {"markov_rank": 5, "markov_head_type": "gated", "enable_confidence_head": True, "confidence_head_with_markov": True}
+
+
+def published(folder, spark=False, drop=(), **more):
+    """A drafter under its published names, of random numbers."""
+    source = torch.Generator().manual_seed(5)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=source, dtype=torch.float64) / shape[-1] ** 0.5
+
+    found = {"fc.weight": draw(D, len(TAPS) * D), "hidden_norm.weight": 1 + draw(D), "norm.weight": 1 + draw(D)}
+    for i in range(2):
+        at = f"layers.{i}."
+        found |= {f"{at}{name}.weight": 1 + draw(D) for name in ("input_layernorm", "post_attention_layernorm")}
+        found |= {f"{at}self_attn.{name}.weight": 1 + draw(HD) for name in ("q_norm", "k_norm")}
+        found |= {f"{at}self_attn.{name}_proj.weight": draw(*shape)
+                  for name, shape in {"q": (HEADS * HD, D), "k": (KV * HD, D), "v": (KV * HD, D), "o": (D, HEADS * HD)}.items()}
+        found |= {f"{at}mlp.{name}_proj.weight": draw(*shape)
+                  for name, shape in {"gate": (INNER, D), "up": (INNER, D), "down": (D, INNER)}.items()}
+    if spark:
+        found |= {"markov_head.markov_w1.weight": draw(VOCAB, 5), "markov_head.markov_w2.weight": draw(VOCAB, 5),
+                  "markov_head.gate_proj.weight": draw(5, D + 5), "markov_head.gate_proj.bias": draw(5),
+                  "confidence_head.proj.weight": draw(1, D + 5), "confidence_head.proj.bias": draw(1)}
+    found = {name: tensor for name, tensor in {**found, **more}.items() if name not in drop}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(found, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG | (SPARK if spark else {})))
+    return found
+
+
+def norm(x, weight):
+    return x / (x.pow(2).mean(-1, keepdim=True) + EPS).sqrt() * weight
+
+
+def turned(x, place):
+    """Rotary position on one head, halves rotating together."""
+    half = HD // 2
+    angle = torch.tensor([place * THETA ** (-i / half) for i in range(half)], dtype=torch.float64)
+    a, b = x[:half], x[half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])
+
+
+def restated(w, states, embeds):
+    """The published forward, a row, a head and a key at a time: states [c, taps * d] at places 0..c, embeds [block, d] from place c."""
+    text = [norm(w["fc.weight"] @ row, w["hidden_norm.weight"]) for row in states]
+    x, c = list(embeds), len(states)
+    for i in range(2):
+        m = {name.removeprefix(f"layers.{i}."): tensor for name, tensor in w.items() if name.startswith(f"layers.{i}.")}
+        fed = [norm(row, m["input_layernorm.weight"]) for row in x]
+        rows = text + fed
+        keys = [[turned(norm(k, m["self_attn.k_norm.weight"]), place) for k in (m["self_attn.k_proj.weight"] @ row).view(KV, HD)]
+                for place, row in enumerate(rows)]
+        values = [(m["self_attn.v_proj.weight"] @ row).view(KV, HD) for row in rows]
+        for r, row in enumerate(fed):
+            queries = (m["self_attn.q_proj.weight"] @ row).view(HEADS, HD)
+            mixed = []
+            for h, query in enumerate(queries):
+                q, group = turned(norm(query, m["self_attn.q_norm.weight"]), c + r), h // (HEADS // KV)
+                weights = torch.stack([q @ key[group] / math.sqrt(HD) for key in keys]).softmax(0)
+                mixed.append(sum(share * value[group] for share, value in zip(weights, values)))
+            x[r] = x[r] + m["self_attn.o_proj.weight"] @ torch.cat(mixed)
+        for r, row in enumerate(x):
+            y = norm(row, m["post_attention_layernorm.weight"])
+            gate = m["mlp.gate_proj.weight"] @ y
+            x[r] = row + m["mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * (m["mlp.up_proj.weight"] @ y))
+    return torch.stack([norm(row, w["norm.weight"]) for row in x])
+
+
+def material(count=7):
+    source = torch.Generator().manual_seed(1)
+    return (torch.randn(count, len(TAPS) * D, generator=source, dtype=torch.float64),
+            torch.randn(4, D, generator=source, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("spark", [False, True])
+def test_a_published_drafter_computes_the_published_forward(tmp_path, spark):
+    weights = published(tmp_path / "head", spark)
+    head = block.load(tmp_path / "head", BODY)
+    states, embeds = material()
+    want, rows = restated(weights, states, embeds), head.open()
+    with torch.inference_mode():
+        rows.read(states[:4])
+        rows.draft(embeds)  # a block leaves nothing behind
+        rows.read(states[4:])
+        assert float((rows.draft(embeds) - want).abs().max()) < 1e-6
+        assert float((head(states[None], embeds[None, None], torch.tensor([[7]]))[0, 0] - want).abs().max()) < 1e-6
+    assert head.taps == ("layer:1", "layer:3") and head.mask_token == 3
+    assert head.length == (4 if spark else 3), "a plain block's first row stands for a token that is known"
+
+
+def test_the_markov_head_adds_what_the_token_before_says(tmp_path):
+    w = published(tmp_path / "head", True)
+    head = block.load(tmp_path / "head", BODY)
+    state = material()[1][:1]
+    latent = head.markov_head.latent(torch.tensor([9]), state)
+    before = w["markov_head.markov_w1.weight"][9]
+    gate = torch.sigmoid(w["markov_head.gate_proj.weight"] @ torch.cat([state[0], before]) + w["markov_head.gate_proj.bias"])
+    assert torch.allclose(latent[0], gate * before)
+    sure = w["confidence_head.proj.weight"] @ torch.cat([state[0], gate * before]) + w["confidence_head.proj.bias"]
+    assert torch.allclose(head.sureness(state, latent), sure)
+
+
+@pytest.mark.parametrize("how, why", [
+    (dict(drop=("layers.1.self_attn.k_norm.weight",)), "layers.1.self_attn.k_norm.weight"),
+    (dict(**{"prefix_gru.weight_hh_l0": torch.zeros(2, 2)}), "prefix_gru.weight_hh_l0 that is not known"),
+    (dict(**{"d2t": torch.zeros(4, dtype=torch.long)}), "smaller vocabulary"),
+])
+def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, how, why):
+    published(tmp_path / "head", **how)
+    with pytest.raises(ModelError, match=why):
+        block.load(tmp_path / "head", BODY)
+
+
+@pytest.mark.parametrize("more, why", [
+    ({"dflash_config": {"mask_token_id": 3}}, "target_layer_ids"), ({"dflash_config": {"target_layer_ids": [0, 4], "mask_token_id": 3}}, "layer 4"),
+    ({"block_size": 1}, "make no sense"), ({"hidden_size": 8}, "states of 8"), ({"markov_rank": 2, "markov_head_type": "rnn"}, "'rnn'"),
+])
+def test_a_config_that_does_not_fit_is_refused_with_a_sentence(tmp_path, more, why):
+    published(tmp_path / "head")
+    (tmp_path / "head" / "config.json").write_text(json.dumps(CONFIG | more))
+    with pytest.raises(ModelError, match=why):
+        block.load(tmp_path / "head", BODY)
