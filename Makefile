@@ -2,6 +2,7 @@
 # make test   install what the tests need, and run them
 # make check  style, import directions, JavaScript
 # make thorough  the tests of exactness for every method, setting and wrong variant; make test takes a sample of each family
+# make soak   the long guard, half an hour: fuzzers, floods, kills, limits; and known weaknesses of what we install
 # make cards  write what the page says of each method, after a change of a method's file
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test thorough check cards clean
+.PHONY: run test thorough check cards soak clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -21,12 +22,19 @@ test: $(VENV)/dev.done $(VENV)/browser.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
 
 thorough: $(VENV)/dev.done
-	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough tests/exactness $(ARGS)
+	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough $(ARGS)
 
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q tests/test_house.py
+
+soak: $(VENV)/dev.done $(VENV)/browser.done
+	SPECVIZ_TEST_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s -m soak $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/attack
+	@$(PIP) install -q pip-audit || { echo "pip-audit cannot be had here: left out"; exit 0; }; \
+	said=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$said"; \
+	test $$code = 0 || ! echo "$$said" | grep -q "known vulnerabilit"
 
 cards: $(VENV)/run.done
 	$(BIN)/python -m specviz list --write

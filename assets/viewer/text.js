@@ -16,7 +16,7 @@
 
   /* No text becomes more parts than a page can bear: what is left of a token or a prompt is counted in one last chip. */
   const MOST_PARTS = 2000,
-    MOST_OF_TOKEN = 64;
+    MOST_OF_TOKEN = 12;
   const few = (parts, most) =>
     parts.length > most ? [...parts.slice(0, most), { c: "+" + (parts.length - most) }] : parts;
 

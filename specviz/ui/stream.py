@@ -162,11 +162,15 @@ class Live:
 
     async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:
         """What each frame tells: first the loading, then the line, then the run."""
-        async with aclosing(self._loader.wait(self._ask.target)) as words:
-            async for text in words:
-                if self.stop.is_set():
-                    return
-                yield [], said("loading", text)
+        try:
+            async with aclosing(self._loader.wait(self._ask.target)) as words:
+                async for text in words:
+                    if self.stop.is_set():
+                        return
+                    yield [], said("loading", text)
+        except BaseException:  # who leaves while a model loads ends the run, as later on
+            self.stop.set()
+            raise
         async with aclosing(self._job.tell(self.beat)) as parts:
             async for part in parts:
                 records, status = _sorted(part)

@@ -32,12 +32,12 @@ def commits(rounds, depth, lane=0):
     """A first round as deep as asked for, and then many that draft nothing: totals by depth have to be carried through them all."""
     told = [copy.deepcopy(HEADER) | {"lane": lane}]
 
-    def add(kind, **more):
+    def add(kind, /, **more):
         told.append({"type": kind, "seq": len(told), "lane": lane, **more})
 
     add("draft", round=0, t0=0, t1=0, kind="chain", nodes=[{"id": i, "parent": i - 1, "depth": i + 1, "tok": 1, "q": None, "how": "x"} for i in range(depth)])
     for i in range(depth):
-        add("judge", round=0, node=i, rule="x", p=None, q=None, verdict="accepted")
+        add("judge", round=0, node=i, rule="x", p=None, q=None, u=None, verdict="accepted")
     for i in range(rounds):
         add("commit", round=i, t=i / 1000, path=[], n_new=1, tail={"tok": 1, "why": "plain"}, kv={"before": 0, "after": 0, "dropped": 0})
     return told

@@ -24,7 +24,7 @@ EVIL = "<img src=x onerror=alert(1)>${alert(2)}{{7*7}}</script><script>alert(3)<
 
 def panel_assets() -> tuple[str, str]:
     """The panels' JavaScript in its order, and their style sheet."""
-    return "\n".join(Path(file).read_text(encoding="utf-8") for file in panel_files()), (PANELS / "panels.css").read_text(encoding="utf-8")
+    return "\n".join((PANELS / f"{name}.js").read_text(encoding="utf-8") for name in panel_files()), (PANELS / "panels.css").read_text(encoding="utf-8")
 
 
 def catalogue() -> list[dict]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from specviz.trace.page import VIEWER, scripts
 from specviz.ui.board import panel_files
+from specviz.ui.theme import PANELS
 
 from ..viewer import sample
 from ..viewer.javascript import HERE as TOOLS, NODE, in_node, in_page
 
 CASES = [TOOLS / "tools.js", Path(__file__).parent / "cases.js"]
-SCRIPTS = [*(VIEWER / f"{name}.js" for name in scripts()), *map(Path, panel_files())]
+SCRIPTS = [*(VIEWER / f"{name}.js" for name in scripts()), *(PANELS / f"{name}.js" for name in panel_files())]
 
 
 def test_the_pure_parts_by_themselves(tmp_path: Path, request) -> None:
