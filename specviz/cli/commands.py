@@ -137,7 +137,8 @@ def list_methods(args: argparse.Namespace) -> int:
     for method in catalogue().values():
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "available": reason is None, "reason": reason})
+                     "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
+                     "published": method.published, "available": reason is None, "reason": reason})
     if args.json:
         _print(rows)
     else:

@@ -8,7 +8,7 @@ catalogue itself is imported and nothing is lost but that second.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
@@ -43,6 +43,9 @@ class Card:
     look: str = ""
     wins: str = ""
     loses: str = ""
+    differs: str = ""
+    compared: str = "notes"
+    published: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         """The values as the method wants them; ValueError with a sentence when one does not fit."""
