@@ -1,17 +1,18 @@
-"""Counts against the law they should follow: a chi-square test over continuations of a prompt, and the rate at which the first
-draft token is accepted. Figures are given as standard normals, so that one limit serves all."""
+"""Counts against the law they should follow: a chi-square test over continuations of a prompt, the rate at which the first draft
+token is accepted, and tests of uniformity."""
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
 
 Tokens = tuple[int, ...]
 LEAST = 5.0  # expected count of a cell; what is rarer is pooled
+FEW, CELLS, SIDE = 40, 16, 4  # values below which nothing is tested; cells of a chi-square; side of the table of neighbours
 
 
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> float:
@@ -23,6 +24,40 @@ def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> flo
     freedom = len(expected) - 1
     spread = 2 / (9 * freedom)
     return ((total / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+
+
+def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
+    """p-values of values that should be uniform on [0, 1]: Kolmogorov and Smirnov's, a chi-square over even cells, and with
+    ``serial`` (the values are in order and should be independent) one over the table of neighbours; none for too few values."""
+    if len(values) < FEW:
+        return []
+    x = torch.tensor(values, dtype=torch.float64)
+    count = len(x)
+    cells = (x * CELLS).long().clamp(0, CELLS - 1)
+    even = count / CELLS
+    found = [kolmogorov(x), tail(float(((cells.bincount(minlength=CELLS) - even) ** 2 / even).sum()), CELLS - 1)]
+    if serial and count // 2 >= LEAST * SIDE**2:
+        pairs = (x[:count // 2 * 2].view(-1, 2) * SIDE).long().clamp(0, SIDE - 1)
+        even = len(pairs) / SIDE**2
+        table = (pairs[:, 0] * SIDE + pairs[:, 1]).bincount(minlength=SIDE**2)
+        found.append(tail(float(((table - even) ** 2 / even).sum()), SIDE**2 - 1))
+    return found
+
+
+def kolmogorov(x: Tensor) -> float:
+    """p-value of the greatest distance between the empirical distribution of x [n] and the uniform one (Stephens 1970)."""
+    x, count = x.sort().values, len(x)
+    steps = torch.arange(count + 1, dtype=x.dtype) / count
+    distance = float(torch.maximum(steps[1:] - x, x - steps[:-1]).max())
+    t = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * distance
+    return min(1.0, max(0.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * t * t) for k in range(1, 101)))) if t > 0.2 else 1.0
+
+
+def tail(statistic: float, freedom: int) -> float:
+    """Probability that a chi-square of so many degrees of freedom is this large or larger."""
+    half = torch.tensor([freedom / 2, statistic / 2], dtype=torch.float64)
+    p = float(torch.special.gammaincc(half[0], half[1]))
+    return p if math.isfinite(p) else 0.0
 
 
 @dataclass
