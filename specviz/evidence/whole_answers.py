@@ -8,6 +8,9 @@ target's law. The laws are computed anew by plain scoring of the text that was w
 The places are also looked at by how a token came about. What was accepted and what corrected a refusal are uniform only together:
 which of the two a token is depends on the token. Whether a draft stands at a position at all does not, so a bonus and a token
 written without a draft are uniform by themselves.
+
+Any order that is known before the token is drawn would do. Under a drawn chain there is one that shows soonest where its draws
+were judged wrongly: by how much less the draft thinks of a token than the target. Those places are tested as well ("ratio").
 """
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
-from ..core import DraftTree, Method, Sampling, State, Target
+from ..core import DraftTree, Method, Sampling, Scores, State, Target, Verdict, Verifier
 from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
@@ -29,6 +33,7 @@ CHANCE = 1e-4  # a right method fails as often as this
 BINS = 20  # of the histogram
 DRAFTED = ("accepted", "correction")
 GROUPS = ("all", "drafted", "bonus", "plain", "other")
+RATIO = "ratio"
 WIDER = 1e-3  # of top-p: a token this near to the cut may be on the other side when more rows are computed together
 # how deep to draft (None: as the method does by itself) and how to draw: short drafts, so that all of one is often accepted; away
 # from temperature 1, where mistakes show sooner because few tokens are likely
@@ -43,20 +48,23 @@ class Places:
     values: list[float] = field(default_factory=list)
     how: list[str] = field(default_factory=list)
     impossible: int = 0
+    ratios: list[float | None] = field(default_factory=list)
 
     def group(self, name: str) -> list[float]:
+        if name == RATIO:
+            return [value for value in self.ratios if value is not None]
         return self.values if name == "all" else [value for value, how in zip(self.values, self.how) if how == name]
 
     def first(self, count: int) -> Places:
         """The first so many: a fixed number of them is uniform, one that depends on how long the answers were is not quite."""
-        return Places(self.values[:count], self.how[:count], self.impossible)
+        return Places(self.values[:count], self.how[:count], self.impossible, self.ratios[:count])
 
     def told(self) -> dict[str, Any]:
         """{p, samples, histogram, groups: {name: {p, samples, histogram}}, impossible}: p is corrected for the number of tests."""
-        groups = {name: self.group(name) for name in GROUPS}
+        groups = {name: self.group(name) for name in (*GROUPS, RATIO)}
         found = {name: uniformity(values, serial=name == "all") for name, values in groups.items()}
         worst = min((p for tests in found.values() for p in tests), default=1.0)
-        tests = 2 * len(GROUPS) + 1
+        tests = 2 * len(groups) + 1
         p = 0.0 if self.impossible else min(1.0, tests * worst)
         return {"p": p, "samples": len(self.values), "histogram": histogram(self.values), "impossible": self.impossible,
                 "groups": {name: {"p": min(found[name], default=None), "samples": len(values), "histogram": histogram(values)}
@@ -98,7 +106,7 @@ def judged(places: Places) -> dict[str, Any]:
     """The verdict over places, with a sentence."""
     told = places.told()
     passed = told["p"] >= CHANCE
-    counts = ", ".join(f"{group['samples']} {name}" for name, group in told["groups"].items() if name != "all")
+    counts = ", ".join(f"{group['samples']} {name}" for name, group in told["groups"].items() if name not in ("all", RATIO))
     words = f"{told['samples']} tokens of whole answers ({counts}): p = {told['p']:.2g}."
     if places.impossible:
         words += f" {places.impossible} of them the target never writes."
@@ -121,45 +129,77 @@ def written(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequenc
     """Answers without end, prompt after prompt: each item, called with Places, writes one and adds the places of its tokens."""
     kit = loaded.kit()
     parts, judge, seed = method.build(kit, **method.read_knobs(knobs)), loaded.open_target(), 0
+    watch = Watch(parts.verifier)
+    parts = replace(parts, verifier=watch)
 
     def write(places: Places) -> None:
         ids = prompts[seed % len(prompts)]
         state = State(list(ids), replace(sampling, seed=1_000_003 * sampling.seed + seed), stop=loaded.end_tokens,
                       limit=min(length, loaded.context - len(ids)))
         with torch.inference_mode():
-            how = []
+            how, drafts = [], []
             with closing((parts.loop or speculate)(parts, kit.target, state)) as events:
                 for event in events:
                     if isinstance(event, Committed):
                         how += ["accepted"] * (len(event.tokens) - 1) + [event.kind]
+                        drafts += watch.laws(len(event.tokens))
             tokens = state.tokens[len(ids):]
             places.how += [_group(kind) for kind in how[:len(tokens)]]
-            for place in places_of(judge, ids, tokens, state.sampling):
+            for place, ratio in places_of(judge, ids, tokens, state.sampling, drafts):
                 places.impossible += place is None
                 places.values.append(1.0 if place is None else place)
+                places.ratios.append(ratio)
 
     while True:
         yield write
         seed += 1
 
 
-def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling) -> list[float | None]:
-    """Where each token lies in the target's law at its position, most likely token first; None where the law has no room for it.
+def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
+              drafts: Sequence[Tensor | None] = ()) -> Iterator[tuple[float | None, float | None]]:
+    """Where each token lies in the target's law at its position: most likely token first (None where the law has no room for it),
+    and, where ``drafts`` has the draft's law [vocab] of that position, the likelier than the draft thinks first (else None).
     The draws within a token's mass are seeded by ``sampling``, apart from every draw of the run."""
     target.tap(frozenset())
     target.sync(prompt)
     logits = target.score(DraftTree.chain(tokens[:-1])).logits[:len(tokens)]
-    laws = sampling.probs(logits).double()
+    laws = sampling.probs(logits).double().cpu()
     laws /= laws.sum(-1, keepdim=True)
-    at = torch.tensor(tokens, device=laws.device)[:, None]
-    mass = laws.gather(-1, at)
-    order = torch.arange(laws.shape[-1], device=laws.device)
-    before = (laws * ((laws > mass) | ((laws == mass) & (order < at)))).sum(-1)
-    within = torch.rand(len(tokens), generator=torch.Generator().manual_seed(sampling.seed ^ 0x5EED), dtype=torch.float64)
-    found = (before.cpu() + within * mass[:, 0].cpu()).clamp(0, 1).tolist()
-    wider = replace(sampling, top_p=min(1.0, sampling.top_p + WIDER), top_k=sampling.top_k and sampling.top_k + 1)
-    near = wider.probs(logits).gather(-1, at)[:, 0] > 0
-    return [place if ok else None for place, ok in zip(found, near.tolist())]
+    wider = replace(sampling, top_p=min(1.0, sampling.top_p + WIDER), top_k=sampling.top_k and sampling.top_k + 1).probs(logits)
+    within = torch.rand(len(tokens), generator=torch.Generator().manual_seed(sampling.seed ^ 0x5EED), dtype=torch.float64).tolist()
+    for i, token in enumerate(tokens):
+        draft = drafts[i] if i < len(drafts) else None
+        known = draft is not None and draft.shape == laws[i].shape
+        yield (_place(laws[i], laws[i], token, within[i]) if float(wider[i, token]) > 0 else None,
+               _place(laws[i], laws[i] / draft.double().cpu().clamp(min=1e-30), token, within[i]) if known else None)
+
+
+def _place(law: Tensor, worth: Tensor, token: int, within: float) -> float:
+    """A token's place in its law when the tokens of most worth come first (of equal ones, the lower number)."""
+    first = worth > worth[token]
+    first[:token] |= worth[:token] == worth[token]
+    return min(1.0, float(law[first].sum()) + within * float(law[token]))
+
+
+class Watch:
+    """A verifier, watched: what it was asked to judge last."""
+
+    def __init__(self, verifier: Verifier):
+        self._verifier, self._tree = verifier, DraftTree()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._verifier, name)
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        self._tree = tree
+        return self._verifier.verify(tree, scores, state)
+
+    def laws(self, count: int) -> list[Tensor | None]:
+        """The laws that a drawn chain was drawn from, of the round's ``count`` tokens. Only of chains: in a tree the tokens drawn
+        may decide whose law stands at a place, and then the order would know of the token."""
+        tree, self._tree = self._tree, DraftTree()
+        drawn = len(tree) > 0 and all(tree.parents[i] == i - 1 and tree.law(i) is not None for i in range(len(tree)))
+        return [tree.law(i) if drawn and i < len(tree) else None for i in range(count)]
 
 
 def _group(kind: str) -> str:
