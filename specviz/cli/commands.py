@@ -62,6 +62,7 @@ def parser() -> Parser:
         return sub
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
+    sub.add_argument("--fidelity", action="store_true", help="how each method stands to its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
     sub = command("run", run_method, "One prompt through one method.")
@@ -134,6 +135,11 @@ def list_methods(args: argparse.Namespace) -> int:
     from .terminal import table
     from ..zoo import survey
 
+    if args.fidelity:
+        from ..evidence.fidelity import page
+
+        print(page(catalogue().values()), end="")
+        return 0
     why_not, rows = survey(args.target, args.draft), []
     for method in catalogue().values():
         reason = why_not(method)
