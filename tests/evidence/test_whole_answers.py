@@ -30,12 +30,17 @@ class ArgmaxBonus(TokenRejection):
         return replace(verdict, token=int(verdict.law.argmax())) if verdict.kind == "bonus" else verdict
 
 
-class LateLaws(DraftChain):
-    """Each node carries the law that the node before it was drawn from."""
+class StaleLaw(DraftChain):
+    """The first node carries the law that the first node of the round before was drawn from."""
+
+    old = None
 
     def propose(self, state, budget):
         tree = super().propose(state, budget)
-        return replace(tree, draw=tuple(max(0, k - 1) for k in tree.draw))
+        if not len(tree):
+            return tree
+        fresh, self.old = self.old, tree.probs[:1]
+        return tree if fresh is None else replace(tree, probs=torch.cat([fresh, tree.probs[1:]]))
 
 
 def wrong(build) -> Method:
@@ -47,7 +52,7 @@ WRONG = {
     "bonus from the draft": wrong(parts(chain, w.BonusFromDraft)),
     "no residual": wrong(parts(chain, w.NoResidual)),
     "wrong temperature": wrong(parts(chain, w.NoTemperature)),
-    "stale draft distribution": wrong(parts(lambda kit: LateLaws(kit.open("draft")))),
+    "stale draft distribution": wrong(parts(lambda kit: StaleLaw(kit.open("draft")))),
     **{key: broken(key) for key in BUILT if key != "none"},
 }
 
