@@ -77,6 +77,7 @@ def parser() -> Parser:
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
     sub.add_argument("--write", action="store_true", help="write methods/cards.json and docs/TRACE.md's table of notes anew")
+    sub.add_argument("--fidelity", action="store_true", help="how each method stands to its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
     sub = command("run", run_method, "One prompt through one method.")
@@ -103,8 +104,9 @@ def parser() -> Parser:
     _sampling(sub)
     _models(sub)
 
-    sub = command("verify", verify_methods, "Greedy certificate and distribution test on the real engine.")
+    sub = command("verify", verify_methods, "Certificates on the real engine: greedy, first tokens, whole sampled answers.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
     _models(sub)
 
     models.add(command)
@@ -159,11 +161,17 @@ def list_methods(args: argparse.Namespace) -> int:
     from .terminal import table
     from ..zoo import survey
 
+    if args.fidelity:
+        from ..evidence.fidelity import page
+
+        print(page(catalogue().values()), end="")
+        return 0
     why_not, rows = survey(args.target, args.draft), []
     for method in catalogue().values():
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "available": reason is None, "reason": reason})
+                     "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
+                     "published": method.published, "available": reason is None, "reason": reason})
     if args.json:
         _print(rows)
     else:
@@ -228,24 +236,29 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..methods import catalogue
     from .terminal import table
 
-    keys = _keys(args.method)
+    keys, knobs = _keys(args.method), dict(_pairs(args.knob))
+    if knobs and len(keys) != 1:
+        raise UsageError("--knob is of one method: name it with --method.")
+    catalogue()[keys[0]].read_knobs(knobs)  # a slip is told before anything is loaded
     from tqdm import tqdm
 
     from ..evidence import certificate as certify
+    from ..evidence.whole_answers import answers
 
     loaded, rows = _loaded(args), []
     through = certify.one_bucket(loaded)
     for key in tqdm(keys, unit="method", desc="verify", disable=None):
-        found = {"greedy": certify.greedy(loaded, key), "distribution": certify.distribution(loaded, key)}
+        found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
+                 "answers": answers(loaded, key, knobs=knobs)}
         rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
     if args.json:
         _print(rows)
     else:
         told = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
         print(f"The forward looked at: {through}.")
-        print(table(told, ["key", "greedy", "distribution", "detail"]))
+        print(table(told, ["key", "greedy", "distribution", "answers", "detail"]))
     bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
-    return 1 if any(row["greedy"] == "diverged" or row["distribution"] == "fail" for row in bound) else 0
+    return 1 if any(row["greedy"] == "diverged" or "fail" in (row["distribution"], row["answers"]) for row in bound) else 0
 
 
 def replay(args: argparse.Namespace) -> int:

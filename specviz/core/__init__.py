@@ -1,6 +1,6 @@
 """The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods. Torch and the standard
 library only; everything else is built on it."""
-from .method import EXACTNESS, Family, Kit, Knob, Method
+from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
 from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
                     has_nan, lawful, never)
 from .round import BrokenModel, open_run, play

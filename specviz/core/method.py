@@ -3,12 +3,14 @@ the benchmark and the tests find everything they need here."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
 from .parts import Parts, Target
 
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
+COMPARED = ("code", "formula", "notes")  # the authors' code on the same inputs, the paper's formulas, or notes taken from the paper
+AS_PUBLISHED = "As published."
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,9 @@ class Method:
     folder, which the catalogue fills in;
     build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
     look, wins, loses: what to watch on the page, and where it is fast and slow.
+    differs: one or two sentences on what is not as the paper or its authors' code has it, or AS_PUBLISHED; compared: what it was
+    held against, one of COMPARED; published: the paper's values of the knobs whose defaults were tuned for small models on two
+    cores. Raises ValueError for what is none of these.
     """
 
     key: str
@@ -110,10 +115,16 @@ class Method:
     look: str = ""
     wins: str = ""
     loses: str = ""
+    differs: str = ""
+    compared: str = "notes"
+    published: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
         if self.exactness not in EXACTNESS:
             raise ValueError(f"exactness of {self.key} must be one of {EXACTNESS}")
+        if self.compared not in COMPARED:
+            raise ValueError(f"compared of {self.key} must be one of {COMPARED}")
+        self.read_knobs(self.published)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         """All knobs with defaults filled in. Raises ValueError naming an unknown knob, a value that does not fit, or two that do

@@ -1,17 +1,18 @@
-"""Counts against the law they should follow: a chi-square test over continuations of a prompt, and the rate at which the first
-draft token is accepted. Figures are given as standard normals, so that one limit serves all."""
+"""Counts against the law they should follow: a chi-square test over continuations of a prompt, the rate at which the first draft
+token is accepted, and tests of uniformity."""
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
 
 Tokens = tuple[int, ...]
 LEAST = 5.0  # expected count of a cell; what is rarer is pooled
+FEW, CELLS, SIDE = 40, 16, 4  # values below which nothing is tested; cells of a chi-square; side of the table of neighbours
 
 
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
@@ -30,9 +31,38 @@ def as_normal(statistic: float, freedom: int) -> float:
 
 
 def p_value(statistic: float, freedom: int) -> float:
-    """Chance of a chi-square statistic at least as large."""
+    """Chance of a chi-square statistic at least as large; with one cell there is nothing to compare, and it is 1."""
+    if freedom < 1 and math.isfinite(statistic):
+        return 1.0
     tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (freedom, statistic))))
     return tail if math.isfinite(tail) and math.isfinite(statistic) else 0.0
+
+
+def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
+    """p-values of values that should be uniform on [0, 1]: Kolmogorov and Smirnov's, a chi-square over even cells, and with
+    ``serial`` (the values are in order and should be independent) one over the table of neighbours; none for too few values."""
+    if len(values) < FEW:
+        return []
+    x = torch.tensor(values, dtype=torch.float64)
+    count = len(x)
+    cells = (x * CELLS).long().clamp(0, CELLS - 1)
+    even = count / CELLS
+    found = [kolmogorov(x), p_value(float(((cells.bincount(minlength=CELLS) - even) ** 2 / even).sum()), CELLS - 1)]
+    if serial and count // 2 >= LEAST * SIDE**2:
+        pairs = (x[:count // 2 * 2].view(-1, 2) * SIDE).long().clamp(0, SIDE - 1)
+        even = len(pairs) / SIDE**2
+        table = (pairs[:, 0] * SIDE + pairs[:, 1]).bincount(minlength=SIDE**2)
+        found.append(p_value(float(((table - even) ** 2 / even).sum()), SIDE**2 - 1))
+    return found
+
+
+def kolmogorov(x: Tensor) -> float:
+    """p-value of the greatest distance between the empirical distribution of x [n] and the uniform one (Stephens 1970)."""
+    x, count = x.sort().values, len(x)
+    steps = torch.arange(count + 1, dtype=x.dtype) / count
+    distance = float(torch.maximum(steps[1:] - x, x - steps[:-1]).max())
+    t = (math.sqrt(count) + 0.12 + 0.11 / math.sqrt(count)) * distance
+    return min(1.0, max(0.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * t * t) for k in range(1, 101)))) if t > 0.2 else 1.0
 
 
 @dataclass

@@ -165,6 +165,8 @@ def _verdict(equal: bool, law: str) -> dict[str, Any]:
         return {"caught": None if equal else True, "verdict": ""}
     if law == "fail":
         words = "Caught. Greedy text alone would have missed it." if equal else "Caught by both checks."
+    elif law == "few" and equal:
+        return {"caught": None, "verdict": "Nothing was found, in too few samples to say that nothing is there."}
     else:
         words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the law."
     return {"caught": law == "fail" or not equal, "verdict": words}

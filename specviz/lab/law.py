@@ -11,17 +11,22 @@ import torch
 from ..evidence.certificate import DEPTH, PROMPTS, NextLaw, encode, first_tokens
 from ..core import Method, Sampling
 from ..evidence.statistics import Cells, chi_square, p_value
+from ..evidence.whole_answers import CHANCE, Places, written
 from ..run.request import SessionError, read_whole
 from .read import knobs_of, method_of, prompt_of, sampling_of
 
 SAMPLES, EVERY = 400, 20
 FEWEST = 20  # runs that are played even when time is up
 RED = 1e-3  # a right method is called wrong once in a thousand tests
+ENOUGH = 100  # runs below which nothing is said in favour of a method
+ANSWER = 24  # tokens of a whole answer
 
 
 def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [what each cell begins with],
-    plain_law, method_counts, chi_square, freedom, p_value, verdict: "pass" | "fail" | "open", exactness}, growing."""
+    plain_law, method_counts, chi_square, freedom, p_value, asked, exactness, places: {p, samples, histogram, impossible} of the
+    tokens of whole answers,
+    verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, growing."""
     method = method_of(payload)
     samples = read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     law = sampling_of(payload, 1.0)
@@ -39,31 +44,54 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law:
            stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """The test of one method, listed anywhere or not."""
     ids = encode(loaded, prompt)
+    laws = NextLaw(loaded.open_target(), ids, law)
     with torch.inference_mode():
-        cells = Cells.of(NextLaw(loaded.open_target(), ids, law), samples, DEPTH, loaded.end_tokens)
+        cells = Cells.of(laws, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
         raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.")
-    counts, played = Counter(), 0
+    seen: list[Any] = []
+    counts, places = Counter(), Places()
     runs = first_tokens(loaded, method, knobs, ids, law, samples)
-    while played < samples and not (played >= FEWEST and stop()):
+    walk = written(loaded, method, knobs, [ids], law, ANSWER)
+    while len(seen) < samples and not (len(seen) >= FEWEST and stop()):
         with torch.inference_mode():
-            counts[cells.find(next(runs)[0])] += 1
-        played += 1
-        if played % EVERY == 0 and played < samples and not stop():
-            yield _told(loaded, method, cells, counts, played, False)
+            seen.append(next(runs)[0])
+        counts[cells.find(seen[-1])] += 1
+        if len(seen) % EVERY == 0 and len(seen) < samples and not stop():
+            next(walk)(places)
+            yield _told(loaded, method, cells, counts, places, len(seen), samples, False)
     runs.close()
-    yield _told(loaded, method, cells, counts, played, True)
+    if len(seen) < samples:  # the cells were made for more: made anew, so that none expects too few
+        with torch.inference_mode():
+            cells = Cells.of(laws, len(seen), DEPTH, loaded.end_tokens)
+        counts = Counter(cells.find(tokens) for tokens in seen)
+    yield _told(loaded, method, cells, counts, places, len(seen), samples, True)
 
 
-def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, played: int, over: bool) -> dict[str, Any]:
+def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, places: Places, played: int, asked: int,
+          over: bool) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
     chance = p_value(statistic, freedom)
     keys = sorted(cells.expected, key=lambda cell: -cells.expected[cell])
-    return {"method": method.key, "title": method.title, "exactness": method.exactness, "samples": played, "depth": DEPTH,
+    whole = places.told()
+    wrong = chance <= RED or whole["p"] < CHANCE
+    enough = played >= min(asked, SAMPLES) and played >= ENOUGH
+    verdict = "open" if not over else "fail" if wrong else "pass" if enough else "few"
+    return {"method": method.key, "title": method.title, "exactness": method.exactness, "samples": played, "asked": asked, "depth": DEPTH,
             "tokens": [_named(loaded, cell) for cell in keys], "plain_law": [cells.expected[cell] for cell in keys],
-            "method_counts": [counts[cell] for cell in keys],
-            "chi_square": statistic if math.isfinite(statistic) else None, "freedom": freedom, "p_value": chance,
-            "verdict": ("pass" if chance > RED else "fail") if over else "open"}
+            "method_counts": [counts[cell] for cell in keys], "freedom": freedom, "p_value": chance,
+            "chi_square": statistic if math.isfinite(statistic) else None,
+            "places": {key: whole[key] for key in ("p", "samples", "histogram", "impossible")}, "verdict": verdict,
+            "said": _said(verdict, played, asked)}
+
+
+def _said(verdict: str, played: int, asked: int) -> str:
+    """What may be claimed."""
+    if verdict == "few":
+        return (f"{asked} samples were asked for and {played} were drawn. That is not enough to say that they follow the target's "
+                f"distribution: no difference showed, but {max(ENOUGH, asked)} would be needed to look.")
+    return {"pass": f"No difference from the target's distribution in {played} samples.",
+            "fail": "They do not follow the target's distribution."}.get(verdict, "")
 
 
 def _named(loaded: Any, cell: Any) -> str:

@@ -8,7 +8,7 @@ file it was read from. Where a file is new, gone or changed the catalogue itself
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +46,9 @@ class Card:
     look: str = ""
     wins: str = ""
     loses: str = ""
+    differs: str = ""
+    compared: str = "notes"
+    published: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         """The values as the method wants them; ValueError with a sentence when one does not fit."""

@@ -76,7 +76,7 @@ def test_every_mistake_is_told_and_built():
 
 def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
     parts = ask("distribution", {"method": "speculative", "samples": 60}, tiny)
-    assert [p["samples"] for p in parts] == [20, 40, 60] and [p["verdict"] for p in parts] == ["open", "open", "pass"]
+    assert [p["samples"] for p in parts] == [20, 40, 60] and [p["verdict"] for p in parts] == ["open", "open", "few"]
     last = parts[-1]
     assert len(last["tokens"]) == len(last["plain_law"]) == len(last["method_counts"])
     assert sum(last["method_counts"]) == 60 and sum(last["plain_law"]) == pytest.approx(1)
@@ -85,6 +85,22 @@ def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
 
 def test_a_law_that_is_stopped_ends_with_what_there_is(tiny):
     assert [p["samples"] for p in ask("distribution", {"method": "speculative", "samples": 60}, tiny, lambda: True)] == [20]
+
+
+def test_too_few_samples_claim_nothing(tiny):
+    """Green is said only where as much was drawn as was asked for, and that was enough to look."""
+    few = ask("distribution", {"method": "speculative", "samples": 60}, tiny)[-1]
+    assert few["verdict"] == "few" and "not enough" in few["said"] and "60 samples were asked for and 60 were drawn" in few["said"]
+    cut = ask("distribution", {"method": "speculative", "samples": 200}, tiny, lambda: True)[-1]
+    assert cut["verdict"] == "few" and cut["asked"] == 200 and cut["samples"] == 20 and "20 were drawn" in cut["said"]
+    assert all(p * 20 >= 5 - 1e-9 for p in cut["plain_law"]), "cells are made for what was drawn"
+
+
+def test_places_of_whole_answers_are_flat_and_bend_where_something_is_broken(tiny):
+    right = ask("distribution", {"method": "speculative", "samples": 120}, tiny)[-1]["places"]
+    assert right["samples"] == sum(right["histogram"]) > 50 and right["p"] > 1e-3 and not right["impossible"]
+    bent = ask("break_it", {"mistake": "first_unchecked", "samples": 200}, tiny)[-1]["distribution"]["places"]
+    assert bent["p"] < right["p"] and sum(bent["histogram"][:5]) != sum(bent["histogram"][-5:])
 
 
 def test_costs_are_told_for_every_count_of_rows(tiny):

@@ -18,5 +18,7 @@ METHOD = Method(
     look="Each round is one pass of the target and one token: nothing is guessed, nothing is refused.",
     wins="It is the yardstick: its speed is 1 by definition.",
     loses="Each pass reads all weights of the model to write a single token.",
+    differs="As published.",
+    compared="formula",
     build=build,
 )

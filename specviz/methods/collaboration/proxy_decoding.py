@@ -38,5 +38,9 @@ METHOD = Method(
     look="Tokens that neither the target nor the draft model would have written alone; the drift says how far from the target it is.",
     wins="With a small model tuned for a subject that the large one was not: the tuning carries over without touching its weights.",
     loses="Here, where the weaker model is only half of the draft: it shows how it works and makes no text better.",
+    differs="The papers' small model exists before and after tuning; here the draft model stands for the tuned one and "
+            "its own first half of layers for the other. Drafts are verified against the mixture, as in speculative "
+            "contrastive decoding.",
+    compared="code",
     build=build,
 )

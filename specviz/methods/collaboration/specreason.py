@@ -40,5 +40,8 @@ METHOD = Method(
     look="Whole sentences that are kept or thrown away at once; one bad token does not matter, a poor step does.",
     wins="When the small model is good at most steps: a step of twenty tokens costs the target one pass.",
     loses="A refused step is written twice, and a kept one is the small model's, mistakes included.",
+    differs="Steps are sentences or lines of at most 128 tokens, for models that write short ones; the authors' are "
+            "paragraphs of up to 512. Their ends of an answer (a boxed result, two equal steps) are not looked for.",
+    compared="code",
     build=build,
 )

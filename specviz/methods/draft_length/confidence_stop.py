@@ -27,5 +27,8 @@ METHOD = Method(
     look="The last token of each draft is the one the small model doubted; watch how often it is the one refused.",
     wins="When the draft knows what it does not know.",
     loses="At high temperature, where also right tokens have small probabilities.",
+    differs="As transformers has it, except that the threshold is fitted to the last 256 tokens and not to all. DISCO "
+            "itself trains a small network on the draft's probabilities, its entropy and the position.",
+    compared="code",
     build=build,
 )

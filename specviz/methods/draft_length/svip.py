@@ -27,5 +27,8 @@ METHOD = Method(
     look="The entropy line against its threshold: drafts end where it crosses.",
     wins="On text with easy and hard stretches: long drafts in one, short ones in the other.",
     loses="With a draft that is sure and wrong: low entropy is no proof of being right.",
+    differs="The rule is the authors'; they take the entropy before temperature and drafts of up to 40 tokens.",
+    compared="code",
+    published={"most": 40},
     build=build,
 )

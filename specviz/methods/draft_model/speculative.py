@@ -25,5 +25,7 @@ METHOD = Method(
     look="The first refused token of a round: everything behind it is thrown away, and the target's own token takes its place.",
     wins="When the draft model is much cheaper than the target and agrees with it often.",
     loses="When the two disagree early in the round, or when gamma drafts cost more than they save.",
+    differs="As published.",
+    compared="formula",
     build=build,
 )

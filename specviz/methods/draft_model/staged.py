@@ -29,5 +29,7 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens when the text repeats itself.",
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
+    differs="The paper drafts a tree and speeds its small model up with an n-gram model of text; here it is a chain, and "
+            "a lookup in the text so far.",
     build=build,
 )

@@ -28,5 +28,6 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens where the tiny one is right.",
     wins="Three models of very different sizes: the middle one must be much dearer than the tiny one.",
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
+    differs="The paper has a tree on top and an n-gram model below; here both stages are chains of draft models.",
     build=build,
 )

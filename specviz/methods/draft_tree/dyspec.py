@@ -27,5 +27,7 @@ METHOD = Method(
     look="A chain where the draft is sure, a bush where it is not, and everything between.",
     wins="With large trees and a draft that is cheap to run one step at a time.",
     loses="Growing node by node needs many small draft passes.",
+    differs="Both ways to grow are the paper's. It drafts at temperature 0.6 whatever the target's; here the default is the run's own.",
+    compared="formula",
     build=build,
 )

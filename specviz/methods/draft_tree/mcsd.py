@@ -29,5 +29,7 @@ METHOD = Method(
     look="Second, third and fourth candidates that are taken after the first was refused.",
     wins="At temperature above 0, where the first candidate is often refused.",
     loses="Most of its 28 rows are for nothing when the draft is nearly always right.",
+    differs="As published, drawn without replacement; the draft's temperature is the run's unless it is given one of its own.",
+    compared="code",
     build=build,
 )

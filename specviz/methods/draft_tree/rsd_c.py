@@ -28,5 +28,7 @@ METHOD = Method(
     look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the law.",
     wins="With few levels, on hardware with rows to spare.",
     loses="Half of all nodes are leaves far from the root, where acceptance is unlikely; RSD-S spends them better.",
+    differs="As published; the paper's trees are larger.",
+    compared="formula",
     build=build,
 )

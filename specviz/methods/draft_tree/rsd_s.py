@@ -26,5 +26,8 @@ METHOD = Method(
     look="Branches that die out where another sequence grew more likely; siblings are always different tokens.",
     wins="At temperature above 0 with the same number of rows as a full tree: it reaches deeper.",
     loses="At temperature 0 it is plain beam search, and a chain is cheaper while the draft is right.",
+    differs="As published; the paper's beams go up to twelve.",
+    compared="formula",
+    published={"width": 12, "depth": 6},
     build=build,
 )

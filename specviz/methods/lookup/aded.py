@@ -28,5 +28,9 @@ METHOD = Method(
     look="Visits against prior: where the search insisted on a continuation that was not the most frequent one.",
     wins="Long answers on one subject: the matrix learns their turns of phrase while they are written.",
     loses="Short answers, and a fast target: the search alone takes a few milliseconds a round.",
+    differs="The search is the authors'. Its matrix begins with the prompt's tri-grams and not with a corpus, and the "
+            "places visited most are kept, where their code cuts a list of paths.",
+    compared="code",
+    published={"nodes": 24},
     build=build,
 )

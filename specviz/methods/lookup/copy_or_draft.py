@@ -43,5 +43,9 @@ METHOD = Method(
     look="Who drafts changes from round to round: arcs to the text for copies, draft probabilities for the small model.",
     wins="Edits with new words in between, rewrites of earlier turns: the best of both wherever one of them has nothing to say.",
     loses="A copy that is wrong pushes the small model aside for a round.",
+    differs="As published, but that a copied token is kept with the target's own chance, where the authors' code asks for "
+            "certainty.",
+    compared="code",
+    published={"gamma": 5},
     build=build,
 )

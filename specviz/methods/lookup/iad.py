@@ -26,5 +26,9 @@ METHOD = Method(
     look="A correction, a round or two without a draft, and then a long copy again.",
     wins="Correcting, renaming and reformatting a text: most of the answer is in the prompt.",
     loses="Where the answer is new; and a word that stands in the prompt twice does not tell the place.",
+    differs="The authors hand in all that is left of the input; here at most 64 tokens. Which text counts as the input "
+            "(the whole prompt) and where copying begins are ours, their models read an input of its own.",
+    compared="code",
+    published={"gamma": 64, "from_start": True},
     build=build,
 )

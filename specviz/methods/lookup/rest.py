@@ -32,5 +32,9 @@ METHOD = Method(
     look="Which store a drafted token was copied from, and how many places agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
+    differs="The most frequent prefixes are kept, where the authors' code cuts whole paths and ends up with fewer. Their "
+            "rule above temperature 0 draws anew after a mismatch and is biased; here it is exact. The gate is ours.",
+    compared="code",
+    published={"nodes": 64, "caution": 0.0},
     build=build,
 )

@@ -27,5 +27,7 @@ METHOD = Method(
     look="The drift: how far the law really followed is from the target's, in nats, at every token.",
     wins="Where a near miss is good enough and speed matters more than fidelity.",
     loses="The text is the draft model's as much as the target's: facts and style slip first.",
+    differs="The paper leaves open what is drawn after a refusal; here it is what is left of the target's own law.",
+    compared="formula",
     build=build,
 )

@@ -23,5 +23,8 @@ METHOD = Method(
     look="The alignment: where one token of the draft is two of the target's, or two are one.",
     wins="At temperature 0 with any draft model at hand, whatever its tokenizer.",
     loses="Above temperature 0 a drafted token passes only as often as the target would draw it.",
+    differs="As transformers has it, but for how text and tokens are set side by side: what was written is spelled anew "
+            "and compared from the front.",
+    compared="code",
     build=build,
 )

@@ -24,5 +24,8 @@ METHOD = Method(
     look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
     wins="With models trained for it (consistency models), and on very predictable text.",
     loses="An ordinary model seldom gets a token right while the one before it is still wrong: little more than one a pass.",
+    differs="The paper's block stands until all of it does; here it slides on by all that agrees (as in CLLM). Above "
+            "temperature 0 a guess is kept with the target's own chance, and the paper stays greedy.",
+    compared="code",
     build=build,
 )

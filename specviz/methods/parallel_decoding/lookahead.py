@@ -27,5 +27,8 @@ METHOD = Method(
     look="The window of probes, which is never written, and phrases of the pool that come true.",
     wins="On a GPU with rows to spare, on text with recurring phrases, without any second model.",
     loses="A pass carries some (W + G)(N - 1) rows: on a CPU that usually costs more than it saves.",
+    differs="As published, but that all of a matching n-gram counts (the authors' code loses the last token of one that "
+            "matches whole), and above temperature 0 n-grams are tried as chosen nodes of one tree.",
+    compared="code",
     build=build,
 )

@@ -31,5 +31,9 @@ METHOD = Method(
     look="Two colours in one tree: guesses of the last pass, and the chain copied from the text.",
     wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
     loses="Without the training on noise the guesses beyond the first place are seldom right.",
+    differs="The paper trains the model on noise and takes Medusa's tree of 63 places with ten guesses a place; here the "
+            "tree is a thin one, and where nothing is known one token of the text stands instead of ten.",
+    compared="code",
+    published={"depth": 5, "nodes": 63, "wide": 10},
     build=build,
 )

@@ -32,5 +32,8 @@ METHOD = Method(
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",
     wins="With a deep draft model and one device a layer of the group, as in the paper.",
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",
+    differs="By default the target's own layers draft, in a chain; the paper has a draft model over several devices, and "
+            "a tree. The first and the last layer run as they are, as there.",
+    published={"model": "draft"},
     build=build,
 )

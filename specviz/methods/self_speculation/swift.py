@@ -30,5 +30,9 @@ METHOD = Method(
     look="The layer bar changes while it writes: grey sublayers are skipped, and the share of agreement rises.",
     wins="Large models with many layers, of which nearly half can be missed on a given subject.",
     loses="Small models need all their layers: a draft with half of them is refused, and the search costs a pass a round.",
+    differs="Search, match and stop rule are the authors'. The search begins anew with every answer, widths go up to four "
+            "instead of ten, and a trial comes every few rounds.",
+    compared="code",
+    published={"gamma": 25, "wide": 4, "every": 1},
     build=build,
 )

@@ -24,5 +24,8 @@ METHOD = Method(
     look="Tokens kept although their own probability ratio is below the draw: a later token of the block carried them.",
     wins="At temperature above 0 with drafts of four tokens and more: a few percent more tokens a round for nothing.",
     loses="At temperature 0 it is the same as token rejection.",
+    differs="As published.",
+    compared="formula",
+    published={"gamma": 8},
     build=build,
 )
