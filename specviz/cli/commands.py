@@ -71,6 +71,7 @@ def parser() -> Parser:
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
+    sub.add_argument("--predicted", metavar="FILE", help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
@@ -159,11 +160,12 @@ def run_method(args: argparse.Namespace) -> int:
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded
+    predicted = _text_of(args.predicted) if args.predicted else ""
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
     cancel = threading.Event()
-    events = Session(loaded, method, knobs, sampling).run(
+    events = Session(loaded, method, knobs, sampling, predicted=predicted).run(
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()
@@ -177,6 +179,13 @@ def run_method(args: argparse.Namespace) -> int:
     else:
         print(_summary(result), file=sys.stderr)
     return INTERRUPTED if cancel.is_set() else 0
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}.") from None
 
 
 def _watched(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:

@@ -3,7 +3,7 @@ the benchmark and the tests find everything they need here."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
 from .parts import Parts, Target
@@ -66,6 +66,7 @@ class Kit(Protocol):
 
     vocab: int
     target: Target
+    predicted: tuple[int, ...]  # tokens of a text that the caller expects the answer to be like; maybe none
 
     def open(self, role: str) -> Target:
         """Another model by role ("draft", ...): shared weights, its own cache. Raises a sentence when there is none."""
@@ -96,6 +97,8 @@ class Method:
     folder, which the catalogue fills in;
     build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
     look, wins, loses: what to watch on the page, and where it is fast and slow.
+    differs: what is built otherwise than published, "as published" where nothing is; published: values of knobs that are the
+    paper's where the defaults are not; aliases: names by which engines' options and papers call it, for a search.
     """
 
     key: str
@@ -110,6 +113,9 @@ class Method:
     look: str = ""
     wins: str = ""
     loses: str = ""
+    differs: str = ""
+    published: dict[str, Any] = field(default_factory=dict, hash=False)
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.exactness not in EXACTNESS:

@@ -62,6 +62,15 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
     return int(number)
 
 
+def read_predicted(text: Any, longest: int) -> str:
+    """A text that the answer is expected to be like, of at most ``longest`` characters; empty for none."""
+    if not isinstance(text or "", str):
+        raise SessionError("The predicted text must be text.")
+    if len(text or "") > longest:
+        raise SessionError(f"The predicted text has {len(text)} characters; at most {longest} are read.")
+    return text or ""
+
+
 def read_stops(stop: Any) -> tuple[str, ...]:
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MOST_STOPS or not all(isinstance(s, str) and s and len(s) <= LONGEST_STOP for s in stops):

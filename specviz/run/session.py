@@ -24,7 +24,7 @@ from ..trace.events import Committed, Drafted, Event, Failed, Finished, Judged, 
 from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
-from .request import SessionError, read_messages, read_seconds, read_stops, read_whole, sentence
+from .request import SessionError, read_messages, read_predicted, read_seconds, read_stops, read_whole, sentence
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
 MOST_REPEATS, WARM_TOKENS = 20, 12
@@ -36,12 +36,14 @@ class Session:
     """``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
 
     memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
-    every run begins with an empty one.
+    every run begins with an empty one. predicted: a text that the answer is expected to be like; what drafts from such a text is
+    given its tokens, whatever else is told the method.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None):
+                 memory: Memory | None = None, predicted: str = ""):
         self.loaded, self.sampling, self.memory = loaded, sampling, memory
+        self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
         try:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
@@ -145,6 +147,8 @@ class Run:
         if self.session.memory is not None:
             self.session.memory.belong(self.loaded.name)
             self.kit.memory = self.session.memory
+        if self.session.predicted:
+            self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            top_k_saved=self.top_k_saved)

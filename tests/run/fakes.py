@@ -74,6 +74,9 @@ class FakeKit:
     def piece(self, token):
         return self.loaded.token_bytes(token)
 
+    def encode(self, text):
+        return self.loaded.tokenizer.encode(text, add_special_tokens=False)
+
     def close(self):
         for model in self.opened:
             model.close()
