@@ -33,7 +33,7 @@ METHOD = Method(
         Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the head"),
         Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
-        Knob("tree", "EAGLE-2", choices=("EAGLE-2", "EAGLE"), help="how the head drafts: a tree that grows where it is sure, or a fixed one"),
+        Knob("tree", "EAGLE-2", choices=("EAGLE-2", "EAGLE"), help="a tree that grows where the head is sure, or a fixed one"),
         Knob("depth", 4, 1, 8, "levels of the head's tree"),
         Knob("nodes", 6, 1, 60, "places in the head's tree; the papers' 26 and 60 suit a GPU"),
         Knob("width", 2, 1, 10, "most children of a node of the head's tree"),
