@@ -3,7 +3,7 @@ speculative edits of editors. How those find their place again after a differenc
 """
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 from .copying import copy_chain
@@ -63,3 +63,8 @@ class Prediction(Drafter):
             if ends:
                 return next((end for end in ends if end >= near), ends[-1]), n
         return near, 0
+
+
+def predicted_of(kit: Any) -> tuple[int, ...] | None:
+    """The text that the caller of a run brought along; None where there is none."""
+    return getattr(kit, "predicted", ()) or None

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...drafters.lookup.gate import CAUTION, gated
-from ...drafters.lookup.prediction import Prediction
+from ...drafters.lookup.prediction import Prediction, predicted_of
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, longest: int, least: int, caution: float) -> Parts:
-    return Parts(gated(Prediction(kit.predicted or None, longest, least), caution), Fixed(gamma), TokenRejection())
+    return Parts(gated(Prediction(predicted_of(kit), longest, least), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
