@@ -27,5 +27,6 @@ METHOD = Method(
     look="The last token of each draft is the one the small model doubted; watch how often it is the one refused.",
     wins="When the draft knows what it does not know.",
     loses="At high temperature, where also right tokens have small probabilities.",
+    aliases=("assistant_confidence_threshold", "draft-p-min", "DISCO"),
     build=build,
 )

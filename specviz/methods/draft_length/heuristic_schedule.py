@@ -28,5 +28,6 @@ METHOD = Method(
     look="The draft length as a saw: climbing through easy text, falling at each surprise.",
     wins="Where easy and hard stretches are long, so that the last round predicts the next.",
     loses="Where surprises are scattered: it is always one round late.",
+    aliases=("num_assistant_tokens_schedule heuristic",),
     build=build,
 )

@@ -25,5 +25,6 @@ METHOD = Method(
     look="The first refused token of a round: everything behind it is thrown away, and the target's own token takes its place.",
     wins="When the draft model is much cheaper than the target and agrees with it often.",
     loses="When the two disagree early in the round, or when gamma drafts cost more than they save.",
+    aliases=("draft_model", "STANDALONE", "DraftTarget", "draft-simple", "assistant", "FastDraft", "speculative sampling"),
     build=build,
 )

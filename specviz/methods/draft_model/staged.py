@@ -29,5 +29,6 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens when the text repeats itself.",
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
+    aliases=("staged",),
     build=build,
 )

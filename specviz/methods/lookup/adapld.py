@@ -35,6 +35,5 @@ METHOD = Method(
     loses="On fresh text similar states are found nearly every round, and most of what followed there is refused.",
     differs="Only the abstract was at hand: the order (words first, states where words fail) and the branches are the paper's, all numbers "
             "and how branches are chosen are ours.",
-    aliases=("PLD+ (states)",),
     build=build,
 )

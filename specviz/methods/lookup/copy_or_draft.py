@@ -30,5 +30,7 @@ METHOD = Method(
     look="Who drafts changes from round to round: arcs to the text for copies, draft probabilities for the small model.",
     wins="Edits with new words in between, rewrites of earlier turns: the best of both wherever one of them has nothing to say.",
     loses="A copy that is wrong pushes the small model aside for a round.",
+    differs="As published; sampled text is exact, too.",
+    published={"gamma": 5},
     build=build,
 )

@@ -33,5 +33,8 @@ METHOD = Method(
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
     wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",
     loses="The first answer to a new question: nothing has been counted yet, so there is little to draft.",
+    differs="As published, with a gate of ours and, because of it, longer drafts.",
+    published={"nodes": 16, "factor": 1.0, "caution": 0.0},
+    aliases=("suffix", "arctic", "suffix_decoding"),
     build=build,
 )

@@ -23,5 +23,6 @@ METHOD = Method(
     look="The alignment: where one token of the draft is two of the target's, or two are one.",
     wins="At temperature 0 with any draft model at hand, whatever its tokenizer.",
     loses="Above temperature 0 a drafted token passes only as often as the target would draw it.",
+    aliases=("universal assisted", "UAG"),
     build=build,
 )

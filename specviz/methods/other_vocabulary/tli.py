@@ -23,5 +23,6 @@ METHOD = Method(
     look="The overlap: which share of the draft's tokens the target has, too.",
     wins="At temperature above 0, when the two vocabularies share most of what is written.",
     loses="Whatever is spelled with tokens of the target alone must come from the target.",
+    aliases=("use_heterogeneous_vocab", "universal assisted"),
     build=build,
 )

@@ -25,5 +25,6 @@ METHOD = Method(
     look="The two rows of the timeline: while all drafts pass neither model waits, and a refusal costs what was written ahead.",
     wins="When drafts are mostly right, and a chunk of them takes about as long as a pass of the target.",
     loses="When both must share one core: then nothing runs in parallel, and what is thrown away was paid for. There is no bonus token.",
+    aliases=("PEARL",),
     build=build,
 )

@@ -25,5 +25,7 @@ METHOD = Method(
     look="The staircase of the grid: a block narrows from the left as its places stand, then a new one opens.",
     wins="Short blocks waste fewer rows than a window that is always full: it seldom falls far behind plain decoding.",
     loses="Untrained models fix little more than one place a pass, and the last places of a block wait for their turn.",
+    differs="As published, but that all places that agree are written at once.",
+    aliases=("GS-Jacobi", "hybrid Jacobi"),
     build=build,
 )

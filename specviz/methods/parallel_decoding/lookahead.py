@@ -27,5 +27,8 @@ METHOD = Method(
     look="The window of probes, which is never written, and phrases of the pool that come true.",
     wins="On a GPU with rows to spare, on text with recurring phrases, without any second model.",
     loses="A pass carries some (W + G)(N - 1) rows: on a CPU that usually costs more than it saves.",
+    differs="As the authors' code; a phrase that matches to its end is credited in full.",
+    published={"window": 15, "ngram": 5, "guesses": 15},
+    aliases=("lade",),
     build=build,
 )

@@ -22,5 +22,8 @@ METHOD = Method(
     look="At a temperature above 0: draft and target laws of a node are the same model's, one pass apart.",
     wins="Images and other text with weak order, where a place's law hardly depends on its neighbours.",
     loses="Ordinary text: a law read behind a wrong token is a poor guess, so about one token a pass stands.",
+    differs="As published, for text; new places are filled with tokens of the text.",
+    published={"window": 16},
+    aliases=("SJD",),
     build=build,
 )

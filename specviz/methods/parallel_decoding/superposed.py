@@ -31,5 +31,6 @@ METHOD = Method(
     look="The other continuations beside the one that was written, and how much each of them weighed in every pass.",
     wins="Suggestions to choose from: three or more of them for little more than the price of one.",
     loses="It is no faster for a single text: a pass still writes one token of each, and the blend makes it less exact.",
+    differs="As published, with n-gram counts of this text instead of a corpus.",
     build=build,
 )

@@ -26,5 +26,8 @@ METHOD = Method(
     look="The bar of layers: those that draft are run once for both draft and check; nothing else is kept in memory.",
     wins="Models trained with early exits, where a third of the layers drafts well.",
     loses="An ordinary model is not fit to speak before its last layers: most of what it says early is refused.",
+    differs="As published, on a model that was not trained with early exits.",
+    published={"gamma": 6},
+    aliases=("early exit", "self-speculative", "assistant_early_exit"),
     build=build,
 )

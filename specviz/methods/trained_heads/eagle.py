@@ -42,5 +42,6 @@ METHOD = Method(
     look="Each level of the tree is one pass of the head, fed with its own guesses: watch how far down it stays right.",
     wins="Large targets: one layer is a small share of them, and it sees what the target was about to say.",
     loses="Small targets: the head's layer and the pass through the target's vocabulary are no small share of a whole pass.",
+    aliases=("eagle", "EAGLE-1"),
     build=build,
 )

@@ -31,5 +31,6 @@ METHOD = Method(
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",
     wins="With the same weights as EAGLE, wherever some places are easy and others open.",
     loses="Most nodes that are grown are cut again: rows of the head and of the target's vocabulary that a CPU has to pay for.",
+    aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),
     build=build,
 )

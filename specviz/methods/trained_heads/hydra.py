@@ -29,5 +29,6 @@ METHOD = Method(
     look="Different guesses under different parents, where Medusa repeats itself; the tree is grown a level at a time.",
     wins="Longer accepted paths than Medusa from the same state, for a few small matrices a level.",
     loses="Levels must be drafted one after another, which costs a little more than Medusa's single step.",
+    aliases=("hydra",),
     build=build,
 )

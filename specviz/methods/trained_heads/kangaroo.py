@@ -26,5 +26,6 @@ METHOD = Method(
     look="Short drafts where the text is open, long ones where it is not; the bar shows which layers were run once for both.",
     wins="Deep targets, whose first layers are a small share of the whole and are not run again by the check.",
     loses="At high temperature the adapter is seldom sure, so drafts are short.",
+    aliases=("kangaroo", "early exit"),
     build=build,
 )

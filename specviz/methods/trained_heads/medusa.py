@@ -30,5 +30,6 @@ METHOD = Method(
     look="No draft model runs at all. Deeper guesses do not know what stands above them: the same token under every parent.",
     wins="Where drafting must cost almost nothing: a round is hardly dearer than a plain pass.",
     loses="A few tokens ahead: each head guesses without seeing the others, so deep paths are seldom right.",
+    aliases=("medusa",),
     build=build,
 )

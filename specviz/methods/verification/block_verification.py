@@ -24,5 +24,6 @@ METHOD = Method(
     look="Tokens kept although their own probability ratio is below the draw: a later token of the block carried them.",
     wins="At temperature above 0 with drafts of four tokens and more: a few percent more tokens a round for nothing.",
     loses="At temperature 0 it is the same as token rejection.",
+    aliases=("rejection_sample_method block", "block"),
     build=build,
 )
