@@ -84,7 +84,7 @@ class TrigramSearch(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, pair = TreeBuilder(), tuple(state.tokens[-2:])
-        if budget.gamma <= 0 or not self.matrix[pair]:
+        if budget.gamma <= 0 or len(pair) < 2 or not self.matrix[pair]:
             return build.tree()
         # the search's own dice: a draft must not depend on what the verifier will draw
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")

@@ -30,8 +30,8 @@ METHOD = Method(
     look="No draft for a long time, and then dozens of tokens at once.",
     wins="Rewriting a long text or a program with few changes: a long key is hardly ever wrong.",
     loses="Short answers: keys of so many tokens do not come up again, and shorter repetitions are left lying.",
-    differs="llama.cpp keeps how many tokens were accepted behind each key; here the gate learns that for all keys together. How far "
-            "ahead the most frequent value must be is ours: twice the next one.",
+    differs="llama.cpp keeps how many tokens were accepted behind each key; here the gate learns that for all keys together. "
+            "How far ahead the most frequent value must be is ours: twice the next one.",
     published={"key": 12, "gamma": 48, "caution": 0.0},
     aliases=("ngram-simple", "ngram-map-k", "ngram-map-k4v", "llama.cpp"),
     build=build,

@@ -32,8 +32,8 @@ METHOD = Method(
     look="Which store a drafted token was copied from, and how many places agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
-    differs="The authors cut their tree path by path and draw again after a mismatch, which is not exact above temperature 0; here the most "
-            "frequent prefixes make the tree and one draw a node decides. The gate and the store are ours.",
+    differs="The authors cut their tree path by path and draw again after a mismatch, which is not exact above temperature 0; "
+            "here the most frequent prefixes make the tree and one draw a node decides. The gate and the store are ours.",
     published={"nodes": 64, "caution": 0.0},
     aliases=("REST",),
     build=build,

@@ -29,8 +29,8 @@ METHOD = Method(
     look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
     wins="With models trained for it (consistency models), and on very predictable text.",
     loses="An ordinary model seldom gets a token right while the one before it is still wrong: little more than one a pass.",
-    differs="The paper fixes one token more a pass, and stops when nothing moves; here all that agrees is written at once (the rule of "
-            "consistency models). The sliding window is ours.",
+    differs="The paper fixes one token more a pass, and stops when nothing moves; here all that agrees is written at once "
+            "(the rule of consistency models). The sliding window is ours.",
     published={"window": "fixed", "block": 128},
     build=build,
 )

@@ -32,7 +32,8 @@ METHOD = Method(
     look="Two colours in one tree: guesses of the last pass, and the chain copied from the text.",
     wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
     loses="Without the training on noise the guesses beyond the first place are seldom right.",
-    differs="As published, without the training on noise. The published template is four deep; the fifth place is the copied chain's.",
+    differs="As published, without the training on noise. The published template is four deep; the fifth place is the copied "
+            "chain's.",
     published={"depth": 5, "nodes": 63, "wide": 10},
     aliases=("Make Some Noise", "MSN"),
     build=build,
