@@ -70,7 +70,8 @@ class Api:
         block_efficiency, acceptance_rate}]}, fastest first; winner is null where the difference is noise.
         """
         records: list[dict] = []
-        async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, {}, "", [], target, repeats, request=request):
+        async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, target=target, repeats=repeats,
+                                   request=request):
             frame = json.loads(line)
             records = frame["e"] if frame.get("snap") else records
             if frame.get("status", {}).get("state") == "error":

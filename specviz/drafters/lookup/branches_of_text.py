@@ -38,7 +38,8 @@ class TrieLookahead(Drafter):
                 if token not in state.stop:  # nothing is written after an end token
                     at[place] = node
         if n:
-            state.note("branches_found", n=n, nodes=len(build), known=self.answers.size, prompt=self.prompt.size)
+            often = sum(int(count) for _, parent, count in found if parent < 0)
+            state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(build))
         return build.tree()
 
     def found(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:

@@ -46,7 +46,7 @@ class NextNext(Following):
                 end = self.after(tokens, token)
                 self.copy(build, under, state, node, end, reach - 1 if end else 0, budget.nodes)
         if len(build):
-            state.note("next_next", likely=likely[:8], matched=self.matched, nodes=len(build))
+            state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
     def after(self, tokens: list[int], token: int) -> int:
         """Where the end of the text with one more token stood last, as long an end as there is; 0 where even the token did not."""

@@ -24,7 +24,7 @@ class BranchedCopy(Following):
         for end in reversed(places[-LATEST:]):
             if len(used) < self.branches and self.add(build, under, state, end, budget):
                 used.append(end)
-        state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(build), places=used)
+        state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(build))
 
     def match(self) -> tuple[list[int], int]:
         for index in reversed(self.index.sizes[self.least - 1:]):

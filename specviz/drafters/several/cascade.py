@@ -27,7 +27,8 @@ class Cascade(Several):
         further = state.fork(head.tokens, limit=len(state.tokens) + len(head) - state.start + left + 1)
         tail = self.tail.propose(further, replace(budget, gamma=left, width=1))
         state.notes += further.notes
-        state.note("cascade", first=len(head), tail=len(tail))
+        if len(head) + len(tail):
+            state.note("fused", by=["draft"] * len(head) + ["retrieved"] * len(tail))
         return behind(head, tail)
 
 
