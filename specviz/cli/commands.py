@@ -146,8 +146,7 @@ def list_methods(args: argparse.Namespace) -> int:
     for method in catalogue().values():
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "available": reason is None, "reason": reason,
-                     "differs": method.differs, "published": method.published, "aliases": list(method.aliases)})
+                     "exactness": method.exactness, "available": reason is None, "reason": reason})
     if args.json:
         _print(rows)
     else:

@@ -65,7 +65,7 @@ class FakeKit:
     def __init__(self, loaded):
         self.loaded, self.vocab = loaded, loaded.vocab
         self.target = TinyTarget(loaded.net, loaded.context)
-        self.opened = [self.target]
+        self.opened, self.predicted = [self.target], ()
 
     def open(self, role):
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
