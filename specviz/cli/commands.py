@@ -86,6 +86,7 @@ def parser() -> Parser:
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
+    sub.add_argument("--predicted", metavar="FILE", help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
@@ -171,7 +172,8 @@ def list_methods(args: argparse.Namespace) -> int:
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
                      "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
-                     "published": method.published, "available": reason is None, "reason": reason})
+                     "published": method.published, "aliases": list(method.aliases),
+                     "available": reason is None, "reason": reason})
     if args.json:
         _print(rows)
     else:
@@ -183,17 +185,18 @@ def run_method(args: argparse.Namespace) -> int:
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .watching import ctrl_c, summary, watched
+    from .watching import ctrl_c, summary, text_of, watched
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
+    predicted = text_of(args.predicted) if args.predicted else ""
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
     cancel = threading.Event()
-    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic).run(
+    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic, predicted=predicted).run(
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()

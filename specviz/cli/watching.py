@@ -5,6 +5,7 @@ import argparse
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any, Iterator
 
 
@@ -60,3 +61,10 @@ class ctrl_c:
 
     def __exit__(self, *error) -> None:
         signal.signal(signal.SIGINT, self._before)
+
+
+def text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}.") from None

@@ -68,6 +68,7 @@ class Kit(Protocol):
 
     vocab: int
     target: Target
+    predicted: tuple[int, ...]  # tokens of a text that the caller expects the answer to be like; maybe none
 
     def open(self, role: str) -> Target:
         """Another model by role ("draft", ...): shared weights, its own cache. Raises a sentence when there is none."""
@@ -100,7 +101,7 @@ class Method:
     look, wins, loses: what to watch on the page, and where it is fast and slow.
     differs: one or two sentences on what is not as the paper or its authors' code has it, or AS_PUBLISHED; compared: what it was
     held against, one of COMPARED; published: the paper's values of the knobs whose defaults were tuned for small models on two
-    cores. Raises ValueError for what is none of these.
+    cores; aliases: names by which engines' options and papers call it, for a search. Raises ValueError for what is none of these.
     """
 
     key: str
@@ -118,6 +119,7 @@ class Method:
     differs: str = ""
     compared: str = "notes"
     published: dict[str, Any] = field(default_factory=dict, hash=False)
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self):
         if self.exactness not in EXACTNESS:

@@ -187,6 +187,10 @@ NOTES: dict[str, Note] = {
         "layers", "Layers that work side by side on one state (EasySpec).",
         layers=("of the draft", 8), size=("layers a group", 3), groups=("of layers", 2),
         exact=("layers at each end that run as they are", 1), steps=("one after the other that are left", 4)),
+    "own_cache": _note(
+        "layers", "How much of its own keys and values the target drafted with (MagicDec, QuantSpec).",
+        kept=("tokens whose keys and values it read", 36), of=("tokens there are", 90),
+        bits=("of each rounded number, 0 where nothing is rounded", 4)),
     # two models that write together
     "fallback": _note(
         "together", "How sure the small model was, and why it handed over (BiLD).",

@@ -110,7 +110,7 @@ class Target(Protocol):
     """A causal language model with its cache; targets and draft models alike.
 
     The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
-    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "batch".
+    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch".
     """
 
     provides: frozenset[str]

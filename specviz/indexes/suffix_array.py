@@ -74,6 +74,21 @@ class SuffixArray:
                 most = n - 1
         return found
 
+    def whole(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
+        """(length, place): of the places order[low:high], where the last ``n`` tokens of ``context`` stand, the one before which the
+        most tokens of it stand too, and how many that are in all, beyond ``depth``; ``place`` is the token after them. At most
+        ``hits`` places are compared, spread evenly over the range."""
+        places = np.asarray(self.order[low:high:max(1, -(-(high - low) // hits))], dtype=np.int64)
+        length = n
+        while length < len(context):
+            before = places - (length - n) - 1
+            same = before >= 0
+            same[same] = self.tokens[before[same]] == context[len(context) - length - 1]
+            if not same.any():
+                break
+            places, length = places[same], length + 1
+        return length, int(places[0]) + n
+
     def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
         """(token, a, b) of each token that stands ``skip`` tokens after places[a:b], in order of token id.
 

@@ -84,6 +84,15 @@ def read_cancel(cancel: Any) -> threading.Event:
     return cancel or threading.Event()
 
 
+def read_predicted(text: Any, longest: int) -> str:
+    """A text that the answer is expected to be like, of at most ``longest`` characters; empty for none."""
+    if not isinstance(text or "", str):
+        raise SessionError("The predicted text must be text.")
+    if len(text or "") > longest:
+        raise SessionError(f"The predicted text has {len(text)} characters; at most {longest} are read.")
+    return text or ""
+
+
 def read_stops(stop: Any) -> tuple[str, ...]:
     if not isinstance(stop, (str, list, tuple, type(None))):
         raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.")
@@ -97,3 +106,10 @@ def read_seconds(deadline: Any) -> float | None:
     if deadline is not None and read_number("deadline", deadline) < 0:
         raise SessionError("The deadline must be 0 seconds or more.")
     return None if deadline is None else float(deadline)
+
+
+def largest(knobs: dict[str, Any]) -> int:
+    """Rows of the largest tree that these knobs are likely to ask for, its root among them. A guess: a target of fixed shapes that
+    meets a larger one takes a larger bucket from then on."""
+    sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
+    return 1 + max((size for size in sizes if type(size) is int), default=0)

@@ -23,7 +23,8 @@ from ..loops import speculate
 from ..methods import catalogue
 from .cut import cut_round
 from .remembered import Remembered
-from .request import SessionError, read_cancel, read_given, read_messages, read_seconds, read_stops, read_whole, sentence
+from .request import (SessionError, largest, read_cancel, read_given, read_messages, read_predicted, read_seconds, read_stops,
+                      read_whole, sentence)
 from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
@@ -38,12 +39,14 @@ class Session:
     memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
     every run begins with an empty one. deterministic: no clock has a say in what is drafted, so that the seed gives the same run
     every time; costs are then those of core.FixedCosts, and a draft step counts as the draft model's share of the target's size.
+    predicted: a text that the answer is expected to be like; what drafts from such a text is given its tokens.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None, deterministic: bool = False):
+                 memory: Memory | None = None, deterministic: bool = False, predicted: str = ""):
         read_given(loaded, method, knobs, sampling, memory)
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
+        self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
         try:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
@@ -160,6 +163,8 @@ class Run:
             self.session.memory.belong(self.loaded.name)
             self.kit.memory = self.session.memory
         self.kit.target.expect(largest(self.session.knobs))
+        if self.session.predicted:
+            self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            costs=self.session.costs(), top_k_saved=self.top_k_saved)
@@ -265,13 +270,6 @@ def find_method(key: str) -> Method:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
         raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}")
     return known[key]
-
-
-def largest(knobs: dict[str, Any]) -> int:
-    """Rows of the largest tree that these knobs are likely to ask for, its root among them. A guess: a target of fixed shapes that
-    meets a larger one takes a larger bucket from then on."""
-    sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
-    return 1 + max((size for size in sizes if type(size) is int), default=0)
 
 
 def explain(method: Method, error: Exception) -> str:

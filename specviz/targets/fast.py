@@ -17,6 +17,7 @@ from ..core import Scores, common
 from ..models.llama import Llama
 from .base import CachedTarget
 from .early import EarlyExit, Work
+from .own_cache import Keep
 from .rows import LARGE, Rows, Shape
 from .side_by_side import groups_of
 
@@ -38,7 +39,8 @@ class FastModel(Llama):
 class FastTarget(CachedTarget):
     """One run's cache over shared weights."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
+                          "lean"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     work: Work | None = None  # of an early exit
 
@@ -86,6 +88,12 @@ class FastTarget(CachedTarget):
     def fuzzy(self, size: int) -> FastTarget:
         """This target with groups of ``size`` layers side by side, over the same committed rows."""
         return Fuzzy(self, size)
+
+    def lean(self, keep: Keep) -> FastTarget:
+        """This target over what ``keep`` leaves of its committed keys and values (own_cache.py)."""
+        from .lean import Lean
+
+        return Lean(self, keep)
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:

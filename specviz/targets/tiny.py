@@ -5,6 +5,7 @@ net, which sets how good a draft of that other net it is. For tests and for teac
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Sequence
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores, common
 from .base import CachedTarget, Rows
+from .own_cache import Keep
 
 Layer = dict[str, Tensor]
 
@@ -88,9 +90,11 @@ class TinyNet:
 class TinyTarget(CachedTarget):
     """A TinyNet behind the Target protocol, with the bookkeeping that every target shares."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
+                          "lean"})
     name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
+    offset = 0  # positions that a row's slot lies before its own
 
     def __init__(self, net: TinyNet, context: int = 64):
         self.net, self.vocab, self.context = net, net.vocab, context
@@ -116,6 +120,9 @@ class TinyTarget(CachedTarget):
     def fuzzy(self, size: int) -> TinySideBySide:
         return TinySideBySide(self, size)
 
+    def lean(self, keep: Keep) -> TinyLean:
+        return TinyLean(self, keep)
+
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
         keys, values = self._slots[layer, :, :, :len(self.seen)].clone()
@@ -134,7 +141,7 @@ class TinyTarget(CachedTarget):
             self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
         mask = self._slots.new_zeros(len(rows.ids), end)
         mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
-        turn = self.net.turns((rows.shape.depth + rows.past).tolist())
+        turn = self.net.turns((rows.shape.depth + rows.past + self.offset).tolist())
         x = self.net.embed(rows.ids)
         for depth, layer in enumerate(self.net.layers[:layers]):
             for entry, where in rows.entries(depth):
@@ -193,6 +200,29 @@ class TinySideBySide(TinyView):
         if not self._fuzzy or self.starts[depth] == depth:
             self._entered = x
         return x + (super().attended(depth, layer, self._entered, *where) - self._entered)
+
+
+class TinyLean(TinyView):
+    """The target over what ``keep`` leaves of its committed rows (own_cache.py); every sync takes them anew."""
+
+    def __init__(self, whole: TinyTarget, keep: Keep):
+        super().__init__(whole, ())
+        self.keep, self.kept = keep, 0
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        agree = common(self.whole.seen, list(tokens[:-1]))
+        rows, _ = self.keep(self.whole._slots[:, :, :, :agree], 0)
+        self._slots, self.kept = self.whole._slots.clone(), rows.shape[3]
+        self._slots[:, :, :, :self.kept] = rows
+        self.seen, self.offset, self.root = self.whole.seen[:agree], agree - self.kept, None
+        self._drop()
+        return TinyTarget.sync(self, tokens)
+
+    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return super().through(replace(rows, past=rows.past - self.offset), layers)
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        super()._gather(past - self.offset, rows)
 
 
 class TinyEarly:

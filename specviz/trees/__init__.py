@@ -3,6 +3,6 @@ from .draws import best, best_of_all, draw_one, draw_some
 from .growth import (HUB, Scorer, chosen_children, drawn_children, grow_shape, hub_children, independent_children,
                      top_and_one_children)
 from .sequoia import SequoiaPlan
-from .shapes import RECYCLING, Shape, product, sparse
+from .shapes import MEDUSA, RECYCLING, Shape, product, sparse
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -104,3 +104,11 @@ RECYCLING = Shape.of_paths(_spread(
     ("00000", 2), ("00010", 1),
 ))
 """The 80-node tree of Token Recycling (levels of 8, 21, 25, 15, 8 and 3)."""
+
+MEDUSA = Shape.of_paths(_spread(
+    ("", 10),
+    ("0", 10), ("1", 7), ("2", 3), ("3", 2), *((str(i), 1) for i in range(4, 10)),
+    ("00", 10), ("01", 3), ("02", 2), *((f"0{i}", 1) for i in range(3, 8)), ("10", 2), ("20", 1),
+    ("000", 2),
+))
+"""The 63-node tree of Medusa's authors, which TR-Jacobi uses, too (levels of 10, 28, 23 and 2)."""

@@ -49,6 +49,7 @@ class Card:
     differs: str = ""
     compared: str = "notes"
     published: dict[str, Any] = field(default_factory=dict, hash=False)
+    aliases: tuple[str, ...] = ()
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         """The values as the method wants them; ValueError with a sentence when one does not fit."""
@@ -123,8 +124,9 @@ def _imported() -> list[Card]:
     return [plain(method) for method in catalogue().values()]
 
 
-def _card(knobs: list[dict[str, Any]], needs: list[str], **fields: Any) -> Card:
-    return Card(**fields, needs=frozenset(needs), knobs=tuple(KnobCard(**{n: _tuples(v) for n, v in k.items()}) for k in knobs))
+def _card(knobs: list[dict[str, Any]], needs: list[str], aliases: list[str], **fields: Any) -> Card:
+    asked = tuple(KnobCard(**{n: _tuples(v) for n, v in k.items()}) for k in knobs)
+    return Card(**fields, needs=frozenset(needs), aliases=tuple(aliases), knobs=asked)
 
 
 def _tuples(value: Any) -> Any:

@@ -170,7 +170,7 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
 
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
-    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic) for key, knobs in ask.lanes]
+    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted) for key, knobs in ask.lanes]
     recorders = [Recorder(i, loaded.token_bytes, loaded.token_bytes.special) for i in range(len(sessions))]
     again = 0
     for lane, event in race(sessions, ask.messages(), ask.max_new_tokens, repeats=ask.repeats, deadline=seconds, cancel=cancel,

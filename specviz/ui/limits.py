@@ -48,6 +48,7 @@ class Ask:
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
+    predicted: str = ""
     shelf: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def messages(self) -> list[dict[str, str]]:
@@ -58,7 +59,7 @@ class Ask:
 
 def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
          temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
-         target: Any = None, deterministic: Any = False) -> Ask:
+         target: Any = None, deterministic: Any = False, predicted: Any = "") -> Ask:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
     return Ask(
         prompt=_text(prompt, "The prompt", needed=True),
@@ -72,6 +73,7 @@ def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any 
         system=_text(system, "The system prompt"),
         turns=_turns(turns),
         target=_name(target),
+        predicted=_text(predicted, "The predicted text"),
     )
 
 

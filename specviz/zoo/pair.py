@@ -36,11 +36,13 @@ class Kit:
     """What Method.build is given for one run: a target, and other models by role, each with its own cache.
 
     ``opened``: every model of the run, the target first. ``memory``: what earlier runs of the same visitor left behind.
+    ``predicted``: tokens of the text that the caller expects the answer to be like.
     """
 
     loaded: Loaded
     opened: list[Target] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
+    predicted: tuple[int, ...] = ()
 
     def __post_init__(self):
         self.target = self.loaded.open_target()

@@ -16,6 +16,7 @@ NEEDS = {  # what a method may ask for, and what would make it work
     "tree": "needs a target that can score a tree of drafts; {name} runs chains only",
     "rewind": "needs a target whose cache can be rewound; that of {name} cannot",
     "early": "needs a target that can stop after some of its layers, which {name} cannot; choose one of the Llama family",
+    "lean": "needs a target that can draft from a part of its own keys and values, which {name} cannot; choose one of the Llama family",
     "skip": "needs a target that can leave layers out, which {name} cannot; choose one of the Llama family",
 }
 

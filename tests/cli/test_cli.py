@@ -247,3 +247,15 @@ def test_tables_line_up():
     assert text.splitlines() == ["a        b  c", "----  ----  ------", "x     1.23  1 to 2", "long     -  -"]
 
 
+
+
+def test_a_predicted_text_is_read_from_a_file(command, tmp_path):
+    asked = ("run", "--method", "predicted_output", "--prompt", "the cat", "--max-new-tokens", 9, "--json")
+    (tmp_path / "text.txt").write_text("the cat sat on the mat", encoding="utf-8")
+    plain = json.loads(command("run", "--method", "autoregressive", *asked[3:])[1])
+    status, out, err = command(*asked, "--predicted", tmp_path / "text.txt")
+    assert status == 0 and not err and json.loads(out)["text"] == plain["text"]
+    status, out, err = command(*asked, "--predicted", tmp_path / "nowhere.txt")
+    assert status == 2 and err.startswith("specviz: ") and "cannot be read: No such file" in err and err.count("\n") == 1
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
+    assert "not UTF-8" in command(*asked, "--predicted", tmp_path / "bytes")[2]

@@ -14,6 +14,7 @@ class Pair:
 
     def __init__(self, model, draft, vocab, texts):
         self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
+        self.predicted = tuple(texts[-1])
 
     def open(self, role):
         if role == "other_draft":

@@ -33,10 +33,12 @@ class Kit:
     net: TinyNet
     small: TinyNet
     context: int = 96
+    predicted: tuple[int, ...] = ()
     opened: list[TinyTarget] = field(default_factory=list)
 
     def __post_init__(self):
         self.vocab, self.target = self.net.vocab, self.open_net(self.net)
+        self.predicted = tuple(greedy(self.net.logits, [token % self.vocab for token in PROMPT], 8)[len(PROMPT):])
 
     def open_net(self, net: TinyNet) -> TinyTarget:
         self.opened.append(TinyTarget(net, self.context))

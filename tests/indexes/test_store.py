@@ -153,6 +153,33 @@ def test_the_longer_match_drafts():
     assert sources([9, 9, 9], least=1, bias=0) == ((9, 9), {"context"})
 
 
+def test_a_match_in_the_store_counts_as_long_as_it_is_and_is_copied_for_long():
+    """Forty tokens stand in the store and twenty in the text; the array is sorted by eight."""
+    library = list(range(100, 200))
+    store = make_store("text", [library, [7, 8, 9]])
+    here = [*library[20:40], 5, 5, *library[:40]]  # its last 20 tokens stood here before, followed by 5; in the store all 40 did
+    drafter, state = LongerMatch(store, least=2, bias=5), State(list(here))
+    drafter.start(state, None, None)
+    tree = drafter.propose(state, Budget(50, 1, 50))
+    assert list(tree.tokens) == library[40:90] and drafter.matched == 40
+    assert state.notes[-1] == ("match", {"source": "text", "start": 0, "end": 40, "n": 40, "copied": 50})
+    state.tokens += library[40:95]
+    drafter.observe(state, None)
+    assert list(drafter.propose(state, Budget(50, 1, 50)).tokens) == library[95:], "and no further than its document"
+
+
+def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
+    """Of an answer of 200 tokens 120 are written again; the text itself has a match of 60."""
+    memory, answer = Memory(), list(range(1000, 1200))
+    memory.add(answer)
+    here = [*answer[60:120], 5, *answer[:120]]
+    drafter, state = LongerMatch(make_store("text", [[9, 9]]), least=2, bias=5, memory=memory), State(list(here))
+    drafter.start(state, None, None)
+    assert list(drafter.propose(state, Budget(40, 1, 40)).tokens) == answer[120:160]
+    assert drafter.matched == 120
+    assert len(drafter.propose(State([3, answer[0]]), Budget(8, 1, 8))) == 0, "another text is read from its beginning"
+
+
 def test_sam_store_greedy_and_law():
     kits = [stored(kit(vocab, seed)) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
     assert check_greedy(sam_store.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, least=1, bias=0) > 1.2

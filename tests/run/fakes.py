@@ -65,7 +65,7 @@ class FakeKit:
     def __init__(self, loaded):
         self.loaded, self.vocab = loaded, loaded.vocab
         self.target = TinyTarget(loaded.net, loaded.context)
-        self.opened = [self.target]
+        self.opened, self.predicted = [self.target], ()
 
     def open(self, role):
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
@@ -73,6 +73,9 @@ class FakeKit:
 
     def piece(self, token):
         return self.loaded.token_bytes(token)
+
+    def encode(self, text):
+        return self.loaded.tokenizer.encode(text, add_special_tokens=False)
 
     def close(self):
         for model in self.opened:

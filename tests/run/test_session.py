@@ -16,7 +16,7 @@ from specviz.run.request import read_sampling
 from specviz.run.racing import _take_turns, race
 from specviz.run.session import Session, SessionError, cut_round
 
-from .fakes import FakeLoaded
+from .fakes import FakeKit, FakeLoaded
 
 PROMPT = "the cat sat on the mat"
 
@@ -384,3 +384,24 @@ def test_repeats_end_with_the_race_they_repeat():
         if event is None:
             cancel.set()
     assert told.count(None) == 1 and told[-1].totals["repeats"] == []
+
+
+def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):
+    """What plain decoding writes, as the prediction: three rounds at the most, and the same tokens; any other text changes none."""
+    loaded = FakeLoaded()
+    plain, rounds = tokens(run("autoregressive", loaded=loaded)), []
+    words = {"what it will write": plain, "nothing of the kind": [5] * 40}
+    monkeypatch.setattr(FakeKit, "encode", lambda self, text: words[text])
+    for predicted in words:
+        events = list(Session(loaded, "predicted_output", {"caution": 0}, predicted=predicted).run(PROMPT, 24))
+        assert tokens(events) == plain and loaded.kits[-1].predicted == tuple(words[predicted])
+        rounds.append(sum(isinstance(e, Committed) for e in events))
+    assert rounds[0] <= 3 < rounds[1]
+    run("predicted_output", loaded=loaded)
+    assert loaded.kits[-1].predicted == (), "a run without one has none"
+
+
+@pytest.mark.parametrize("predicted, words", [(7, "must be text"), ("x" * 64 * 128 + "x", "8193 characters")])
+def test_a_predicted_text_is_refused_with_a_sentence(predicted, words):
+    with pytest.raises(SessionError, match=words):
+        Session(FakeLoaded(), "predicted_output", predicted=predicted)

@@ -87,6 +87,21 @@
     );
   }
 
+  /* MagicDec, QuantSpec: all layers drafted, over a part of their keys and values or over rounded ones. */
+  function remembered(host, notes, c) {
+    const d = notes[notes.length - 1] || {},
+      kept = Math.max(0, int(d.kept, 0)),
+      bits = int(d.bits, 0);
+    host.append(
+      say(
+        "The draft read the keys and values of " + kept + " of " + Math.max(kept, int(d.of, kept)) + " tokens",
+        bits ? ", the older ones rounded to " + count(bits, "bit") : "",
+        ". The check reads all of them as they are.",
+      ),
+    );
+  }
+
+  SV.lens.own_cache = { title: "What the draft remembers", draw: remembered };
   SV.lens.layers = { title: "Layers", draw };
   SV.lens.side_by_side = { title: "Layers side by side", draw: beside };
 })();

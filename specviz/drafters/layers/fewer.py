@@ -13,6 +13,7 @@ from typing import Callable
 import torch
 
 from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never
+from ...indexes.earlier_answers import Memory
 from ...trees import Scorer, chosen_children, draw_one, drawn_children
 from ..model.chain import DraftChain, belief
 from .layer_search import LayerSearch
@@ -88,25 +89,34 @@ def fading(layers: int, most: float, least: float, length: int, warm: int) -> Ca
     return skipped
 
 
+Widths = tuple[tuple[int, ...], tuple[int, ...]]  # at temperature 0, and above it
+NARROW: Widths = ((1, 2, 3, 4), (1, 2, 3, 4))
+PUBLISHED: Widths = ((3, 5, 8, 10), (1, 3, 5, 10))
+
+
 class SkippedLayers(Drafter):
     """A tree along the path of the most likely (or first drawn) tokens, wider where the view is unsure.
 
     ratio: share of the sublayers between the first and the last layer that is skipped; sure: the draft ends behind a token
     whose law was less sure than this; wide: most children a node; context: tokens that a set of layers is judged on; every:
-    rounds from one trial of another set to the next.
+    rounds from one trial of another set to the next; widths: children a node for each grade of certainty, surest first; memory:
+    of the visitor, where the search goes on from answer to answer.
     """
 
     needs = frozenset({"skip"})
     restartable = False  # the view reads the target's own cache
 
-    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1):
+    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1,
+                 widths: Widths | None = None, memory: Memory | None = None):
         self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
+        self.widths, self.memory = widths or NARROW, memory or Memory()
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target, self.layers = target, target.layers
         # the first and the last layer are never skipped
         open_ones = range(2, 2 * target.layers - 2)
-        self.search = LayerSearch(tuple(open_ones), self.ratio, random.Random(f"{state.sampling.seed}/layers"))
+        self.search = self.memory.table(("layers", target.layers, self.ratio, self.context), lambda: LayerSearch(
+            tuple(open_ones), self.ratio, random.Random(f"{state.sampling.seed}/layers")))
         self.view = target.skipping(self.search.best)
         self.choices: list[int] = []  # what the whole target would have written at the first places of the answer
 
@@ -119,7 +129,8 @@ class SkippedLayers(Drafter):
         for _ in range(budget.gamma):
             rows = scorer.rows(build, (node,))
             best = float(rows[0].softmax(-1).max())
-            count = min(self.wide, budget.width, 1 + (best <= 0.95) + (best <= 0.8) + (best <= 0.5))
+            grade = (best <= 0.95) + (best <= 0.8) + (best <= 0.5)
+            count = min(self.wide, budget.width, self.widths[0 if greedy else 1][grade])
             children = (chosen_children if greedy else drawn_children)(build, [node], [count], rows, state)[0]
             if not children or best < self.sure or len(build) >= budget.nodes:
                 break

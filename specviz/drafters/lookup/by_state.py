@@ -2,8 +2,8 @@
 
 Every place of the text is remembered by the target's own last state there. The state that wrote the last token asks which
 earlier states were most like it, among the places where the same token was written, and what followed there is the draft. The
-paper searches a large store of such states through PCA and an approximate index; here the store is the text so far, so that
-the filter on the token leaves few enough to compare exactly.
+paper searches a large store of such states, cut to 64 dimensions, through an approximate index; here the store is the text so far,
+so that the filter on the token leaves few enough to compare exactly.
 """
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MOST = 4096  # latest places of a token that are compared
 
 
 class DenseCopy(Drafter):
-    """neighbours: most similar places that draft, one chain each, merged along common beginnings; least: smallest cosine.
+    """neighbours: most similar places that draft, one chain each, merged along common beginnings; least: smallest cosine; dims: main
+    directions of the prompt's states that are compared, where the prompt has more tokens than that and the states more dimensions.
 
     matched: how alike the best place was, in eighths.
     """
@@ -28,8 +29,8 @@ class DenseCopy(Drafter):
     needs = frozenset({"tap:final"})
     restartable = False  # it knows no state for tokens the target has not read
 
-    def __init__(self, neighbours: int = 3, least: float = 0.0):
-        self.neighbours, self.least = neighbours, least
+    def __init__(self, neighbours: int = 3, least: float = 0.0, dims: int = 64):
+        self.neighbours, self.least, self.dims = neighbours, least, dims
         self.places = GramIndex(1)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -37,10 +38,14 @@ class DenseCopy(Drafter):
         self.places.clear()
         self.places.settle(state.tokens)
         self.first, self.count = prefill.at, len(rows)  # states of positions first .. first + count - 1
-        shape = max(64, 2 * len(rows)), rows.shape[1] if len(rows) else 0
-        self.keys = torch.zeros(shape, dtype=torch.float32, device=rows.device)
+        self.axes: Tensor | None = None
         if len(rows):
             self.centre, self.spread = rows.float().mean(0), rows.float().std(0, correction=0) + 1e-3
+            if self.dims < min(rows.shape):
+                self.axes = main_directions((rows.float() - self.centre) / self.spread, self.dims)
+        width = 0 if not len(rows) else rows.shape[1] if self.axes is None else self.dims
+        self.keys = torch.zeros(max(64, 2 * len(rows)), width, dtype=torch.float32, device=rows.device)
+        if len(rows):
             self.keys[:len(rows)] = self._key(rows)
 
     def observe(self, state: State, outcome: Outcome) -> None:
@@ -56,8 +61,9 @@ class DenseCopy(Drafter):
         self.places.settle(state.tokens)
 
     def _key(self, rows: Tensor) -> Tensor:
-        """Standardised by the prompt's states, unit length: [rows, d]."""
-        return torch.nn.functional.normalize((rows.float() - self.centre) / self.spread, dim=-1)
+        """Standardised by the prompt's states, on their main directions, unit length: [rows, d] or [rows, dims]."""
+        z = (rows.float() - self.centre) / self.spread
+        return torch.nn.functional.normalize(z if self.axes is None else z @ self.axes, dim=-1)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -97,3 +103,13 @@ class DenseCopy(Drafter):
                 return
             if token in stop:
                 return
+
+
+def main_directions(z: Tensor, count: int, steps: int = 4) -> Tensor:
+    """The ``count`` directions [d, count] in which rows z [n, d] vary most, about: by iteration of a subspace, from the same beginning
+    every time."""
+    start = torch.randn(z.shape[1], count, generator=torch.Generator().manual_seed(0)).to(z)
+    axes = torch.linalg.qr(start).Q
+    for _ in range(steps):
+        axes = torch.linalg.qr(z.T @ (z @ axes)).Q
+    return axes

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.ngram_counts import NgramCounts
+from ...indexes.suffix_array import PART
 from ...indexes.suffix_automaton import GramIndex, SuffixAutomaton, Text
 
 
 def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
     """Add up to ``count`` tokens text[place:] below each other at the root, none after an end token or the end of a document (a
-    token below 0); returns how many."""
+    token below 0, or a store's mark); returns how many."""
     tokens = []
     for token in text[place:place + count]:
-        if token < 0:
+        if token < 0 or token == PART:
             break
         tokens.append(int(token))
         if token in stop:

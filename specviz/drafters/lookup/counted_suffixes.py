@@ -132,9 +132,8 @@ def ends(index: SuffixAutomaton, tokens, most: int) -> list[tuple[int, int]]:
     return index.matches(*walk(index, tokens[-most:]), most)
 
 
-def walk(index: SuffixAutomaton, tokens) -> tuple[int, int]:
-    """(state, n) of the longest end of ``tokens`` that the automaton knows."""
-    state = matched = 0
+def walk(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 0) -> tuple[int, int]:
+    """(state, n) of the longest end that the automaton knows of ``tokens``, read behind a string ``matched`` long in ``state``."""
     for token in tokens:
         state, matched = index.step(state, matched, token)
     return state, matched

@@ -6,7 +6,7 @@ holds the most frequent prefixes, and one draw a node decides.
 """
 from __future__ import annotations
 
-from ...core import Budget, Drafter, DraftTree, Origin, Scores, State, Target, TreeBuilder
+from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
 from .counted_suffixes import PastAnswers, walk
 from .copying import SuffixCopy, copy_chain
 from ...indexes.earlier_answers import Memory
@@ -50,38 +50,65 @@ class StoreTree(Drafter):
 class LongerMatch(SuffixCopy):
     """The text so far, past answers, or the store: whichever has the longest match of the end (SAM-Decoding, Hu et al. 2411.10666).
 
-    A match elsewhere counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``.
+    A match elsewhere counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``. A match in the
+    store of half as many tokens as its array is sorted by, or more, is copied from as a chain; a shorter one makes a tree.
     """
 
     def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
         super().__init__(least, stretch)
-        self.store = StoreTree(store, longest=store.array.depth // 2)
+        self.store = StoreTree(store)
+        self.long = max(1, store.array.depth // 2)
         self.bias, self.memory = bias, memory or Memory()
         self.past = self.memory.table("answers to copy from", lambda: PastAnswers(0, self.memory.room))
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.past.read(self.memory)
+        self.halves, self.read = list(self.past.halves), []  # these two, whatever another run adds meanwhile
+        self.ends = [(0, 0) for _ in self.halves]
+        self.follow(state.tokens)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        super().observe(state, outcome)
+        self.follow(state.tokens)
+
+    def follow(self, tokens: list[int]) -> None:
+        """Remember where the end of a text that stays lies in each half."""
+        self.ends = self.reached(tokens)
+        self.read = list(tokens)
+
+    def reached(self, tokens: list[int]) -> list[tuple[int, int]]:
+        """(state, length) of the longest end of ``tokens`` that each half knows, from where the text that stays has led."""
+        goes_on = tokens[:len(self.read)] == self.read
+        return [walk(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
+                for half, known in zip(self.halves, self.ends)]
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
         own, _ = self.index.longest()
         least = self.least + self.bias
-        known, half, end = max((self.known(half, state) for half in self.past.halves), key=lambda found: found[0])
-        array = self.store.store.array
-        other, _, _ = array.longest(state.tokens, self.store.longest, least)
+        (known, half, end) = max(((n, half, half.first[at]) for half, (at, n) in zip(self.halves, self.reached(state.tokens))),
+                                 key=lambda found: found[0])
+        other, place = self.stored(state.tokens, least)
         if own >= self.least and own >= max(known, other) - self.bias:
             super().draft(build, state, budget)
         elif known >= max(least, other):
-            count = min(budget.gamma, 1 + int(self.stretch * known))
-            copied = copy_chain(build, half.text, end, count, state.stop, "answers")
-            self.matched = known
-            state.note("match", source="answers", start=end - known, end=end, n=known, copied=copied)
+            self.copy(build, state, budget, half.text, end, known, "answers")
+        elif other >= self.long:
+            self.copy(build, state, budget, self.store.store.array.tokens, place, other, self.store.store.name)
         elif other:
             n, places = self.store.draft(build, state, budget)
             self.matched = n
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))
 
-    def known(self, half, state: State):
-        """(length of the longest match of the text's end in a half of the past answers, that half, the match's end there)."""
-        place, matched = walk(half, state.tokens[-self.store.store.array.depth:])
-        return matched, half, half.first[place]
+    def stored(self, tokens: list[int], least: int) -> tuple[int, int]:
+        """(length, place): the longest end of ``tokens`` that stands in the store, however long, and what follows it there."""
+        array = self.store.store.array
+        n, low, high = array.longest(tokens, array.depth, least)
+        return array.whole(tokens, n, low, high) if n >= self.long else (n, 0)
+
+    def copy(self, build: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
+        """A chain from another text, as long as the match warrants; it ends with its document."""
+        count = min(budget.gamma, 1 + int(self.stretch * n))
+        copied = copy_chain(build, text, place, count, state.stop, source)
+        self.matched = n
+        state.note("match", source=source, start=place - n, end=place, n=n, copied=copied)

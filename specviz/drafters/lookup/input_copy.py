@@ -18,7 +18,7 @@ class InputCopy(Drafter):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.source = list(state.tokens[:state.start])
         self.ends: dict[tuple[int, ...], int] = {}  # piece of the prompt -> where it ends, 0 where there are several
-        for end in range(1, len(self.source)):
+        for end in range(1, len(self.source) + 1):
             for n in range(1, min(self.longest, end) + 1):
                 piece = tuple(self.source[end - n:end])
                 self.ends[piece] = 0 if piece in self.ends else end
@@ -40,7 +40,7 @@ class InputCopy(Drafter):
             if end is None:
                 break  # a longer piece is not there either
             if end:
-                return end, n
+                return (end, n) if end < len(self.source) else (None, 0)  # behind the input's end nothing is left to copy
         return None, 0
 
     def observe(self, state: State, outcome: Outcome) -> None:

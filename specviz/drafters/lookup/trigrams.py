@@ -1,8 +1,8 @@
 """A matrix of tri-grams, searched: ADED (Liu et al. 2407.12021). Pairs of tokens know their likely successors; a tree search
 after Monte Carlo weighs long likely continuations against rarely tried ones, and the places visited most become the draft.
 
-The matrix begins with the prompt's tri-grams (a corpus in the paper) and leans towards what is being written: the tri-grams of
-the last few tokens gain a little every round.
+The matrix begins with the tri-grams of a corpus and leans towards what is being written: the tri-grams of the last few tokens gain a
+little every round. It stays in the visitor's memory. The prompt's tri-grams are counted in as well, which is ours.
 """
 from __future__ import annotations
 
@@ -10,13 +10,42 @@ import math
 import random
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.earlier_answers import Memory
 from ...indexes.ngram_counts import NgramCounts
+from ...indexes.trigrams import Trigrams
 
 KEPT, WINDOW, MOST = 12, 16, 3.0  # successors of a pair, tokens that gain a round, largest score
+PAIRS = 20_000  # that are remembered; the one not met for longest goes
+
+
+class Matrix:
+    """Pair of tokens -> {successor: score}: what was learnt, and before that what a corpus says of the pair."""
+
+    def __init__(self, corpus: Trigrams | None = None):
+        self.corpus, self.rows = corpus, {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, pair: tuple[int, int]) -> bool:
+        return bool(self[pair])
+
+    def __setitem__(self, pair: tuple[int, int], row: dict[int, float]) -> None:
+        self.rows[pair] = row
+
+    def __getitem__(self, pair: tuple[int, int]) -> dict[int, float]:
+        """The scores of a pair's successors, to be read and written; empty where nothing is known."""
+        row = self.rows.pop(pair, None)
+        if row is None:
+            row = dict(self.corpus.successors(pair, KEPT)) if self.corpus else {}
+        self.rows[pair] = row
+        if len(self.rows) > PAIRS:
+            del self.rows[next(iter(self.rows))]
+        return row
 
 
 class Place:
-    """A state of the search: the token that leads here, its prior among its siblings, visits and summed reward."""
+    """A state of the search: the token that leads here, its score, which is its prior as it stands, visits and summed reward."""
 
     __slots__ = ("token", "pair", "parent", "children", "prior", "score", "visits", "reward")
 
@@ -27,33 +56,35 @@ class Place:
 
 
 class TrigramSearch(Drafter):
-    """iterations: of the search, a round; gain: what a tri-gram of the last tokens gains a round; explore: weight of the prior."""
+    """iterations: of the search, a round; gain: what a tri-gram of the last tokens gains a round; explore: weight of the prior;
+    memory: of the visitor, where the matrix lives; corpus: what it begins with."""
 
-    def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0):
+    def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0, memory: Memory | None = None,
+                 corpus: Trigrams | None = None):
         self.iterations, self.gain, self.explore = iterations, gain, explore
-        self.matrix: dict[tuple[int, int], dict[int, float]] = {}
+        self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: Matrix(corpus))
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         counts = NgramCounts(3)
         counts.follow(state.tokens)
-        self.matrix = {}
         for pair in counts.after:
             if len(pair) == 2:
-                known = counts.successors(pair, KEPT)
+                known, row = counts.successors(pair, KEPT), self.matrix[pair]
                 total = sum(count for _, count in known)
-                self.matrix[pair] = {token: count / total for token, count in known}
+                for token, count in known:
+                    row[token] = max(row.get(token, 0.0), count / total)
+                forget(row)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         last = state.tokens[-WINDOW:]
         for a, b, c in zip(last, last[1:], last[2:]):
-            known = self.matrix.setdefault((a, b), {})
+            known = self.matrix[a, b]
             known[c] = min(MOST, known.get(c, 0.0) + self.gain)
-            if len(known) > KEPT:
-                del known[min((x for x in known if x != c), key=known.get)]
+            forget(known, c)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, pair = TreeBuilder(), tuple(state.tokens[-2:])
-        if budget.gamma <= 0 or not self.matrix.get(pair):
+        if budget.gamma <= 0 or len(pair) < 2 or not self.matrix[pair]:
             return build.tree()
         # the search's own dice: a draft must not depend on what the verifier will draw
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
@@ -98,11 +129,10 @@ class TrigramSearch(Drafter):
         return found
 
     def expand(self, place: Place) -> bool:
-        known = self.matrix.get(place.pair)
+        known = self.matrix[place.pair]
         if not known:
             return False
-        total = sum(known.values())
-        place.children = [Place(token, (place.pair[1], token), place, score / total, score)
+        place.children = [Place(token, (place.pair[1], token), place, score, score)
                           for token, score in sorted(known.items(), key=lambda item: -item[1])]
         return True
 
@@ -110,12 +140,18 @@ class TrigramSearch(Drafter):
         """Summed scores of a random continuation, likely ones first."""
         gained = 0.0
         for _ in range(depth):
-            known = self.matrix.get(pair)
+            known = self.matrix[pair]
             if not known:
                 break
             token = rolls.choices(list(known), list(known.values()))[0]
             gained, pair = gained + known[token], (pair[1], token)
         return gained
+
+
+def forget(row: dict[int, float], kept: int | None = None) -> None:
+    """Drop the smallest scores beyond ``KEPT`` successors, but not that of ``kept``."""
+    while len(row) > KEPT:
+        del row[min((token for token in row if token != kept), key=row.get)]
 
 
 def best_visited(root: Place, count: int, width: int, stop: frozenset[int]) -> list[Place]:

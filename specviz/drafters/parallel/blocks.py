@@ -6,6 +6,8 @@ TR-Jacobi (Wang et al. 2406.17404). ``Units``: lexical unit decoding (Sun et al.
 """
 from __future__ import annotations
 
+import random
+
 from torch import Tensor
 
 from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
@@ -90,18 +92,24 @@ class JacobiTree(Drafter):
         self.text.settle(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
+        known = len(self.places)
         tree, owners = join([self.fill(state, budget), self.copied(state, budget)])
         if len(tree):
             names = {(0,): "guess", (1,): "retrieved", (0, 1): "both"}
-            state.note("fused", by=[names[who] for who in owners], places=len(self.places))
+            state.note("fused", by=[names[who] for who in owners], places=known)
         return tree
 
     def fill(self, state: State, budget: Budget) -> DraftTree:
-        """The shape, each depth filled with the guesses of its place; unknown places hold tokens of the text."""
+        """The shape, each depth filled with the guesses of its place; unknown places hold different tokens of the text, as many as
+        a known one has guesses."""
         build, at = TreeBuilder(), {-1: -1}
-        shape, tokens = self.shape.within(budget.gamma, budget.width), state.tokens
+        shape = self.shape.within(budget.gamma, budget.width)
+        rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # its own dice: the verifier's are not looked at
+        words = list(dict.fromkeys(state.tokens))
         for place, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
-            known = self.places[depth - 1] if depth <= len(self.places) else [tokens[depth % len(tokens)]]
+            while depth > len(self.places):
+                self.places.append(rolls.sample(words, min(self.wide, len(words))))
+            known = self.places[depth - 1]
             if parent in at and rank < len(known):
                 at[place] = build.add(known[rank], at[parent])
         return build.tree()
@@ -109,7 +117,7 @@ class JacobiTree(Drafter):
     def copied(self, state: State, budget: Budget) -> DraftTree:
         build, tokens = TreeBuilder(), state.tokens
         self.text.follow(tokens)
-        end, _ = self.text.match(latest=True)
+        end, _ = self.text.match()
         for at in range(end, min(end + min(self.chain, budget.gamma), len(tokens)) if end else end):
             build.add(tokens[at], len(build) - 1, origin=Origin("context", at, at + 1))
         return build.tree()

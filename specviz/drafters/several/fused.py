@@ -1,9 +1,11 @@
 """Several drafters for one round: one tree of all (RASD, Quan et al. 2503.03434), or the first that has something to say
-(the hybrid of SAM-Decoding, Hu et al. 2411.10666; of CopySpec, Dumitru et al. 2502.08923).
+(the hybrid of SAM-Decoding, Hu et al. 2411.10666; of CopySpec, Dumitru et al. 2502.08923; of SuffixDecoding, Oliaro et al.
+2411.04975).
 """
 from __future__ import annotations
 
-from typing import Sequence
+from dataclasses import replace
+from typing import Any, Sequence
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 
@@ -92,3 +94,39 @@ class Preferred(Several):
                 state.note("arm", arm=place, of=len(self.drafters))
                 return tree
         return DraftTree()
+
+
+class Limited(Several):
+    """A drafter with a budget of its own below the round's."""
+
+    def __init__(self, drafter: Drafter, own: Budget):
+        super().__init__(drafter)
+        self.own = own
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        return self.drafters[0].propose(state, within(budget, self.own))
+
+
+class Overridden(Several):
+    """The lookup's proposal where at least ``match`` tokens stand behind it, else the other drafter's, in a budget of its own.
+    ``lookup`` says in ``matched`` how many there are."""
+
+    def __init__(self, lookup: Any, other: Drafter, match: int, own: Budget):
+        super().__init__(lookup, Limited(other, own))
+        self.match = match
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        lookup, other = self.drafters
+        told = len(state.notes)
+        tree = lookup.propose(state, budget)
+        sure = len(tree) > 0 and lookup.matched >= self.match
+        if not sure:
+            del state.notes[told:]
+            tree = other.propose(state, budget)
+        state.note("arm", arm=int(not sure), of=2)
+        return tree
+
+
+def within(budget: Budget, own: Budget) -> Budget:
+    """The round's budget, held to another one's sizes."""
+    return replace(budget, gamma=min(budget.gamma, own.gamma), width=min(budget.width, own.width), nodes=min(budget.nodes, own.nodes))

@@ -31,5 +31,6 @@ METHOD = Method(
     differs="The schedule is transformers'; it has no longest draft, and here there is one, for one surprise at the end of a long draft "
             "costs a small machine more than it earns.",
     compared="code",
+    aliases=("num_assistant_tokens_schedule heuristic",),
     build=build,
 )

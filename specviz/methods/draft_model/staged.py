@@ -31,5 +31,6 @@ METHOD = Method(
     loses="With a tiny draft model a further stage saves next to nothing.",
     differs="The paper drafts a tree and speeds its small model up with an n-gram model of text; here it is a chain, and "
             "a lookup in the text so far.",
+    aliases=("staged",),
     build=build,
 )

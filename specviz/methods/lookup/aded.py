@@ -5,12 +5,23 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...drafters.lookup.trigrams import TrigramSearch
+from ...indexes.earlier_answers import memory_of
+from ...indexes.trigrams import Trigrams, trigrams_of
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, depth: int, nodes: int, iterations: int, gain: float) -> Parts:
-    return Parts(TrigramSearch(iterations, gain), Fixed(depth, 12, nodes), TokenRejection())
+def build(kit, depth: int, nodes: int, iterations: int, gain: float, start: str) -> Parts:
+    drafter = TrigramSearch(iterations, gain, memory=memory_of(kit), corpus=corpus(kit) if start == "store" else None)
+    return Parts(drafter, Fixed(depth, 12, nodes), TokenRejection())
+
+
+def corpus(kit) -> Trigrams | None:
+    """The library's tri-grams; None where there is no library, or none in the words of this target."""
+    try:
+        return trigrams_of(kit.open_store("text").array.tokens)
+    except ValueError:
+        return None
 
 
 METHOD = Method(
@@ -23,14 +34,17 @@ METHOD = Method(
         Knob("nodes", 16, 1, 64, "places in the tree; the paper's 24 and more suit a GPU"),
         Knob("iterations", 150, 10, 500, "steps of the search, a round"),
         Knob("gain", 0.04, 0.0, 1.0, "what each of the latest tri-grams gains a round"),
+        Knob("start", "store", choices=("store", "prompt"),
+             help="what the matrix begins with: a library of texts where there is one for this tokenizer, or the prompt alone"),
     ),
     needs=frozenset({"tree"}),
     look="Visits against prior: where the search insisted on a continuation that was not the most frequent one.",
     wins="Long answers on one subject: the matrix learns their turns of phrase while they are written.",
     loses="Short answers, and a fast target: the search alone takes a few milliseconds a round.",
-    differs="The search is the authors'. Its matrix begins with the prompt's tri-grams and not with a corpus, and the "
-            "places visited most are kept, where their code cuts a list of paths.",
+    differs="As published, on a corpus of the project's own; the prompt's tri-grams are counted in, too, and the matrix lives "
+            "as long as the visit.",
     compared="code",
-    published={"nodes": 24},
+    published={"nodes": 24, "depth": 4},
+    aliases=("Adaptix",),
     build=build,
 )

@@ -28,9 +28,8 @@ METHOD = Method(
     look="The ladder of n-grams: how long a piece of known text stood behind each drafted token, and where it backed off.",
     wins="Text that repeats its own phrases, also in new combinations that no single copy would give.",
     loses="On fresh text pairs of common words draft something nearly every round; what is nearly always refused the gate soon keeps back.",
-    differs="As published: counts of n-grams, the most frequent successor, drafted token by token. The authors' code "
-            "falls back to pairs of tokens, ours stops at tri-grams unless told, and the gate is ours.",
+    differs="As published, with a gate of ours; ties go to the latest.",
     compared="code",
-    published={"gamma": 7, "least": 2, "caution": 0.0},
+    published={"gamma": 7, "ngram": 5, "least": 2, "caution": 0.0},
     build=build,
 )

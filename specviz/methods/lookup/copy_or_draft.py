@@ -3,29 +3,16 @@
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...core import Knob, Method, Parts
+from ...core import Budget, Knob, Method, Parts
 from ...drafters.model.chain import DraftChain
 from ...drafters.lookup.copying import GramCopy
-from ...drafters.several.fused import Preferred
+from ...drafters.several.fused import Limited, Preferred
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-class Capped(DraftChain):
-    """A draft chain of at most ``most`` tokens, whatever the budget of the copies is."""
-
-    def __init__(self, model, most: int):
-        super().__init__(model)
-        self.most = most
-
-    def propose(self, state, budget):
-        return super().propose(state, replace(budget, gamma=min(budget.gamma, self.most)))
-
-
 def build(kit, gram: int, block: int, gamma: int) -> Parts:
-    drafter = Preferred(GramCopy(gram), Capped(kit.open("draft"), gamma))
+    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma)))
     return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
 
 
@@ -43,8 +30,7 @@ METHOD = Method(
     look="Who drafts changes from round to round: arcs to the text for copies, draft probabilities for the small model.",
     wins="Edits with new words in between, rewrites of earlier turns: the best of both wherever one of them has nothing to say.",
     loses="A copy that is wrong pushes the small model aside for a round.",
-    differs="As published, but that a copied token is kept with the target's own chance, where the authors' code asks for "
-            "certainty.",
+    differs="As published; sampled text is exact, too.",
     compared="code",
     published={"gamma": 5},
     build=build,

@@ -28,8 +28,7 @@ METHOD = Method(
     look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",
     wins="Second turns that rewrite, shorten or translate code and text of the first: it drafts only when it is likely right.",
     loses="Where nothing repeats it never drafts, which also costs nothing: it is plain decoding then.",
-    differs="The copying is the authors'; their code keeps a copied token only where the target is certain of it, here it "
-            "is kept with the target's own chance. The gate is ours.",
+    differs="As published, with a gate of ours; sampled text is exact, too.",
     compared="code",
     published={"gram": 3, "block": 10, "caution": 0.0},
     build=build,

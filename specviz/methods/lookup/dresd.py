@@ -10,8 +10,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
-    return Parts(gated(DenseCopy(neighbours, least), caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+def build(kit, length: int, neighbours: int, least: float, dims: int, caution: float) -> Parts:
+    return Parts(gated(DenseCopy(neighbours, least, dims), caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
 
 
 METHOD = Method(
@@ -23,15 +23,17 @@ METHOD = Method(
         Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
         Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.3, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
+        Knob("dims", 64, 1, 4096, "main directions of the states that are compared, where there are more (the paper's 64)"),
         Knob(**CAUTION),
     ),
     needs=frozenset({"tap:final"}),
     look="Which earlier places it finds similar: often the same meaning in other words, where a match of words is short.",
     wins="Repetitions in other words, and common words with many places to copy from: the state knows which of them is meant.",
     loses="It drafts nearly every round, also on fresh text, where most of it is refused. The store is this text alone.",
-    differs="The paper searches a store of other texts, in 64 dimensions, through an approximate index; here it is the "
-            "text so far, in all dimensions, exactly. The gate and the least likeness are ours.",
+    differs="The paper's store is a library, searched approximately; here it is this text, whose directions are those of the "
+            "prompt, and the gate is ours.",
     compared="code",
-    published={"length": 10, "neighbours": 10, "least": -1.0, "caution": 0.0},
+    published={"length": 10, "neighbours": 10, "caution": 0.0},
+    aliases=("dense retrieval",),
     build=build,
 )

@@ -19,16 +19,17 @@ METHOD = Method(
     paper="Ge et al. 2022, arXiv 2205.10350",
     summary="Copies the prompt into the answer until the model objects, then finds its place again and goes on copying.",
     knobs=(
-        Knob("gamma", 16, 1, 64, "tokens copied a round; the paper copies all that is left of the input"),
+        Knob("gamma", 16, 1, 1024, "tokens copied a round; the paper copies all that is left of the input"),
         Knob("longest", 3, 1, 6, "longest end of the text that may tell the place"),
         Knob("from_start", False, help="copy from the prompt's first token at once: for a raw prompt that is nothing but the input"),
     ),
     look="A correction, a round or two without a draft, and then a long copy again.",
     wins="Correcting, renaming and reformatting a text: most of the answer is in the prompt.",
     loses="Where the answer is new; and a word that stands in the prompt twice does not tell the place.",
-    differs="The authors hand in all that is left of the input; here at most 64 tokens. Which text counts as the input "
-            "(the whole prompt) and where copying begins are ours, their models read an input of its own.",
+    differs="As published; a round copies some tokens instead of all that is left, and the place is told by up to three last "
+            "tokens.",
     compared="code",
-    published={"gamma": 64, "from_start": True},
+    published={"gamma": 1024},
+    aliases=("IAD", "aggressive decoding", "input-guided"),
     build=build,
 )

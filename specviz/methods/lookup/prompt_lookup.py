@@ -28,9 +28,9 @@ METHOD = Method(
     look="The arc from the matched words to the place they were copied from.",
     wins="Editing, quoting, summaries, code: whenever the answer repeats the prompt. The draft costs nothing.",
     loses="On fresh text it finds nothing useful; each wrong copy would make the target's pass wider, so the gate keeps most of them back.",
-    differs="The first match of the longest end is copied, as published; the author asks for ten tokens, and a match near "
-            "the end may give fewer here, as in transformers. The gate is ours.",
+    differs="As published, with a gate of ours that lets long copies through where they pay.",
     compared="code",
     published={"gamma": 10, "caution": 0.0},
+    aliases=("ngram", "ngram_gpu", "PLD", "NGram", "prompt_lookup_num_tokens"),
     build=build,
 )

@@ -38,9 +38,9 @@ METHOD = Method(
     look="Which pieces of the prompt the drafter was given, and three bars a token: target, draft, and the law in between.",
     wins="Prompts of many thousand tokens, where reading all of them for every drafted token is what costs.",
     loses="Short prompts, which the drafter reads whole anyway; and with a weak drafter the transfer lowers the quality.",
-    differs="The test and what is drawn after a refusal are the authors'. Pieces are found by shared rare words (BM25) "
-            "and not by an embedding model, and are smaller, for shorter prompts.",
+    differs="The law and the test are the authors'; pieces of the prompt are found by common words instead of an embedding, "
+            "and the drafter is a small one.",
     compared="code",
-    published={"transfer": 10.0, "gamma": 10, "piece": 512, "room": 4096},
+    published={"gamma": 10, "transfer": 10.0, "piece": 512, "room": 4096, "reader": "draft model"},
     build=build,
 )

@@ -32,9 +32,10 @@ METHOD = Method(
     look="Which store a drafted token was copied from, and how many places agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
-    differs="The most frequent prefixes are kept, where the authors' code cuts whole paths and ends up with fewer. Their "
-            "rule above temperature 0 draws anew after a mismatch and is biased; here it is exact. The gate is ours.",
+    differs="The authors cut their tree path by path and draw again after a mismatch, which is not exact above temperature 0; "
+            "here the most frequent prefixes make the tree and one draw a node decides. The gate and the store are ours.",
     compared="code",
     published={"nodes": 64, "caution": 0.0},
+    aliases=("REST",),
     build=build,
 )

@@ -37,9 +37,9 @@ METHOD = Method(
     look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",
     wins="Long copies: edits, quotations, logs, code. A match of ten tokens drafts forty, and most of them stand.",
     loses="Fresh text has short matches only, which the gate soon keeps back: such rounds are plain decoding.",
-    differs="The automaton and the copying are the authors'. The limit on how long a copy may be for its match is that of "
-            "their variant without a model, and the gate is ours.",
+    differs="As published, with a gate of ours and a shorter match before it copies.",
     compared="code",
     published={"least": 5, "caution": 0.0},
+    aliases=("SAM", "SAMD"),
     build=build,
 )

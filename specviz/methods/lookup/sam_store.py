@@ -33,9 +33,10 @@ METHOD = Method(
     look="Arcs into the text for its own repetitions, nodes from the store for common phrases.",
     wins="Answers full of set phrases, and edits: each is found where it is.",
     loses="Text that is new to both: plain decoding then.",
-    differs="A suffix array stands for the store's automaton and finds the same matches, of 16 tokens at most; past "
-            "answers are searched, too. The gate is ours.",
+    differs="The store is a suffix array instead of an automaton, with the same matches; short ones make a tree, those of "
+            "half its depth and more a chain. The gate is ours.",
     compared="code",
     published={"least": 5, "bias": 5, "caution": 0.0},
+    aliases=("SAM", "SAMD"),
     build=build,
 )

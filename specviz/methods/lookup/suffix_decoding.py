@@ -33,9 +33,9 @@ METHOD = Method(
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
     wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",
     loses="The first answer to a new question: nothing has been counted yet, so there is little to draft.",
-    differs="Scores, trees and limits are the authors'; their memory is 100,000 answers, here it is a visitor's own last "
-            "tokens. The gate is ours.",
+    differs="As published, with a gate of ours and, because of it, longer drafts.",
     compared="code",
-    published={"factor": 1.0, "caution": 0.0},
+    published={"nodes": 16, "factor": 1.0, "caution": 0.0},
+    aliases=("suffix", "arctic", "suffix_decoding"),
     build=build,
 )

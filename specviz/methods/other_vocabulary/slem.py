@@ -26,5 +26,6 @@ METHOD = Method(
     differs="As transformers has it, but for how text and tokens are set side by side: what was written is spelled anew "
             "and compared from the front.",
     compared="code",
+    aliases=("universal assisted", "UAG"),
     build=build,
 )

@@ -25,5 +25,6 @@ METHOD = Method(
     loses="Whatever is spelled with tokens of the target alone must come from the target.",
     differs="As published.",
     compared="code",
+    aliases=("use_heterogeneous_vocab", "universal assisted"),
     build=build,
 )

@@ -28,5 +28,6 @@ METHOD = Method(
     differs="The two modes are the authors'. Two devices work at once there; on one, each waits for the other, and the "
             "timeline shows where both would have begun.",
     compared="code",
+    aliases=("PEARL",),
     build=build,
 )

@@ -42,7 +42,7 @@ METHOD = Method(
     look="One round whose whole window is kept unchecked: rough words in the middle of exact ones.",
     wins="Reasoning whose details do not matter for the answer: it skips them.",
     loses="Wherever they do matter, and in every text that people read to the end.",
-    differs="Window and schedule are not public. Here the glance comes after a fixed number of rounds, and the window is "
-            "written into the text where the paper puts it before a new question.",
+    differs="Only the abstract is public here: the window beside the exact text and the glance at it are the paper's, when it "
+            "looks and how wide is ours.",
     build=build,
 )

@@ -25,9 +25,9 @@ METHOD = Method(
     look="The staircase of the grid: a block narrows from the left as its places stand, then a new one opens.",
     wins="Short blocks waste fewer rows than a window that is always full: it seldom falls far behind plain decoding.",
     loses="Untrained models fix little more than one place a pass, and the last places of a block wait for their turn.",
-    differs="As published, except that a block goes on by all that agrees and not by one token. Above temperature 0, "
-            "which the paper does not treat, a guess is kept with the target's own chance.",
+    differs="As published, but that all places that agree are written at once.",
     compared="code",
     published={"block": 3},
+    aliases=("GS-Jacobi", "hybrid Jacobi"),
     build=build,
 )

@@ -6,13 +6,14 @@ gives it, and the target's law is kept with it: a guess is fixed before anything
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...drafters.parallel.blocks import BlockJacobi
 from ...drafters.parallel.jacobi import Jacobi
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, block: int) -> Parts:
-    return Parts(Jacobi(), Fixed(block), TokenRejection())
+def build(kit, block: int, window: str) -> Parts:
+    return Parts(Jacobi() if window == "sliding" else BlockJacobi(block, "prompt"), Fixed(block), TokenRejection())
 
 
 METHOD = Method(
@@ -20,12 +21,17 @@ METHOD = Method(
     title="Jacobi decoding",
     paper="Santilli et al. 2023, arXiv 2305.10427",
     summary="Starts from a random block of tokens and lets the model correct all of them at once, again and again.",
-    knobs=(Knob("block", 4, 1, 32, "tokens guessed and corrected together"),),
+    knobs=(
+        Knob("block", 4, 1, 128, "tokens guessed and corrected together; the paper's block is as long as the answer"),
+        Knob("window", "sliding", choices=("sliding", "fixed"),
+             help="sliding: filled up again at its end after each pass; fixed: the paper's, corrected until all of it stands"),
+    ),
     look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
     wins="With models trained for it (consistency models), and on very predictable text.",
     loses="An ordinary model seldom gets a token right while the one before it is still wrong: little more than one a pass.",
-    differs="The paper's block stands until all of it does; here it slides on by all that agrees (as in CLLM). Above "
-            "temperature 0 a guess is kept with the target's own chance, and the paper stays greedy.",
+    differs="The paper fixes one token more a pass, and stops when nothing moves; here all that agrees is written at once "
+            "(the rule of consistency models). The sliding window is ours.",
     compared="code",
+    published={"window": "fixed", "block": 128},
     build=build,
 )

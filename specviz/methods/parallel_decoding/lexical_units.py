@@ -27,8 +27,9 @@ METHOD = Method(
     look="Units of several tokens, written unchecked, with the model's certainty of each: what it knows by heart.",
     wins="A model trained on blanks: the paper reports a third fewer passes. Names and fixed phrases go in one piece.",
     loses="An untrained model is hardly ever sure behind a blank, and what it is sure of may be wrong: the text can suffer.",
-    differs="The paper trains the model, with blanks of its own; here it is untrained and the last token said again "
-            "stands for a blank. The numbers are uncertain.",
+    differs="Numbers are not public; the model was not trained for it, so a repeated token stands for the blank it would "
+            "learn.",
     published={"blanks": 8, "sure": 0.9},
+    aliases=("LUD",),
     build=build,
 )

@@ -27,8 +27,9 @@ METHOD = Method(
     look="The window of probes, which is never written, and phrases of the pool that come true.",
     wins="On a GPU with rows to spare, on text with recurring phrases, without any second model.",
     loses="A pass carries some (W + G)(N - 1) rows: on a CPU that usually costs more than it saves.",
-    differs="As published, but that all of a matching n-gram counts (the authors' code loses the last token of one that "
-            "matches whole), and above temperature 0 n-grams are tried as chosen nodes of one tree.",
+    differs="As the authors' code; a phrase that matches to its end is credited in full.",
     compared="code",
+    published={"window": 15, "ngram": 5, "guesses": 15},
+    aliases=("lade",),
     build=build,
 )

@@ -30,8 +30,8 @@ METHOD = Method(
     look="After the outline, the points grow side by side; each pass adds a token to all of them.",
     wins="Lists, comparisons, step-by-step plans: points that do not depend on each other cost one pass a token for all.",
     loses="Stories and sums, where every sentence needs the one before it; and it makes an outline of everything.",
-    differs="Mask and positions are the authors'. The outline is asked for in plain words and its number of parts is set, "
-            "where they force marks into the text.",
+    differs="The paper asks for the outline in its prompt, lets the model write it in marks of its own and takes it out "
+            "again; here it is begun for the model and stays in the answer. Branches end with their line.",
     compared="code",
     build=build,
 )

@@ -22,9 +22,9 @@ METHOD = Method(
     look="At a temperature above 0: draft and target laws of a node are the same model's, one pass apart.",
     wins="Images and other text with weak order, where a place's law hardly depends on its neighbours.",
     loses="Ordinary text: a law read behind a wrong token is a poor guess, so about one token a pass stands.",
-    differs="As published, for text: new places hold tokens of the text, where images take random ones or their left "
-            "neighbour's.",
+    differs="As published, for text; new places are filled with tokens of the text.",
     compared="code",
     published={"window": 16},
+    aliases=("SJD",),
     build=build,
 )

@@ -31,8 +31,7 @@ METHOD = Method(
     look="The other continuations beside the one that was written, and how much each of them weighed in every pass.",
     wins="Suggestions to choose from: three or more of them for little more than the price of one.",
     loses="It is no faster for a single text: a pass still writes one token of each, and the blend makes it less exact.",
-    differs="Blend and search are the paper's; its n-gram counts come from 200,000 documents, here from the prompt and "
-            "the answer.",
+    differs="As published, with n-gram counts of this text instead of a corpus.",
     compared="code",
     build=build,
 )

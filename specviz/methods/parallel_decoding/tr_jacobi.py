@@ -6,12 +6,13 @@ from __future__ import annotations
 from ...core import Knob, Method, Parts
 from ...drafters.parallel.blocks import JacobiTree
 from ...policies import Fixed
-from ...trees import sparse
+from ...trees import MEDUSA, sparse
 from ...verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, wide: int, chain: int, match: int) -> Parts:
-    drafter = JacobiTree(sparse(wide, depth, nodes), wide, chain, match)
+    shape = MEDUSA.within(depth, wide) if nodes == len(MEDUSA) else sparse(wide, depth, nodes)
+    drafter = JacobiTree(shape, wide, chain, match)
     return Parts(drafter, Fixed(max(depth, chain), wide, nodes + chain), TokenRejection())
 
 
@@ -22,7 +23,7 @@ METHOD = Method(
     summary="Keeps the best few guesses for each place ahead, tries them as a tree, and a phrase copied from the text along with them.",
     knobs=(
         Knob("depth", 4, 1, 8, "places guessed ahead (the paper's 5)"),
-        Knob("nodes", 12, 1, 63, "places in the tree of guesses; the paper's 63 suit a GPU"),
+        Knob("nodes", 12, 1, 63, "places in the tree of guesses; 63 is the paper's template, fewer suit a CPU"),
         Knob("wide", 6, 1, 10, "most guesses for one place"),
         Knob("chain", 5, 1, 16, "most tokens copied from the text"),
         Knob("match", 3, 1, 8, "most tokens of the end that are looked up"),
@@ -31,9 +32,10 @@ METHOD = Method(
     look="Two colours in one tree: guesses of the last pass, and the chain copied from the text.",
     wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
     loses="Without the training on noise the guesses beyond the first place are seldom right.",
-    differs="The paper trains the model on noise and takes Medusa's tree of 63 places with ten guesses a place; here the "
-            "tree is a thin one, and where nothing is known one token of the text stands instead of ten.",
+    differs="As published, without the training on noise. The published template is four deep; the fifth place is the copied "
+            "chain's.",
     compared="code",
     published={"depth": 5, "nodes": 63, "wide": 10},
+    aliases=("Make Some Noise", "MSN"),
     build=build,
 )

@@ -26,9 +26,9 @@ METHOD = Method(
     look="The bar of layers: those that draft are run once for both draft and check; nothing else is kept in memory.",
     wins="Models trained with early exits, where a third of the layers drafts well.",
     loses="An ordinary model is not fit to speak before its last layers: most of what it says early is refused.",
-    differs="The paper trains the model so that early layers can speak; here it is whatever the target is. States of the "
-            "first layers are used again, as in the authors' code.",
+    differs="As published, on a model that was not trained with early exits.",
     compared="code",
-    published={"gamma": 6, "share": 0.25},
+    published={"gamma": 6},
+    aliases=("early exit", "self-speculative", "assistant_early_exit"),
     build=build,
 )

@@ -31,7 +31,6 @@ METHOD = Method(
     look="The staircase of layers over positions: what is grey was never run, and never will be again.",
     wins="Models trained for it, and answers whose end follows from their beginning. The saving is known beforehand.",
     loses="An untrained model loses the thread when layers are missing; with both shares at 1 it is plain decoding.",
-    differs="Straight line, lower middle layers first, first layers kept: as the paper. It trains the model for it; the "
-            "least and most layers and how the prompt counts are not told, and here the prompt runs through all.",
+    differs="The line on which layers fall away is the paper's, its ends are ours; the model was not trained for it.",
     build=build,
 )

@@ -4,13 +4,15 @@ on its own text (Xia et al. 2410.06916).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.fewer import SkippedLayers
+from ...drafters.layers.fewer import NARROW, PUBLISHED, SkippedLayers
+from ...indexes.earlier_answers import memory_of
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, ratio: float, gamma: int, sure: float, wide: int, context: int, every: int) -> Parts:
-    return Parts(SkippedLayers(ratio, sure, wide, context, every), Fixed(gamma, wide, gamma * wide), TokenRejection())
+def build(kit, ratio: float, gamma: int, sure: float, wide: int, widths: str, context: int, every: int) -> Parts:
+    drafter = SkippedLayers(ratio, sure, wide, context, every, PUBLISHED if widths == "published" else NARROW, memory_of(kit))
+    return Parts(drafter, Fixed(gamma, wide, gamma * wide), TokenRejection())
 
 
 METHOD = Method(
@@ -22,7 +24,9 @@ METHOD = Method(
         Knob("ratio", 0.45, 0.1, 0.9, "share of the inner attention and feed-forward sublayers that is skipped"),
         Knob("gamma", 6, 1, 25, "most tokens drafted a round (the paper's 25)"),
         Knob("sure", 0.8, 0.0, 1.0, "the draft ends behind a token of which it was less sure than this"),
-        Knob("wide", 2, 1, 4, "most alternatives where it is unsure"),
+        Knob("wide", 2, 1, 10, "most alternatives where it is unsure (the paper's 10)"),
+        Knob("widths", "1 to 4", choices=("1 to 4", "published"),
+             help="alternatives for four grades of certainty; published: 3, 5, 8, 10 at temperature 0 and 1, 3, 5, 10 above it"),
         Knob("context", 32, 8, 64, "tokens of the answer on which a set of layers is judged"),
         Knob("every", 4, 1, 64, "rounds from one trial of another set to the next; the paper's 1 pays in long answers only"),
     ),
@@ -30,9 +34,10 @@ METHOD = Method(
     look="The layer bar changes while it writes: grey sublayers are skipped, and the share of agreement rises.",
     wins="Large models with many layers, of which nearly half can be missed on a given subject.",
     loses="Small models need all their layers: a draft with half of them is refused, and the search costs a pass a round.",
-    differs="Search, match and stop rule are the authors'. The search begins anew with every answer, widths go up to four "
-            "instead of ten, and a trial comes every few rounds.",
+    differs="As published; the search goes on from answer to answer for as long as the visit lasts, where the paper's goes on "
+            "over a whole set of questions.",
     compared="code",
-    published={"gamma": 25, "wide": 4, "every": 1},
+    published={"gamma": 25, "wide": 10, "widths": "published", "every": 1},
+    aliases=("self-speculative", "Draft & Verify"),
     build=build,
 )

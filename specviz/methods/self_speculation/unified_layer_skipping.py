@@ -27,8 +27,8 @@ METHOD = Method(
     look="The comb of layers that draft, the same for every token.",
     wins="Models trained for it: the cost of a draft step is known beforehand.",
     loses="An untrained model loses its thread when every second layer is missing: nearly all drafts are refused.",
-    differs="The layers are the authors' choice. They decode with them alone after training; here the model is untrained, "
-            "and all layers check.",
+    differs="The paper writes with these layers unchecked; drafting with them is ours.",
     compared="code",
+    aliases=("ULS",),
     build=build,
 )

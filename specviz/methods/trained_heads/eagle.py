@@ -45,5 +45,6 @@ METHOD = Method(
     differs="As published: the tree of 25 places, recursive rejection. The default keeps its most promising six.",
     compared="code",
     published={"nodes": 25, "depth": 5},
+    aliases=("eagle", "EAGLE-1"),
     build=build,
 )

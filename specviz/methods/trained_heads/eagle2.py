@@ -33,5 +33,6 @@ METHOD = Method(
     loses="Most nodes that are grown are cut again: rows of the head and of the target's vocabulary that a CPU has to pay for.",
     differs="As published; the defaults are for a processor of two cores.",
     compared="code",
+    aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),
     build=build,
 )

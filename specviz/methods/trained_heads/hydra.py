@@ -32,5 +32,6 @@ METHOD = Method(
     differs="The tree's places are those most often right on the target's own answers (the authors' 63 for their heads). "
             "The check is exact at every temperature, where theirs is typical acceptance above 0.",
     compared="code",
+    aliases=("hydra",),
     build=build,
 )

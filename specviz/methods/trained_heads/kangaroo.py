@@ -29,5 +29,6 @@ METHOD = Method(
     differs="As published at temperature 0; above it, which the authors' code leaves out, the adapter's tokens are drawn "
             "and judged by rejection.",
     compared="code",
+    aliases=("kangaroo", "early exit"),
     build=build,
 )

@@ -33,5 +33,6 @@ METHOD = Method(
     differs="The tree's places are those most often right on the target's own answers (the authors' 63 for their heads). "
             "The check is exact; the paper's is ``medusa_typical``.",
     compared="code",
+    aliases=("medusa",),
     build=build,
 )

@@ -34,5 +34,6 @@ METHOD = Method(
     loses="The text becomes plainer than the target's own. At temperature 0 it gains nothing over the exact rule.",
     differs="As published; the tree is calibrated on the embedded target's own answers where its heads are used.",
     compared="code",
+    aliases=("medusa", "typical_acceptance_sampler"),
     build=build,
 )

@@ -27,5 +27,6 @@ METHOD = Method(
     differs="As published.",
     compared="formula",
     published={"gamma": 8},
+    aliases=("rejection_sample_method block", "block"),
     build=build,
 )

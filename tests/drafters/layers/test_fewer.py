@@ -5,14 +5,15 @@ import random
 
 import pytest
 
-from specviz.core import Budget, State, open_run
+from specviz.core import Budget, Sampling, State, open_run
 from specviz.drafters.layers.fewer import SkippedLayers, spread
 from specviz.drafters.layers.layer_search import LayerSearch
-from specviz.methods.self_speculation import layerskip, swift, unified_layer_skipping
+from specviz.indexes.earlier_answers import Memory
+from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, swift, unified_layer_skipping
 
-from ..lookup.toys import FREE, check_greedy, check_law, greedy, layered, play_all
+from ..lookup.toys import FREE, check_greedy, check_law, greedy, layered, play_all, play_loop
 
-SKIP, SWIFT, ULS = layerskip.METHOD, swift.METHOD, unified_layer_skipping.METHOD
+SKIP, SWIFT, ULS, LSD = layerskip.METHOD, swift.METHOD, unified_layer_skipping.METHOD, layer_skipping_decoder.METHOD
 PROMPTS = ([1], [1, 0, 0, 1, 1, 0, 0])
 
 
@@ -118,6 +119,44 @@ def test_swift_searches_while_it_writes(folder):
     assert 0 < rare[-1]["trials"] < told[-1]["trials"] / 3
     again = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)[2]
     assert [data for kind, data in again.notes if kind == "layers"] == told
+
+
+def test_swifts_search_goes_on_with_the_visitors_next_answer_and_reaches_its_bayesian_step(folder, monkeypatch):
+    """One visitor, three short answers, fewer trials in each than it takes to get there."""
+    from specviz.drafters.layers import layer_search as module
+
+    asked = []
+    monkeypatch.setattr(module, "EVERY", 12)
+    inner = LayerSearch._promising
+    monkeypatch.setattr(LayerSearch, "_promising", lambda self, sets: asked.append(self.trials) or inner(self, sets))
+    one, ends = layered(folder, 12, 6, 1), []
+    one.memory = Memory()
+    for prompt in ([3, 7, 1], [4, 4, 2], [5, 1, 9]):
+        told = [data for kind, data in play_all(SWIFT, one, prompt, 24, context=8, every=1)[2].notes if kind == "layers"]
+        assert told[0]["trials"] >= (ends[-1] if ends else 0)
+        ends.append(told[-1]["trials"])
+    assert 0 < ends[0] < 12 < ends[-1] and asked[0] == 12
+
+
+def test_swift_is_as_wide_as_its_certainty_says(folder):
+    one = layered(folder, 12, 6, 1)
+    for sampling, column in ((Sampling(), 0), (FREE, 1)):
+        wide, met = {"sure": 0.0, "wide": 10, "gamma": 2, "widths": "published"}, set()
+        _, outcomes, _ = play_all(SWIFT, one, [3, 7, 1], 24, sampling, **wide)
+        for outcome in outcomes:
+            met |= {len(outcome.tree.children(node)) for node in range(-1, len(outcome.tree)) if outcome.tree.children(node)}
+        assert met <= set(((3, 5, 8, 10), (1, 3, 5, 10))[column])
+        assert max(met) > 4, "wider than the narrow ones ever are"
+
+
+def test_the_first_token_of_the_layer_skipping_decoder_is_the_whole_models(folder):
+    """The prompt goes through all layers, its last token as well; what is written goes through some."""
+    one, first, later = layered(folder, 12, 6, 1), 0, 0
+    for seed in range(12):
+        prompt = random.Random(seed).choices(range(12), k=5)
+        plain, (tokens, _) = greedy(one.net, prompt, 8), play_loop(LSD, one, prompt, 8, speedup=3)
+        first, later = first + (tokens[0] == plain[0]), later + (tokens[1:] == plain[1:])
+    assert first == 12 and later < 12
 
 
 def test_swift_drafts_with_the_best_set_it_knows(folder):

@@ -1,0 +1,71 @@
+"""The n-gram lookups of llama.cpp: one long key, a long copy behind it. ``NgramMap``: its simple, map-k and map-k4v; ``NgramPool``:
+its mod, a table of hashes that the visitor's answers share.
+"""
+from __future__ import annotations
+
+from collections import Counter
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.earlier_answers import Memory
+from ...indexes.hash_pool import HashPool
+from ...indexes.suffix_automaton import GramIndex
+from .copying import Following, copy_chain
+
+VALUES, LATEST, CLEAR = 4, 64, 2  # continuations kept a key, places looked at, times the best must be as frequent as the next
+
+
+class NgramMap(Following):
+    """Copies what followed an earlier occurrence of the last ``key`` tokens, once they stood there ``least`` times before.
+
+    counted: of up to four continuations the one that is clearly the most frequent, or none; otherwise the latest one.
+    """
+
+    def __init__(self, key: int = 12, least: int = 1, counted: bool = False):
+        super().__init__(GramIndex(key))
+        self.key, self.least, self.counted = key, least, counted
+
+    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+        places = self.index.before()
+        if not places or len(places) < self.least:
+            return
+        end = self.clear(places[-LATEST:], budget.gamma) if self.counted else places[-1]
+        if end:
+            self.matched = self.key
+            copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
+            state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
+
+    def clear(self, places: list[int], size: int) -> int:
+        """Where the clearly most frequent continuation of ``size`` tokens stands; 0 where none is."""
+        text, values = self.index.text, Counter()
+        latest: dict[tuple[int, ...], int] = {}
+        for end in places:
+            value = tuple(text[end:end + size])
+            if value in values or len(values) < VALUES:
+                values[value] += 1
+                latest[value] = end
+        best, *others = values.most_common(2)
+        return latest[best[0]] if not others or best[1] >= CLEAR * others[0][1] else 0
+
+
+class NgramPool(Drafter):
+    """key: tokens of an n-gram; least: shortest draft that is worth checking; memory: of the visitor, where the pool lives.
+
+    matched: tokens of the key.
+    """
+
+    def __init__(self, memory: Memory, key: int = 24, least: int = 1):
+        self.pool, self.least, self.matched = memory.table(("n-gram pool", key), lambda: HashPool(key)), least, key
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.pool.add(state.tokens)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        found = self.pool.follow(state.tokens, budget.gamma, state.stop)
+        if len(found) < min(self.least, budget.gamma):
+            return DraftTree()
+        if found:
+            state.note("pool", keys=self.pool.used, nodes=len(found))
+        return DraftTree.chain(found)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.pool.add(state.tokens, len(state.tokens) - len(outcome.committed))

@@ -1,0 +1,70 @@
+"""A text that the caller expects the answer to be like is the draft: "predicted outputs" of the interfaces for programs, the
+speculative edits of editors. How those find their place again after a difference is not public; the rule here is ours.
+"""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from .copying import copy_chain
+
+TOLD = 10  # tokens that the caller's word counts for where nothing was compared yet
+
+
+class Prediction(Drafter):
+    """Copies ``text`` from its beginning for as long as the answer follows it. After a difference it goes on behind the longest end
+    of the answer, of least..longest tokens, that stands in the text: where it stands more than once, at the nearest place that
+    lies ahead, or else at the last one before.
+
+    text None: the prompt is the prediction. matched: how many tokens before the proposal agree; ``TOLD`` at the beginning.
+    """
+
+    matched = 0
+
+    def __init__(self, text: Sequence[int] | None = None, longest: int = 8, least: int = 2):
+        self.text, self.longest, self.least = text, longest, min(least, longest)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.source = list(state.tokens[:state.start] if self.text is None else self.text)
+        self.ends: dict[tuple[int, ...], list[int]] = {}
+        for end in range(self.least, len(self.source)):
+            for n in range(self.least, min(self.longest, end) + 1):
+                self.ends.setdefault(tuple(self.source[end - n:end]), []).append(end)
+        self.place, self.at, self.agreed = 0, state.start, TOLD  # the token after the text's first ``at`` is source[place]
+        self.lost = False
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        place, n = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)[:2]
+        if n and budget.gamma > 0:
+            self.matched = n
+            copied = copy_chain(build, self.source, place, budget.gamma, state.stop, "predicted")
+            state.note("match", source="predicted", start=place - min(n, place), end=place, n=n, copied=copied)
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.place, self.agreed, self.lost = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)
+        self.at = len(state.tokens)
+
+    def follow(self, tokens: list[int], place: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
+        """(place, tokens that agree before it, lost) at the end of ``tokens``; agreed is 0 while the place is not known."""
+        for end in range(at, len(tokens)):
+            if not lost and place < len(self.source) and self.source[place] == tokens[end]:
+                place, agreed = place + 1, agreed + 1
+            else:
+                found, n = self.again(tokens[:end + 1] if end + 1 < len(tokens) else tokens, place)
+                place, agreed, lost = (found, n, False) if n else (place, 0, True)
+        return place, agreed, lost
+
+    def again(self, tokens: list[int], near: int) -> tuple[int, int]:
+        """Where to go on, and how many last tokens led there; (near, 0) where they stand nowhere in the text."""
+        for n in range(min(self.longest, len(tokens)), self.least - 1, -1):
+            ends = self.ends.get(tuple(tokens[-n:]))
+            if ends:
+                return next((end for end in ends if end >= near), ends[-1]), n
+        return near, 0
+
+
+def predicted_of(kit: Any) -> tuple[int, ...] | None:
+    """The text that the caller of a run brought along; None where there is none."""
+    return getattr(kit, "predicted", ()) or None

@@ -1,0 +1,39 @@
+"""CS Drafting: the draft model writes the first tokens of a draft and is itself sped up by counts of what followed what; the tokens
+behind them come from these counts alone (Chen et al. 2312.11462).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.copying import NgramDraft
+from ...drafters.model.staged import Staged
+from ...drafters.several.cascade import Cascade
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, tail: int, inner: int, ngram: int) -> Parts:
+    sped_up = Parts(NgramDraft(ngram, min(2, ngram)), Fixed(inner), TokenRejection())
+    drafter = Cascade(Staged(sped_up, kit.open("draft")), NgramDraft(ngram, min(2, ngram)), first)
+    return Parts(drafter, Fixed(first + tail), TokenRejection())
+
+
+METHOD = Method(
+    key="cs_drafting",
+    title="Cascade speculative drafting",
+    paper="Chen et al. 2023, arXiv 2312.11462",
+    summary="Lets the draft model write the first tokens and mere counts the rest, and hurries the draft model with the same counts.",
+    knobs=(
+        Knob("first", 3, 1, 16, "tokens from the draft model (the horizontal cascade)"),
+        Knob("tail", 8, 0, 32, "most tokens from the counts behind them"),
+        Knob("inner", 4, 1, 16, "most tokens that the counts hand to the draft model (the vertical cascade)"),
+        Knob("ngram", 5, 2, 8, "longest n-gram that is counted; shorter ones follow down to pairs"),
+    ),
+    needs=frozenset({"draft"}),
+    look="One draft of two kinds: drawn tokens with their probability first, copied ones behind them.",
+    wins="Text that repeats itself now and then: a copy goes on where the draft model would have stopped, at no cost.",
+    loses="On fresh text the tail is refused and its rows make the pass wider.",
+    differs="The paper counts pairs of words in Wikipedia where the text itself knows nothing; here all counts are the text's "
+            "own. Without its leniency, so it is exact.",
+    aliases=("MaG", "cascade", "CSD"),
+    build=build,
+)

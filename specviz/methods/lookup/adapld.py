@@ -1,0 +1,39 @@
+"""AdaPLD: where the last words stood before, several of their continuations are tried at once; where they did not, the places are
+asked at which the model was in a similar state (Liu et al. 2606.05742).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.by_state import DenseCopy
+from ...drafters.lookup.several_copies import BranchedCopy
+from ...drafters.several.fused import Preferred
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, length: int, ngram: int, least: int, branches: int, likeness: float, nodes: int) -> Parts:
+    drafter = Preferred(BranchedCopy(ngram, least, branches), DenseCopy(branches, likeness))
+    return Parts(drafter, Fixed(length, branches, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="adapld",
+    title="AdaPLD",
+    paper="Liu et al. 2026, arXiv 2606.05742",
+    summary="Looks for the same words first and for the same meaning after that, and tries several ways on from what it finds.",
+    knobs=(
+        Knob("length", 8, 1, 32, "most tokens copied from one place"),
+        Knob("ngram", 4, 1, 8, "longest end of the text that is looked up"),
+        Knob("least", 2, 1, 8, "shortest end that may be; below it the states are asked"),
+        Knob("branches", 2, 1, 8, "continuations tried at once"),
+        Knob("likeness", 0.5, -1.0, 1.0, "smallest likeness (cosine) of two states"),
+        Knob("nodes", 12, 1, 64, "places in the tree"),
+    ),
+    needs=frozenset({"tap:final", "tree"}),
+    look="Who drafts: arcs from equal words, neighbours where no words were equal; and the fork where the same words went on in two ways.",
+    wins="Text that says the same again in other words, and phrases that have more than one continuation.",
+    loses="On fresh text similar states are found nearly every round, and most of what followed there is refused.",
+    differs="Only the abstract was at hand: the order (words first, states where words fail) and the branches are the "
+            "paper's, all numbers and how branches are chosen are ours.",
+    build=build,
+)

@@ -1,0 +1,33 @@
+"""LogitSpec: the law that wrote the last token is read a second time, as a guess at the token after it; each guess is made longer by
+what followed it in the text (Liu et al. 2507.01449).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.next_next import NextNext
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, longest: int, reach: int) -> Parts:
+    return Parts(NextNext(longest, reach), Fixed(max(reach, 4), nodes, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="logitspec",
+    title="LogitSpec",
+    paper="Liu et al. 2025, arXiv 2507.01449",
+    summary="Asks the law that wrote the last word for its other favourites, and tries each of them as the next word.",
+    knobs=(
+        Knob("nodes", 8, 1, 64, "places in the tree; the paper's 64 suit a GPU"),
+        Knob("longest", 3, 1, 8, "longest end of the text that is looked up"),
+        Knob("reach", 6, 1, 16, "most tokens copied straight from the text"),
+    ),
+    needs=frozenset({"tree"}),
+    look="The branches: words that might have stood in the place of the last one and often come right after it.",
+    wins="It always has something to try, where a lookup finds no match at all; with rows to spare that is a token for nothing.",
+    loses="On a CPU each branch is a row to pay for, and second thoughts about the last word are seldom the next one.",
+    differs="As the authors' code, but for equal branches, which are one here.",
+    published={"nodes": 64},
+    build=build,
+)

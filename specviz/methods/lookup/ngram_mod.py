@@ -1,0 +1,36 @@
+"""llama.cpp's ngram-mod: the token after every n-gram in one table of hashes, which all answers share; a draft follows it token by
+token.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.gate import CAUTION, gated
+from ...drafters.lookup.ngram_map import NgramPool
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, key: int, gamma: int, least: int, caution: float) -> Parts:
+    return Parts(gated(NgramPool(memory_of(kit), key, least), caution), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="ngram_mod",
+    title="N-gram pool (llama.cpp)",
+    paper="llama.cpp, pull request 19164",
+    summary="Remembers in a small table which token came last after each few tokens, in this text and in earlier answers.",
+    knobs=(
+        Knob("key", 6, 1, 32, "tokens of a key (llama.cpp's n-match, 24)"),
+        Knob("gamma", 64, 1, 64, "most tokens drafted a round (its n-max); the gate lets through as many as pay"),
+        Knob("least", 1, 1, 64, "shorter drafts are dropped (its n-min, 48)"),
+        Knob(**CAUTION),
+    ),
+    look="The pool fills up with every answer, and a repeated question is drafted from what the first one left.",
+    wins="Going over the same block of text or code again and again: memory and time stay the same however long it gets.",
+    loses="The table keeps the latest token of a key alone, and short keys lead astray.",
+    differs="The table has 65,536 places instead of four million, and the gate is ours.",
+    published={"key": 24, "least": 48, "caution": 0.0},
+    aliases=("ngram-mod", "ngram-cache", "llama.cpp"),
+    build=build,
+)

@@ -1,0 +1,35 @@
+"""Predicted output: the caller gives a text that the answer should be like, and it is drafted from; what is written is the model's
+own all the same. Without such a text the prompt is the prediction.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.gate import CAUTION, gated
+from ...drafters.lookup.prediction import Prediction, predicted_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, longest: int, least: int, caution: float) -> Parts:
+    return Parts(gated(Prediction(predicted_of(kit), longest, least), caution), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="predicted_output",
+    title="Predicted output",
+    paper="OpenAI 2024, platform.openai.com/docs/guides/predicted-outputs",
+    summary="Drafts from a text that you expect the answer to be like, and finds its place again wherever the answer differs.",
+    knobs=(
+        Knob("gamma", 64, 1, 256, "most tokens copied a round; the gate lets through as many as pay"),
+        Knob("longest", 8, 1, 24, "longest end of the answer by which the place is found again"),
+        Knob("least", 2, 1, 8, "shortest end that may tell the place"),
+        Knob(**CAUTION),
+    ),
+    look="Long copies from the predicted text, a correction where the answer differs, and how soon it is back on the track.",
+    wins="Edits of a text or a program: nearly all of the answer is known beforehand, and each round copies dozens of tokens.",
+    loses="A prediction that is beside the point is left behind after a few tokens; then it is plain decoding.",
+    differs="How the interfaces find their place again is not published: here by the longest end of the answer that stands in "
+            "the prediction, and the gate is ours. Without a predicted text the prompt takes its place.",
+    aliases=("predicted outputs", "prediction", "speculative edits"),
+    build=build,
+)

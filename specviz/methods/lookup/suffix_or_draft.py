@@ -1,0 +1,41 @@
+"""SuffixDecoding over a draft model: the small model drafts, unless the last tokens are a long
+repetition of this text or of an earlier answer; then what followed there is drafted (the hybrid of Oliaro et al. 2411.04975).
+"""
+from __future__ import annotations
+
+from ...core import Budget, Knob, Method, Parts
+from ...drafters.lookup.counted_suffixes import CountedSuffixes
+from ...drafters.model.chain import DraftChain
+from ...drafters.several.fused import Overridden
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, match: int, copied: int, factor: float, gamma: int) -> Parts:
+    memory = memory_of(kit)
+    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma))
+    return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
+
+
+METHOD = Method(
+    key="suffix_or_draft",
+    title="Suffixes over a draft model",
+    paper="Oliaro et al. 2024, arXiv 2411.04975",
+    summary="Copies wherever the text repeats itself for long, and asks the small model everywhere else.",
+    knobs=(
+        Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the draft model"),
+        Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
+        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
+        Knob("gamma", 4, 1, 16, "tokens drafted by the small model where nothing is copied"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Who drafts changes from round to round: copies with arcs in repetitions, the small model everywhere else.",
+    wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
+    loses="A repetition that goes on differently pushes the small model aside for a round; on fresh text it is the small model alone.",
+    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
+            "match decides.",
+    aliases=("suffix + draft model", "suffix hybrid", "arctic"),
+    build=build,
+)

@@ -1,0 +1,49 @@
+"""SuffixDecoding over EAGLE: the head on the target's features drafts, unless the last tokens are a long
+repetition of this text or of an earlier answer; then what followed there is drafted (the hybrid of Oliaro et al. 2411.04975).
+"""
+from __future__ import annotations
+
+from ...core import Budget, Knob, Method, Parts
+from ...drafters.heads.features import Features
+from ...drafters.lookup.counted_suffixes import CountedSuffixes
+from ...drafters.model.chain import DraftShape
+from ...drafters.model.dynamic import ConfidentTree
+from ...drafters.several.fused import Overridden
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...trees import sparse
+from ...verifiers import TokenRejection
+
+
+def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int) -> Parts:
+    memory = memory_of(kit)
+    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    shape = sparse(width, depth, nodes)
+    head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width))
+    drafter = Overridden(suffixes, head, match, Budget(depth, width, nodes))
+    return Parts(drafter, Fixed(max(copied, depth), max(8, width), max(copied, nodes)), TokenRejection())
+
+
+METHOD = Method(
+    key="suffix_or_eagle",
+    title="Suffixes over EAGLE",
+    paper="Oliaro et al. 2024, arXiv 2411.04975",
+    summary="Copies wherever the text repeats itself for long, and lets EAGLE's head draft everywhere else.",
+    knobs=(
+        Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the head"),
+        Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
+        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
+        Knob("tree", "EAGLE-2", choices=("EAGLE-2", "EAGLE"), help="a tree that grows where the head is sure, or a fixed one"),
+        Knob("depth", 4, 1, 8, "levels of the head's tree"),
+        Knob("nodes", 6, 1, 60, "places in the head's tree; the papers' 26 and 60 suit a GPU"),
+        Knob("width", 2, 1, 10, "most children of a node of the head's tree"),
+    ),
+    needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
+    look="Who drafts changes from round to round: copies with arcs in repetitions, a tree of guesses everywhere else.",
+    wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
+    loses="A repetition that goes on differently pushes the head aside for a round; on fresh text it is the head alone.",
+    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
+            "match decides.",
+    aliases=("suffix + EAGLE", "SAMD[EAGLE2]", "suffix hybrid", "arctic"),
+    build=build,
+)

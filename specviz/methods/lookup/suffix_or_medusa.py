@@ -1,0 +1,45 @@
+"""SuffixDecoding over Medusa: the heads on the target's last state draft, unless the last tokens are a long
+repetition of this text or of an earlier answer; then what followed there is drafted (the hybrid of Oliaro et al. 2411.04975).
+"""
+from __future__ import annotations
+
+from ...core import Budget, Knob, Method, Parts
+from ...drafters.heads.last_state import MedusaTree
+from ...drafters.heads.shapes import shape_of
+from ...drafters.lookup.counted_suffixes import CountedSuffixes
+from ...drafters.several.fused import Overridden
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -> Parts:
+    memory = memory_of(kit)
+    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    heads = kit.head("medusa")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    drafter = Overridden(suffixes, MedusaTree(heads, shape), match, Budget(depth, 10, len(shape)))
+    return Parts(drafter, Fixed(max(copied, depth), 10, max(copied, len(shape))), TokenRejection())
+
+
+METHOD = Method(
+    key="suffix_or_medusa",
+    title="Suffixes over Medusa",
+    paper="Oliaro et al. 2024, arXiv 2411.04975",
+    summary="Copies wherever the text repeats itself for long, and lets Medusa's heads guess everywhere else.",
+    knobs=(
+        Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the heads"),
+        Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
+        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
+        Knob("nodes", 0, 0, 64, "places in the heads' tree; 0: as many as the heads were calibrated for"),
+        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
+    ),
+    needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
+    look="Who drafts changes from round to round: copies with arcs in repetitions, the heads' tree everywhere else.",
+    wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
+    loses="A repetition that goes on differently pushes the heads aside for a round; on fresh text it is the heads alone.",
+    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
+            "match decides.",
+    aliases=("suffix + Medusa", "SAMD[Medusa]", "suffix hybrid", "arctic"),
+    build=build,
+)

@@ -1,0 +1,37 @@
+"""Lookahead with a trie: short pieces of the prompt and of all answers are kept with their frequencies, and the most frequent ways on
+from the end of the text are tried as one tree (Zhao et al. 2312.12728).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.branches_of_text import TrieLookahead
+from ...indexes.earlier_answers import memory_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, length: int, longest: int, nodes: int, wide: int) -> Parts:
+    return Parts(TrieLookahead(memory_of(kit), length, longest), Fixed(length, wide, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="trie_lookahead",
+    title="Trie lookahead",
+    paper="Zhao et al. 2023, arXiv 2312.12728",
+    summary="Keeps every short piece of the prompt and of earlier answers in a trie, and tries the most frequent ways on.",
+    knobs=(
+        Knob("length", 12, 2, 32, "tokens of a piece (branch length)"),
+        Knob("longest", 4, 1, 16, "most last tokens that are looked up; shorter ends follow"),
+        Knob("nodes", 8, 1, 64, "places in the tree (decoding length); the paper's 64 suit a GPU"),
+        Knob("wide", 4, 1, 16, "most ways on from one place"),
+    ),
+    needs=frozenset({"tree"}),
+    look="The second answer to a similar question: the trie knows its phrases, while those of the old prompt are gone.",
+    wins="A service that answers similar questions all day, with a GPU that has rows to spare.",
+    loses="On fresh text common words lead everywhere: a tree nearly every round, and most of it is refused.",
+    differs="The most frequent nodes of prompt and answers are taken together; the paper weighs them apart. Pieces are "
+            "counted once they are whole, as published.",
+    published={"nodes": 64},
+    aliases=("NGRAM", "lookahead (Ant)", "PainlessInferenceAcceleration", "SGLang ngram"),
+    build=build,
+)

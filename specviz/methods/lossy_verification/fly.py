@@ -1,0 +1,41 @@
+"""FLy: a refusal where the target is unsure is forgiven when the tokens after it all agree (Li et al. 2511.22972)."""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.lookup.copying import NgramDraft
+from ...drafters.model.chain import DraftChain
+from ...drafters.model.staged import Staged
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+from ...verifiers.loose import Deferred
+
+
+def build(kit, unsure: float, window: int, gamma: int, inner: int) -> Parts:
+    draft = kit.open("draft")
+    if inner:
+        drafter = Staged(Parts(NgramDraft(3, 2), Fixed(inner), TokenRejection()), draft)
+    else:
+        drafter = DraftChain(draft)
+    return Parts(drafter, Fixed(gamma), Deferred(unsure, window))
+
+
+METHOD = Method(
+    key="fly",
+    title="FLy (deferred acceptance)",
+    paper="Li et al. 2025, arXiv 2511.22972",
+    summary="Lets another wording pass where the target could have gone either way and agrees with everything that comes after it.",
+    exactness="approximate",
+    knobs=(
+        Knob("unsure", 0.5, 0.0, 1.1, "least entropy of the target's three best tokens, in nats; above 1.09 it is exact"),
+        Knob("window", 3, 0, 12, "tokens behind a refused one that must all be accepted; 0 is exact"),
+        Knob("gamma", 8, 1, 32, "tokens drafted a round"),
+        Knob("inner", 0, 0, 16, "tokens that counts of the text hand to the draft model; 0: it drafts alone"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Tokens that were refused and stand all the same, and the drift: what each of them gave up, in nats.",
+    wins="A good draft model that words things a little differently: its drafts are no longer cut at every synonym.",
+    loses="The text is no longer the target's. With a weak draft nothing long enough agrees behind a refusal.",
+    differs="Read from the abstract and from an engine's description of the rule; thresholds are ours.",
+    aliases=("rejection_sample_method fly", "loosely speculative decoding"),
+    build=build,
+)

@@ -1,0 +1,35 @@
+"""QuantSpec: the target drafts for itself over keys and values that are rounded to four bits (Tiwari et al. 2502.10424)."""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.layers.own_cache import OwnCache
+from ...policies import Fixed
+from ...targets.own_cache import Rounded
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, bits: int, group: int, window: int) -> Parts:
+    return Parts(OwnCache(kit.target.lean(Rounded(bits, group, window)), bits), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="quantspec",
+    title="QuantSpec (rounded cache)",
+    paper="Tiwari et al. 2025, arXiv 2502.10424",
+    summary="Drafts with the whole model over a rough copy of its memory: every older key and value rounded to a few bits.",
+    knobs=(
+        Knob("gamma", 3, 1, 12, "tokens drafted a round"),
+        Knob("bits", 4, 1, 8, "of a rounded number (the paper's 4; the check's 8 are in full precision here)"),
+        Knob("group", 16, 1, 128, "rows rounded together (the paper's 128)"),
+        Knob("window", 16, 1, 256, "latest rows that are not rounded"),
+    ),
+    needs=frozenset({"lean"}),
+    look="At four bits hardly a token is refused; at two and one the rough memory begins to show.",
+    wins="Long texts on hardware with kernels for four bits: a quarter of the memory is read for each drafted token.",
+    loses="Here: rounding is shown in full-width numbers, so nothing is read faster; this shows how right the draft is.",
+    differs="The paper reads the upper four bits for the draft and all eight for the check, and drafts with weights of four "
+            "bits; here weights and check are in full precision.",
+    published={"group": 128, "window": 128},
+    aliases=("KV int4", "quantized KV"),
+    build=build,
+)

@@ -1,0 +1,41 @@
+"""TriForce: a small model drafts for the target with a part of its memory, and that drafts for the target with all of it (Sun et al.
+2404.11912).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...drafters.model.staged import Staged
+from ...policies import Fixed
+from ...targets.own_cache import Relevant
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, inner: int, budget: int, size: int, window: int) -> Parts:
+    below = Parts(DraftChain(kit.open("draft")), Fixed(inner), TokenRejection())
+    view = kit.target.lean(Relevant(size, budget, window))
+    return Parts(Staged(below, view), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="triforce",
+    title="TriForce",
+    paper="Sun et al. 2024, arXiv 2404.11912",
+    summary="Three levels: a small model drafts for the target with little memory, which drafts for the target with all of it.",
+    knobs=(
+        Knob("gamma", 5, 1, 16, "tokens that the level in the middle hands to the target"),
+        Knob("inner", 2, 1, 8, "tokens that the small model hands to the level in the middle"),
+        Knob("budget", 64, 1, 4096, "tokens of the text that the level in the middle sees, in pieces (the paper's 4,096)"),
+        Knob("size", 8, 1, 64, "tokens of a piece"),
+        Knob("window", 16, 1, 256, "latest tokens that it always sees"),
+    ),
+    needs=frozenset({"draft", "lean"}),
+    look="Two checks one inside the other: few tokens fall at the last one, for the level in the middle is nearly the target itself.",
+    wins="Prompts of a hundred thousand tokens, whose keys and values take longer to read than the weights.",
+    loses="Here: the level in the middle costs as much as the target, and the text is read twice.",
+    differs="Pieces are chosen anew each round by the last token's key, the paper's by its query and seldom; its small model "
+            "reads a window, too.",
+    published={"budget": 4096},
+    aliases=("hierarchical", "retrieval cache"),
+    build=build,
+)

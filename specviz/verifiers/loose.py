@@ -1,0 +1,70 @@
+"""Loose acceptance: an isolated refusal where the target is unsure is forgiven when everything right after it agrees (FLy, Li et al.
+2511.22972). It follows the target's law no longer, and notes by how much.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .token import TokenRejection
+
+BEST = 3  # tokens over which the target's doubt is measured
+
+
+class Deferred(TokenRejection):
+    """A refused token of a chain stands when the target's entropy over its three best tokens is at least ``unsure`` nats, it is not
+    impossible, and each of the next ``window`` tokens is there and accepted. A window of 0 is the fair test.
+
+    Drift: the log-probability given up at each forgiven token against the best one, in nats.
+    """
+
+    title = "deferred acceptance (lossy)"
+
+    def __init__(self, unsure: float = 0.7, window: int = 3):
+        self.unsure, self.window = unsure, window
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        chain = tree.parents == tuple(range(-1, len(tree) - 1)) and not tree.probes
+        if not chain or not self.window:
+            return super().verify(tree, scores, state)
+        laws = [state.sampling.probs(row) for row in scores.logits]
+        trials = [self.judged(tree, i, laws[i], scores.logits[i], state) for i in range(len(tree))]
+        path, drift = [], []
+        for i, trial in enumerate(trials):
+            if trial.verdict != "accepted":
+                if not self.forgiven(i, trials, scores.logits[i], tree.tokens[i]):
+                    break
+                belief = scores.logits[i].float().log_softmax(-1)
+                drift.append(float(belief.max() - belief[tree.tokens[i]]))
+                trials[i] = Trial(i, "deferred", trial.target_prob, trial.draft_prob, trial.accept, trial.draw, "accepted", laws[i])
+            path.append(i)
+        if drift:
+            state.note("drift", nats=drift)
+        end = len(path)
+        told = [*trials[:end + 1], *(replace(trial, verdict="skipped") for trial in trials[end + 1:])]
+        law = laws[end] if end == len(tree) else trials[end].residual
+        kind = "correction" if end < len(tree) else "bonus" if len(tree) else "plain"
+        return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(told), law)
+
+    def judged(self, tree: DraftTree, node: int, law: Tensor, row: Tensor, state: State) -> Trial:
+        """The fair test of one token, whatever became of those before it."""
+        if not state.sampling.greedy:
+            return self.test(tree, node, law, state)
+        right = float(tree.tokens[node] == int(row.argmax()))
+        ok, u = state.dice.flip("verify", right)
+        return Trial(node, "match", right, None, right, u, "accepted" if ok else "rejected", law, None if ok else law)
+
+    def forgiven(self, at: int, trials: list[Trial], row: Tensor, token: int) -> bool:
+        after = trials[at + 1:at + 1 + self.window]
+        return (len(after) == self.window and all(t.verdict == "accepted" for t in after)
+                and float(row[token]) > -math.inf and doubt(row) >= self.unsure)
+
+
+def doubt(row: Tensor) -> float:
+    """Entropy in nats of the three best tokens of a row of logits [vocab], among themselves; at most log 3."""
+    p = row.float().topk(min(BEST, len(row))).values.softmax(-1)
+    return -float(torch.special.xlogy(p, p).sum())

@@ -1,0 +1,61 @@
+"""FLy: which refusals are forgiven, and that it is the fair test where none are."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.verifiers import TokenRejection
+from specviz.verifiers.loose import Deferred, doubt
+
+from ..methods.toys import distance, round_law, table, target_law
+
+UNSURE = [1.0, 0.9, 0.8, -9.0]  # the best token is 0
+SURE = [9.0, 0.0, 0.0, -9.0]
+
+
+def judged(drafted, rows, unsure=0.5, window=2, temperature=0.0):
+    state = State([0], Sampling(temperature), Dice(1))
+    return Deferred(unsure, window).verify(DraftTree.chain(drafted), Scores(torch.tensor(rows)), state), state
+
+
+def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
+    verdict, state = judged([1, 0, 0], [UNSURE, SURE, SURE, SURE])
+    assert verdict.path == (0, 1, 2) and verdict.kind == "bonus"
+    assert [t.rule for t in verdict.trials] == ["deferred", "match", "match"]
+    assert state.notes == [("drift", {"nats": [pytest.approx(0.1)]})]
+
+
+@pytest.mark.parametrize("drafted, rows, why", [
+    ([1, 0, 0], [SURE, SURE, SURE, SURE], "the target was sure"),
+    ([1, 1, 0], [UNSURE, SURE, SURE, SURE], "the token behind it is wrong, too"),
+    ([1, 0], [UNSURE, SURE, SURE], "there is only one token behind it"),
+    ([1, 0, 0], [[1.0, -math.inf, 0.9, 0.8], SURE, SURE, SURE], "the target cannot write it"),
+])
+def test_every_other_refusal_stands(drafted, rows, why):
+    verdict, state = judged(drafted, rows)
+    assert verdict.path == () and verdict.token == 0 and verdict.kind == "correction" and not state.notes, why
+    assert [t.verdict for t in verdict.trials] == ["rejected"] + ["skipped"] * (len(drafted) - 1)
+
+
+def test_doubt_is_the_entropy_of_the_three_best():
+    assert doubt(torch.tensor([2.0, 2.0, 2.0, -50.0, -50.0])) == pytest.approx(math.log(3))
+    assert doubt(torch.tensor([50.0, 0.0, 0.0])) < 1e-9
+
+
+def test_beyond_the_largest_doubt_and_without_a_window_it_is_the_fair_test():
+    target, draft = table(3, 1), table(3, 2)
+
+    def propose(state):
+        tokens, laws = [], []
+        for _ in range(2):
+            laws.append(draft(tokens))
+            tokens.append(state.dice.pick("draft", laws[-1]))
+        return DraftTree.chain(tokens, torch.stack(laws))
+
+    fair = target_law(target, 3, 3)
+    for rule in (Deferred(1.2, 1), Deferred(0.0, 0), TokenRejection()):
+        assert distance(round_law(propose, rule, target, 3)[0], fair) < 1e-12
+    assert distance(round_law(propose, Deferred(0.0, 1), target, 3)[0], fair) > 0.01
