@@ -45,7 +45,7 @@ class Kit:
     def open(self, role: str) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
-        assert role in ("draft", "small"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        assert role in ("draft", "small", "wide", "deep"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
         return self.open_net(self.small)
 
     def bridge(self, role: str):
