@@ -136,7 +136,21 @@ class Fused(Llama):
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
-            self._tables(rope_of(config))
+            self._rope = rope_of(config)
+            self._tables(self._rope)
+
+    def turned(self, positions: list[int]) -> Tensor:
+        """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be longer
+        than the head that was made for it, and the angles go on."""
+        table = self.turn
+        if max(positions) >= len(table):
+            self.context = 2 * max(positions)
+            with torch.inference_mode():
+                self._tables(self._rope)
+            table = self.turn
+        if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
+            return table[positions[0]:positions[-1] + 1]
+        return table[positions]
 
     def _parts(self, layer: Layer) -> dict[str, tuple[Tensor, Tensor | None]]:
         """Fused matrices with their biases; queries and keys with rotating pairs side by side."""
@@ -231,12 +245,7 @@ class RowCache:
         return mask.flatten(0, 1)
 
     def _turn(self, rows: list[int]) -> Tensor:
-        """Rotations of rows; positions beyond the context are held at the last one."""
-        last = self.net.context - 1
-        if rows[-1] - rows[0] == len(rows) - 1 and self.first + rows[-1] <= last:
-            return self.net.turns(self.first + rows[-1] + 1)[self.first + rows[0]:self.first + rows[-1] + 1]
-        places = [min(self.first + row, last) for row in rows]
-        return self.net.turns(max(places) + 1)[places]
+        return self.net.turned([self.first + row for row in rows])
 
     def _room(self, slots: int) -> Tensor:
         have = 0 if self._slots is None else self._slots.shape[3]

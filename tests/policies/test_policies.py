@@ -14,6 +14,7 @@ from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuris
 from specviz.policies.cost import tokens
 from specviz.policies.stopping import best_threshold
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.trees import product, sparse
 from specviz.verifiers import TokenRejection
 
 
@@ -194,6 +195,28 @@ def test_staged_tokens_follow_the_draft_models_law():
             assert torch.allclose(tree.law(i), rows[i]) and tree.law(i)[tree.tokens[i]] > 0
         assert sum(state.notes[-1][1]["sizes"]) == 6
     assert len(drafter.propose(state, Budget(gamma=0))) == 0
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("shape", [sparse(3, 4, 14), product((2, 2, 2))], ids=["sparse", "full"])
+def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sampling, shape):
+    net = TinyNet(6, 2)
+    state = State([1, 2, 0, 1, 2], sampling, Dice(5))
+    drafter = Staged(Parts(PromptLookup(2), Fixed(3), TokenRejection()), TinyTarget(net), shape)
+    drafter.start(state, None, None)
+    tree = drafter.propose(state, Budget(gamma=4, width=3, nodes=64))
+    assert sorted(tree.depths) == sorted(shape.depths)
+    for i in range(len(tree)):
+        row = net.logits(state.tokens + [tree.tokens[j] for j in tree.path(i)[:-1]])[-1]
+        before = [tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]
+        if sampling.greedy:
+            assert tree.label(i) == "chosen" and row.argsort(descending=True)[len(before)] == tree.tokens[i]
+        else:
+            law = sampling.probs(row)
+            law[before] = 0
+            torch.testing.assert_close(tree.law(i), law / law.sum())
+    chain = drafter.propose(state, Budget(gamma=4, width=1))
+    assert chain.parents == (-1, 0, 1, 2), "where the target has no trees"
 
 
 def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():

@@ -42,8 +42,7 @@ METHOD = Method(
     look="Each level of the tree is one pass of the head, fed with its own guesses: watch how far down it stays right.",
     wins="Large targets: one layer is a small share of them, and it sees what the target was about to say.",
     loses="Small targets: the head's layer and the pass through the target's vocabulary are no small share of a whole pass.",
-    differs="As published: the tree of 25 places, recursive rejection. The default keeps its most promising six.",
-    compared="code",
+    differs="As published: the authors' tree, drawn without replacement. The default is its best six places and three levels.",
     published={"nodes": 25, "depth": 5},
     build=build,
 )
