@@ -12,8 +12,8 @@ from .speculate import opening, told
 class Stepwise:
     """A round drafts one step and grades it; after a refusal plain rounds of the target, ``alone``, write up to the step's end.
 
-    ends(tokens): whether a step that begins with these tokens ends with the last of them; longest: most tokens of a step; first: steps that the target writes by itself before
-    the small model may.
+    ends(tokens): whether a step that begins with these tokens ends with the last of them; longest: most tokens of a step; first:
+    steps that the target writes by itself before the small model may.
     """
 
     def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):

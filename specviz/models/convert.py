@@ -18,7 +18,8 @@ import torch
 from safetensors.torch import save_file
 found = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
 found = found.get("state_dict", found)
-save_file({str(name): tensor.detach().clone().contiguous() for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}, sys.argv[2])
+tensors = {str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+save_file({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}, sys.argv[2])
 """
 LONGEST = 600  # seconds
 
@@ -33,11 +34,12 @@ def convert(folder: Path) -> list[Path]:
         to, part = path.with_suffix(".safetensors"), path.with_suffix(".part")
         if to.exists():
             raise ModelError(f"{to.name} is in {folder.name} already")
-        done = subprocess.run([sys.executable, "-I", "-c", READER, path.resolve(), part.resolve()], capture_output=True, text=True, timeout=LONGEST)
+        command = [sys.executable, "-I", "-c", READER, str(path.resolve()), str(part.resolve())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
         if done.returncode:
             part.unlink(missing_ok=True)
-            words = [line for line in done.stderr.splitlines() if line.strip()]
-            raise ModelError(f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1] if words else 'it ended'})")
+            words = [line for line in done.stderr.splitlines() if line.strip()] or ["it ended"]
+            raise ModelError(f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1]})")
         made.append(part.replace(to))
     return made
 

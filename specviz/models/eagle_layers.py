@@ -75,6 +75,26 @@ class Attention(nn.Module):
         return self.o_proj(y.transpose(1, 2).flatten(2)), kv
 
 
+    @torch.no_grad()
+    def weights(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Who looks where, causally: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
+        q, k = (_turned(p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2), angles) for p in (self.q_proj, self.k_proj))
+        scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
+        return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+
+    @torch.no_grad()
+    def calm(self, x: Tensor, limit: float) -> None:
+        """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then one
+        row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534)."""
+        heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
+        q, k = (p(x).flatten(0, -2).unflatten(-1, (-1, each)).float().norm(dim=-1).amax(0) for p in (self.q_proj, self.k_proj))
+        share = (limit * each**0.5 / (q * k.repeat_interleave(heads // kv)).clamp(min=1e-12)).clamp(max=1)
+        for_keys = share.view(kv, -1).amin(1).sqrt()
+        for p, factor in ((self.q_proj, share / for_keys.repeat_interleave(heads // kv)), (self.k_proj, for_keys)):
+            for weight in p.parameters():
+                weight.mul_(factor.repeat_interleave(each).view(-1, *[1] * (weight.dim() - 1)))
+
+
 def _turned(x: Tensor, angles: Tensor) -> Tensor:
     """Rotary positions on heads stored as halves, as checkpoints have them."""
     a, b = x.chunk(2, -1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, Costs, Drafter, DraftTree, Parts, Scores, State, Target, TreeBuilder, open_run, play
+from ...core import (WITHOUT_REPLACEMENT, Budget, Costs, Drafter, DraftTree, Parts, Scores, State, Target, TreeBuilder, open_run,
+                     play)
 from ...trees import Scorer, Shape, best, chosen_children, draw_some, drawn_children
 
 
@@ -51,8 +52,8 @@ class Staged(Drafter):
         build, at, node, spine = TreeBuilder(), {-1: -1}, -1, _spine(shape)[:len(tokens)]
         for place, token, row in zip(spine, tokens, rows):
             above = shape.parents[place]
-            for rank, child in enumerate(self._children(build, node, token, row, shape.fanout[above], state)):
-                at[next(i for i, (parent, r) in enumerate(zip(shape.parents, shape.ranks)) if (parent, r) == (above, rank))] = child
+            siblings = [i for i, parent in enumerate(shape.parents) if parent == above]  # in the order of their ranks
+            at |= zip(siblings, self._children(build, node, token, row, len(siblings), state))
             node = at[place]
         inside = set(spine) | {-1}
         grow = [place for place in at if place not in inside and place in shape.fanout]

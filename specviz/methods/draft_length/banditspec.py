@@ -47,8 +47,10 @@ METHOD = Method(
              help="what an arm is: a draft length, 1, 2, 3 and so on; or a lookup, chains of 2 and 5, a tree of 8, a chain of 10"),
         Knob("arms", 4, 2, 12, "how many arms; there are five configurations"),
         Knob("shortest", 1, 0, 4, "length of the shortest draft that is an arm; 0 is plain decoding, as in the paper"),
-        Knob("radius", "narrow", choices=("narrow", "paper", "code"), only_with=(("paper", "rule", ("UCBSpec",)), ("code", "rule", ("UCBSpec",))),
-             help="what UCBSpec allows an arm that was tried little: sqrt(0.05 ln t / pulls); the paper's bound; or that of the authors' program"),
+        Knob("radius", "narrow", choices=("narrow", "paper", "code"),
+             only_with=(("paper", "rule", ("UCBSpec",)), ("code", "rule", ("UCBSpec",))),
+             help="what UCBSpec allows an arm that was tried little: sqrt(0.05 ln t / pulls); the paper's bound; or that of the "
+                  "authors' program"),
         Knob("reward", "speed", choices=("speed", "tokens"), help="what a round earns: tokens a second, or tokens, as in the paper's theory"),
         Knob("delta", 0.1, 0.001, 1.0, "confidence of the paper's bound, which does not say its value"),
     ),

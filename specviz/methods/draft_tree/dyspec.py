@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("depth", 8, 1, 16, "most tokens ahead"),
         Knob("grow", "one by one", choices=("one by one", "layers"),
              help="always where a token is worth most; or, a draft pass a level, wherever it is worth more than 1 / nodes"),
-        Knob("heat", 0.0, 0.0, 2.0, "temperature of the draft; 0: the run's, so that at 0 the likeliest tokens are taken; the paper takes 0.6"),
+        Knob("heat", 0.0, 0.0, 2.0, "temperature of the draft; 0: the run's, so that at 0 the likeliest tokens are taken; the paper's is 0.6"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="A chain where the draft is sure, a bush where it is not, and everything between.",
