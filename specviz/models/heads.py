@@ -50,7 +50,8 @@ class HeadWeights(Weights):
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name) for one in (*fine, *COPIES))]
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-            raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): it is another kind of head")
+            raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): "
+                             "it is another kind of head")
 
     def _index(self) -> dict[str, str]:
         """As for a model, but the one file of a head may have any name."""

@@ -86,7 +86,8 @@ class Hydra(nn.Module):
         if config["prefix"]:
             setattr(self, PREFIX, Prefix(config, bias))
         self.hydra_mlp = nn.ModuleList(
-            nn.Sequential(Block(d, i + 2 if self.grounded else 1, config["through"]), *(Block(d) for _ in range(config["hydra_num_layers"] - 1)))
+            nn.Sequential(Block(d, i + 2 if self.grounded else 1, config["through"]),
+                          *(Block(d) for _ in range(config["hydra_num_layers"] - 1)))
             for i in range(heads))
         self.hydra_lm_head = nn.ModuleList(
             nn.Linear(d, config["vocab_size"], output_bias) for _ in range(heads if config["own_output"] else 0))
@@ -169,7 +170,8 @@ def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: 
         if rows != d:
             raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}")
         if columns not in (d, d * (i + 2)):
-            raise ModelError(f"{weights.title} has a head {i} that reads {columns} numbers: neither the state alone nor with {i + 1} tokens")
+            raise ModelError(f"{weights.title} has a head {i} that reads {columns} numbers: neither the state alone nor with "
+                             f"{i + 1} tokens")
         output = names[f"hydra_lm_head.{i}.weight"]
         if output in weights and weights.shape(output)[0] != body.vocab:
             raise ModelError(f"{weights.title} does not fit {body.name}: it speaks {weights.shape(output)[0]} tokens, and {body.name} "

@@ -44,7 +44,8 @@ def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Modul
     """What a training run notes while it goes on: block efficiency on a few answers of each task, and whether it looks at them."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = tables(guesses, features, some, numbers["gamma"])
-    looked = [attention.entropy(model, lambda a=a: guesses(features.states(collate([a], len(a.ids), features.device)), 1)) for a in some[:8]]
+    batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
+    looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
     return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()} | {
         "attention_entropy": round(sum(looked) / max(1, len(looked)), 4)}
 

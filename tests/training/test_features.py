@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -197,10 +198,10 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         batch = features.states(collate([a for a in features.own.answers][:1], 64, features.device))
         order = torch.arange(batch.ids.shape[1])
         order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))
-        part = attention.rows_of(head, lambda: recipe.ahead(head, features)(batch, 1))[0]
+        part = attention.rows_of(head, partial(recipe.ahead(head, features), batch, 1))[0]
         whole, other = (part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1] for rows in (torch.arange(len(order)), order))
         moved[limit] = float((whole - other).norm() / whole.norm())
-        awake[limit] = attention.entropy(head, lambda: recipe.ahead(head, features)(batch, 1))
+        awake[limit] = attention.entropy(head, partial(recipe.ahead(head, features), batch, 1))
         told = chains.measure(recipe.ahead(head, features), features, one.numbers(kind), head)
         assert (told["attention_entropy"] > 0.3) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02

@@ -26,7 +26,7 @@ class DraftPaths(Drafter):
         tips = [-1] * (1 if state.sampling.greedy else budget.width)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-        for depth in range(budget.gamma):
+        for _ in range(budget.gamma):
             alike = firsts(build, tips)
             alone = sorted(set(alike))
             laws = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))

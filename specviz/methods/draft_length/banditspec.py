@@ -51,7 +51,8 @@ METHOD = Method(
              only_with=(("paper", "rule", ("UCBSpec",)), ("code", "rule", ("UCBSpec",))),
              help="what UCBSpec allows an arm that was tried little: sqrt(0.05 ln t / pulls); the paper's bound; or that of the "
                   "authors' program"),
-        Knob("reward", "speed", choices=("speed", "tokens"), help="what a round earns: tokens a second, or tokens, as in the paper's theory"),
+        Knob("reward", "speed", choices=("speed", "tokens"),
+             help="what a round earns: tokens a second, or tokens, as in the paper's theory"),
         Knob("delta", 0.1, 0.001, 1.0, "confidence of the paper's bound, which does not say its value"),
     ),
     needs=frozenset({"draft"}),

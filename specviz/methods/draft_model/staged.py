@@ -28,7 +28,8 @@ METHOD = Method(
         Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 4, 1, 16, "tokens the lookup hands to the draft model"),
         Knob("ngram", 2, 1, 8, "longest piece of text the lookup matches"),
-        Knob("drafts", "tree", choices=("tree", "chain"), help="what the target is handed: a tree, as in the paper, or its first line alone"),
+        Knob("drafts", "tree", choices=("tree", "chain"),
+             help="what the target is handed: a tree, as in the paper, or its first line alone"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
@@ -36,7 +37,7 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens when the text repeats itself.",
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
-    differs="The inner stage is a lookup in the text where the paper has a trigram model; it writes the tree's first line, and passes of the "
-            "draft model fill in the rest.",
+    differs="The inner stage is a lookup in the text where the paper has a trigram model; it writes the tree's first line, and passes of "
+            "the draft model fill in the rest.",
     build=build,
 )

@@ -12,12 +12,12 @@ from ...policies import Fixed
 from ...trees import independent_children, product
 from ...verifiers import MultiStep
 
-DRAFTS = {"one": ("draft",), "two": ("draft", "wide"), "three": ("draft", "wide", "deep")}
+DRAFTS = ("draft", "wide", "deep")
 
 
-def build(kit, width: int, split: int, depth: int, drafts: str) -> Parts:
+def build(kit, width: int, split: int, depth: int, models: int) -> Parts:
     shape = product([width if level == split else 1 for level in range(1, depth + 1)])
-    trees = [DraftShape(kit.open(role), shape, children=independent_children) for role in DRAFTS[drafts]]
+    trees = [DraftShape(kit.open(role), shape, children=independent_children) for role in DRAFTS[:models]]
     return Parts(trees[0] if len(trees) == 1 else Fused(*trees), Fixed(depth, width, len(trees) * len(shape)), MultiStep())
 
 
@@ -30,8 +30,7 @@ METHOD = Method(
         Knob("width", 3, 1, 8, "lines after the split"),
         Knob("split", 3, 1, 8, "the level at which the line splits"),
         Knob("depth", 8, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
-        Knob("drafts", "one", choices=tuple(DRAFTS),
-             help="draft models that each draw a tree: the target's own draft, with it the wide one, and with them the deep one"),
+        Knob("models", 1, 1, 3, "draft models that each draw a tree: the target's own draft, with it the wide one, and with them the deep one"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The split: three different futures of the same beginning, of which at most one comes true.",

@@ -29,8 +29,8 @@ METHOD = Method(
     summary="Runs several layers of the draft at the same time on the same input: a little blurred, and right surprisingly often.",
     knobs=(
         Knob("model", "deep draft", choices=("deep draft", "draft", "target"),
-             help="whose layers draft: a deep draft model's, as in the paper; those of the pair's own draft, of which two layers leave none "
-                  "between the first and the last, which always run as ever; or the target's own"),
+             help="whose layers draft: a deep draft model's, as in the paper; those of the pair's own draft, of which two layers leave "
+                  "none between the first and the last, which always run as ever; or the target's own"),
         Knob("group", 4, 1, 8, "layers that run side by side; 1 is ordinary drafting, 5 and more blur too much"),
         Knob("gamma", 3, 1, 12, "most tokens ahead"),
         Knob("drafts", "tree", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
@@ -41,7 +41,7 @@ METHOD = Method(
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",
     wins="With a deep draft model and one device a layer of the group, as in the paper.",
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",
-    differs="As published, but for the tree's shape, which the paper does not give, and for the order within a group: attentions are added one "
-            "after the other, each before its feed-forward. All layers share one device here.",
+    differs="As published, but for the tree's shape, which the paper does not give, and for the order within a group: attentions are added "
+            "one after the other, each before its feed-forward. All layers share one device here.",
     build=build,
 )
