@@ -30,7 +30,7 @@ METHOD = Method(
         Knob("width", 3, 1, 8, "lines after the split"),
         Knob("split", 3, 1, 8, "the level at which the line splits"),
         Knob("depth", 8, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
-        Knob("models", 1, 1, 3, "draft models that each draw a tree: the target's own draft, with it the wide one, and with them the deep one"),
+        Knob("models", 1, 1, 3, "draft models that each draw a tree: the target's own draft, with it the wide one, then the deep one"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The split: three different futures of the same beginning, of which at most one comes true.",
