@@ -191,7 +191,7 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
     for limit in (12, 1e9):
         monkeypatch.setattr(Job, "numbers", lambda self, name, limit=limit: numbers(self, name) | {
             "muon_lr": HOT[kind], "score_limit": limit, "measure_rows": 2})
-        one = job(material, tmp_path / f"{limit}", steps=20)
+        one = job(material, tmp_path / f"{limit}", steps=25)
         place = recipe.run(one)
         features = Features(one, one.numbers(kind), layer=1)
         head = reader.load(place, features.body).float()
@@ -203,5 +203,5 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         moved[limit] = float((whole - other).norm() / whole.norm())
         awake[limit] = attention.entropy(head, partial(recipe.ahead(head, features), batch, 1))
         told = chains.measure(recipe.ahead(head, features), features, one.numbers(kind), head)
-        assert (told["attention_entropy"] > 0.3) == (limit == 12)
+        assert (told["attention_entropy"] > 0.2) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02
