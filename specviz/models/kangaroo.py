@@ -72,7 +72,7 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     if "exit_layer" not in config:
         raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
-                         "adapter: add it (the authors' take 2 for Vicuna-7B and 3 for Vicuna-13B); behind another layer it guesses wrongly")
+                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); behind another layer it guesses wrongly")
     exit, found = config["exit_layer"], {}
     if type(exit) is not int or not 0 < exit < body.layers:
         raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers")
