@@ -97,8 +97,10 @@ class Method:
     key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: the title of its
     folder, which the catalogue fills in;
     build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
-    look, wins, loses: what to watch on the page, and where it is fast and slow. differs: from what was published, in a sentence or
-    two, or "as published"; published: the knob values that are the paper's where the defaults were tuned for a small machine.
+    look, wins, loses: what to watch on the page, and where it is fast and slow.
+    differs: one or two sentences on what is not as the paper or its authors' code has it, or AS_PUBLISHED; compared: what it was
+    held against, one of COMPARED; published: the paper's values of the knobs whose defaults were tuned for small models on two
+    cores. Raises ValueError for what is none of these.
     """
 
     key: str
@@ -114,6 +116,7 @@ class Method:
     wins: str = ""
     loses: str = ""
     differs: str = ""
+    compared: str = "notes"
     published: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
