@@ -2,7 +2,7 @@
 (SpecReason, Pan et al. 2504.07891). A step that passes is kept as it is, whatever the target would have written."""
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator
+from typing import Callable, Iterable, Iterator, Sequence
 
 from ..trace.events import Event, tell
 from ..core import Parts, State, Target, play
@@ -12,11 +12,11 @@ from .speculate import opening, told
 class Stepwise:
     """A round drafts one step and grades it; after a refusal plain rounds of the target, ``alone``, write up to the step's end.
 
-    ends(token): whether a step ends with it; longest: most tokens of a step; first: steps that the target writes by itself before
-    the small model may.
+    ends(tokens): whether a step that begins with these tokens ends with the last of them; longest: most tokens of a step; first:
+    steps that the target writes by itself before the small model may.
     """
 
-    def __init__(self, alone: Parts, ends: Callable[[int], bool], longest: int, first: int = 0):
+    def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):
         self.alone, self.ends, self.longest, self.first = alone, ends, longest, first
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
@@ -27,7 +27,7 @@ class Stepwise:
         steps = 0
         while not state.done:
             written, passed = 0, False
-            while not state.done and not (passed or written >= self.longest or (written and self.ends(state.tokens[-1]))):
+            while not state.done and not (passed or written >= self.longest or (written and self.ends(state.tokens[-written:]))):
                 who = parts if not written and steps >= self.first else self.alone
                 outcome = play(who, target, state)
                 passed, written = outcome.verdict.kind == "accepted", written + len(outcome.committed)

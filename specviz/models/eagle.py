@@ -101,6 +101,7 @@ def load(folder: str | Path, body: Body) -> Eagle:
     for i in range(sizes.layers):
         found |= layer_weights(weights, sizes, f"layers.{i}.", i > 0, True)
     found = {name: tensor for name, tensor in found.items() if tensor is not None}
+    weights.none_left()
     config = {**config, "bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}
     return fill(Eagle(config, folder.name), found, body)
 

@@ -75,6 +75,26 @@ class Attention(nn.Module):
         return self.o_proj(y.transpose(1, 2).flatten(2)), kv
 
 
+    @torch.no_grad()
+    def weights(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Who looks where, causally: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
+        q, k = (_turned(p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2), angles) for p in (self.q_proj, self.k_proj))
+        scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
+        return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+
+    @torch.no_grad()
+    def calm(self, x: Tensor, limit: float) -> None:
+        """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then one
+        row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534)."""
+        heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
+        q, k = (p(x).flatten(0, -2).unflatten(-1, (-1, each)).float().norm(dim=-1).amax(0) for p in (self.q_proj, self.k_proj))
+        share = (limit * each**0.5 / (q * k.repeat_interleave(heads // kv)).clamp(min=1e-12)).clamp(max=1)
+        for_keys = share.view(kv, -1).amin(1).sqrt()
+        for p, factor in ((self.q_proj, share / for_keys.repeat_interleave(heads // kv)), (self.k_proj, for_keys)):
+            for weight in p.parameters():
+                weight.mul_(factor.repeat_interleave(each).view(-1, *[1] * (weight.dim() - 1)))
+
+
 def _turned(x: Tensor, angles: Tensor) -> Tensor:
     """Rotary positions on heads stored as halves, as checkpoints have them."""
     a, b = x.chunk(2, -1)
@@ -136,7 +156,21 @@ class Fused(Llama):
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
-            self._tables(rope_of(config))
+            self._rope = rope_of(config)
+            self._tables(self._rope)
+
+    def turned(self, positions: list[int]) -> Tensor:
+        """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be longer
+        than the head that was made for it, and the angles go on."""
+        table = self.turn
+        if max(positions) >= len(table):
+            self.context = 2 * max(positions)
+            with torch.inference_mode():
+                self._tables(self._rope)
+            table = self.turn
+        if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
+            return table[positions[0]:positions[-1] + 1]
+        return table[positions]
 
     def _parts(self, layer: Layer) -> dict[str, tuple[Tensor, Tensor | None]]:
         """Fused matrices with their biases; queries and keys with rotating pairs side by side."""
@@ -231,12 +265,7 @@ class RowCache:
         return mask.flatten(0, 1)
 
     def _turn(self, rows: list[int]) -> Tensor:
-        """Rotations of rows; positions beyond the context are held at the last one."""
-        last = self.net.context - 1
-        if rows[-1] - rows[0] == len(rows) - 1 and self.first + rows[-1] <= last:
-            return self.net.turns(self.first + rows[-1] + 1)[self.first + rows[0]:self.first + rows[-1] + 1]
-        places = [min(self.first + row, last) for row in rows]
-        return self.net.turns(max(places) + 1)[places]
+        return self.net.turned([self.first + row for row in rows])
 
     def _room(self, slots: int) -> Tensor:
         have = 0 if self._slots is None else self._slots.shape[3]

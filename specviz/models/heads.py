@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target has, and old Llama files store although it is computed
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,20 @@ class HeadWeights(Weights):
 
     def __init__(self, folder: Path, body: Body):
         super().__init__(folder, body.device, body.dtype)
+        self._read: set[str] = set()
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        self._read.add(name)
+        return super().get(name, *shape)
+
+    def none_left(self, *fine: str) -> None:
+        """Refuse a file with weights that nobody asked for: it is another kind of head, and without them it would guess wrongly.
+        fine: patterns of names that may be left, copies of what the target has."""
+        left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name) for one in (*fine, *COPIES))]
+        if left:
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): "
+                             "it is another kind of head")
 
     def _index(self) -> dict[str, str]:
         """As for a model, but the one file of a head may have any name."""
@@ -45,8 +60,9 @@ class HeadWeights(Weights):
             return super()._index()
         if not found:
             pickled = sorted(path.name for kind in PICKLES for path in self._folder.glob(kind))
-            raise ModelError(f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is never opened: "
-                             "convert it to safetensors" if pickled else f"{self._folder.name} has no safetensors")
+            raise ModelError(f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is not opened here: "
+                             "take its safetensors, or convert it to safetensors with `python -m specviz.models.convert FOLDER`"
+                             if pickled else f"{self._folder.name} has no safetensors")
         return dict.fromkeys(self._file(found[0]).keys(), found[0])
 
     @property
@@ -76,6 +92,7 @@ class HeadWeights(Weights):
 
     def ids(self, name: str, vocab: int) -> Tensor:
         """A list of token ids, as whole numbers. Raises ModelError when one is not in the vocabulary."""
+        self._read.add(name)
         ids = self._file(self._where[name]).get_tensor(name).long()
         if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
             raise ModelError(f"{name} of {self.title} names tokens that are not in the vocabulary")
@@ -115,11 +132,21 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
             weights._file(shard)
     except ModelError as error:
         return str(error)
+    if third := third_eagle(weights.names, config):
+        return (f"{folder.name} is an EAGLE-3 head ({third}): it reads three layers of the target and speaks a vocabulary of its own, for "
+                "which there is no reader here; heads of EAGLE and EAGLE-2 are read")
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
         said = config.get(key, have)
         if said != have:
             return f"{folder.name} does not fit {name}: it {what.format(said)}, and {name} has {have}"
     return None
+
+
+def third_eagle(names: list[str], config: dict[str, Any]) -> str | None:
+    """What gives a head away as EAGLE-3 (Li et al. 2503.01840), in its authors' layout or another's; None when nothing does."""
+    found = [name for name in names if name in ("d2t", "t2d") or name.startswith("midlayer.") or name.endswith(".hidden_norm.weight")]
+    told = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
+    return (found or told or [None])[0]
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:

@@ -76,15 +76,18 @@ class PrefixRows:
 
 class Hydra(nn.Module):
     """config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
-    block), own_output (output matrices), and for the prefix the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+    block), own_output (output matrices), grounded (heads read the tokens above their guess; default true), and for the prefix the sizes of
+    a Llama layer. accuracy, nodes: as Medusa's."""
 
     def __init__(self, config: dict[str, Any], bias: bool = False, output_bias: bool = True):
         super().__init__()
         self.sizes, d, heads = config, config["hidden_size"], config["hydra_num_heads"]
+        self.grounded = bool(config.get("grounded", True))
         if config["prefix"]:
             setattr(self, PREFIX, Prefix(config, bias))
         self.hydra_mlp = nn.ModuleList(
-            nn.Sequential(Block(d, i + 2, config["through"]), *(Block(d) for _ in range(config["hydra_num_layers"] - 1)))
+            nn.Sequential(Block(d, i + 2 if self.grounded else 1, config["through"]),
+                          *(Block(d) for _ in range(config["hydra_num_layers"] - 1)))
             for i in range(heads))
         self.hydra_lm_head = nn.ModuleList(
             nn.Linear(d, config["vocab_size"], output_bias) for _ in range(heads if config["own_output"] else 0))
@@ -105,7 +108,7 @@ class Hydra(nn.Module):
 
     def forward(self, index: int, inputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
         """Logits [n, vocab] of one head from its inputs [n, (index + 2) * hidden]: the state, the root, the tokens below it."""
-        states = self.hydra_mlp[index](inputs)
+        states = self.hydra_mlp[index](inputs if self.grounded else inputs[..., :self.sizes["hidden_size"]])
         return self.hydra_lm_head[index](states) if len(self.hydra_lm_head) else head(states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -119,7 +122,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Hydra:
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": numbers["heads"],
                   "hydra_num_layers": numbers["layers"], "prefix": numbers["prefix"], "through": numbers["through"],
-                  "own_output": numbers["own_output"]}, output_bias=False)
+                  "grounded": numbers.get("grounded", True), "own_output": numbers["own_output"]}, output_bias=False)
 
 
 def load(folder: Path, body: Body) -> Hydra:
@@ -145,6 +148,7 @@ def load(folder: Path, body: Body) -> Hydra:
     layers = int(config.get("hydra_num_layers") or layers)  # the authors apply one block again; its copies may be left out
     made = Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": len(heads),
                   "hydra_num_layers": layers, "prefix": any(name.startswith(PREFIX) for name in there),
+                  "grounded": weights.shape(names["hydra_mlp.0.0.linear.weight"])[-1] != body.hidden,
                   "through": "hydra_mlp.0.0.res_connection.weight" in there, "own_output": "hydra_lm_head.0.weight" in there},
                  f"{PREFIX}.layers.0.self_attn.q_proj.bias" in there, "hydra_lm_head.0.bias" in there)
     tensors = {}
@@ -152,20 +156,22 @@ def load(folder: Path, body: Body) -> Hydra:
         once = re.sub(r"^(hydra_mlp\.\d+)\.(?:[2-9]|\d\d+)\.", r"\1.1.", ours)  # the name of the block that is applied again
         theirs = names.get(ours, ours)
         tensors[ours] = weights.get(theirs if theirs in weights else names.get(once, ours), *like.shape)
+    weights.none_left(rf"{PREFIX}\.embed_tokens\.weight", r"hydra_mlp\.\d+\.\d+\.linear\.(weight|bias)")  # one block's copies
     made.accuracy, made.nodes = calibration(config, folder.name)
     return fill(made, tensors, body)
 
 
 def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: Body) -> None:
-    """Refuse heads of another width or vocabulary, and heads that read no tokens."""
+    """Refuse heads of another width or vocabulary. Those that read the state alone are not grounded, as the authors call it."""
     d = body.hidden
     for i in heads:
         first = names.get(f"hydra_mlp.{i}.0.linear.weight", "")
         rows, columns = weights.shape(first)
         if rows != d:
             raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}")
-        if columns != d * (i + 2):
-            raise ModelError(f"{weights.title} is not grounded: its heads do not read the tokens drafted before them")
+        if columns not in (d, d * (i + 2)):
+            raise ModelError(f"{weights.title} has a head {i} that reads {columns} numbers: neither the state alone nor with "
+                             f"{i + 1} tokens")
         output = names[f"hydra_lm_head.{i}.weight"]
         if output in weights and weights.shape(output)[0] != body.vocab:
             raise ModelError(f"{weights.title} does not fit {body.name}: it speaks {weights.shape(output)[0]} tokens, and {body.name} "

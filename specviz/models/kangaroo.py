@@ -5,8 +5,8 @@ norm of its own -> the target's head. It is all that is trained, and it is small
 the check continues from what they left.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``layers.0.self_attn.*``,
-``layers.0.input_layernorm.weight`` and ``norm.weight``. The published configs do not say where the exit is; ours do
-(``exit_layer``), and without it the paper's 2 is taken.
+``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained behind, ``exit_layer``, must stand in the config;
+published ones do not say it.
 """
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
     if problem:
         raise ModelError(problem)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
-    exit, found = config.get("exit_layer", EXIT), {}
+    if "exit_layer" not in config:
+        raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
+                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); behind another layer it guesses wrongly")
+    exit, found = config["exit_layer"], {}
     if type(exit) is not int or not 0 < exit < body.layers:
         raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers")
     # published configs are the target's own, so the layers are counted in the file
@@ -80,4 +83,5 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, False)
     found = {name: tensor for name, tensor in found.items() if tensor is not None}
     found["norm.weight"] = weights.get("norm.weight", sizes.hidden)
+    weights.none_left()
     return fill(Kangaroo({**config, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}, folder.name), found, body)

@@ -93,6 +93,7 @@ def load(folder: Path, body: Body) -> Medusa:
     """Heads from a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     tensors = _vllm(weights, body) if weights.numbers(r"blocks\.(\d+)\.") else _authors(weights, body)
+    weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
     heads = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     layers = len([name for name in tensors if name.startswith("blocks.0.") and name.endswith("weight")])
     matrices = len([name for name in tensors if name.startswith("lm_heads.")])

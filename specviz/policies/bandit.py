@@ -1,7 +1,7 @@
 """BanditSpec: which way to draft pays is learned while decoding; each is an arm of a bandit (Hou et al. 2505.15141).
 
-The arm is chosen before the round, from earlier rounds alone, so the output stays exact. A round's reward is its tokens a
-second, as a share of the best round seen.
+The arm is chosen before the round, from earlier rounds alone, so the output stays exact. What a round earns is its tokens a second,
+as a share of the best round seen, or its tokens alone, which is what the paper's theory counts.
 """
 from __future__ import annotations
 
@@ -13,19 +13,30 @@ import torch
 
 from ..core import Budget, Outcome, Policy, State
 
+SPEED, TOKENS = "speed", "tokens"
+
 
 class Bandit(Policy):
-    """arms: the budgets to choose from; names: of the arms, for people. What a rule adds is ``choose`` and ``learn``."""
+    """arms: the budgets to choose from; names: of the arms, for people; reward: "speed" or "tokens". What a rule adds is ``choose``
+    and ``learn``.
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = ()):
+    A reward lies in [0, 1]: the round's speed by the best one seen, or (tokens - 1) / L with L the longest arm's draft.
+    """
+
+    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         self.arms = tuple(replace(arm, arm=i) for i, arm in enumerate(arms))
-        self.names, self.gammas = tuple(names), tuple(arm.gamma for arm in self.arms)
+        self.names, self.gammas, self.reward = tuple(names), tuple(arm.gamma for arm in self.arms), reward
         self.pulls, self.speeds, self.top = [0] * len(self.arms), [0.0] * len(self.arms), 0.0
 
     @property
     def means(self) -> list[float]:
         """Mean reward of each arm. Speeds are kept and not rewards, so that a faster round changes what earlier ones were worth."""
-        return [speed / self.top if self.top else 0.0 for speed in self.speeds]
+        return [self._worth(speed) for speed in self.speeds]
+
+    def _worth(self, earned: float) -> float:
+        if self.reward == TOKENS:
+            return max(0.0, min(1.0, (earned - 1) / max(1, *self.gammas)))
+        return earned / self.top if self.top else 0.0
 
     def plan(self, state: State) -> Budget:
         arm = self.choose(state)
@@ -35,11 +46,11 @@ class Bandit(Policy):
 
     def observe(self, outcome: Outcome) -> None:
         arm, seconds = outcome.budget.arm, max(sum(outcome.seconds.values()), 1e-9)
-        speed = len(outcome.committed) / seconds
-        self.top = max(self.top, speed)
+        earned = len(outcome.committed) / (1.0 if self.reward == TOKENS else seconds)
+        self.top = max(self.top, earned)
         self.pulls[arm] += 1
-        self.speeds[arm] += (speed - self.speeds[arm]) / self.pulls[arm]
-        self.learn(arm, speed / self.top)
+        self.speeds[arm] += (earned - self.speeds[arm]) / self.pulls[arm]
+        self.learn(arm, self._worth(earned))
 
     def choose(self, state: State) -> int:
         raise TypeError(f"{type(self).__name__} does not say how to choose")
@@ -49,28 +60,45 @@ class Bandit(Policy):
 
 
 class Ucb(Bandit):
-    """UCBSpec: every arm twice, then the one with the greatest mean + sqrt(explore * ln t / pulls).
+    """UCBSpec: every arm ``tries`` times, then the one with the greatest mean + allowance.
 
-    The published code takes 6 for ``explore`` with rewards in tokens a second; these lie in [0, 1], where 6 would try arms evenly.
+    radius: "narrow", sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper", the published one, with confidence ``delta`` and one
+    pull of each arm first; "code", the authors' program: sqrt(6 ln t / pulls) on tokens a second as they are.
     """
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), explore: float = 0.05):
-        super().__init__(arms, names)
-        self.explore = explore
+    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",
+                 explore: float = 0.05, delta: float = 0.1):
+        super().__init__(arms, names, reward)
+        self.radius, self.explore, self.delta = RADII[radius], explore, delta
+        self.tries, self.scaled = 1 if radius == "paper" else 2, radius != "code"
 
     def choose(self, state: State) -> int:
         fresh = min(range(len(self.arms)), key=lambda arm: self.pulls[arm])
-        if self.pulls[fresh] < 2:
+        if self.pulls[fresh] < self.tries:
             return fresh
-        total, means = math.log(sum(self.pulls)), self.means
-        return max(range(len(self.arms)), key=lambda arm: means[arm] + math.sqrt(self.explore * total / self.pulls[arm]))
+        worth = self.means if self.scaled else self.speeds
+        return max(range(len(self.arms)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
+
+    def narrow(self, pulls: int) -> float:
+        return math.sqrt(self.explore * math.log(sum(self.pulls)) / pulls)
+
+    def published(self, pulls: int) -> float:
+        """Half the width of the rewards times the radius of a self-normalised bound, at round t of K arms."""
+        t, arms = sum(self.pulls) + 1, len(self.arms)
+        return math.sqrt((1 + pulls) / pulls**2 * (1 + 2 * math.log(arms * t**2 * math.sqrt(1 + pulls) / self.delta))) / 2
+
+    def programmed(self, pulls: int) -> float:
+        return math.sqrt(6 * math.log(sum(self.pulls)) / pulls)
+
+
+RADII = {"narrow": Ucb.narrow, "paper": Ucb.published, "code": Ucb.programmed}
 
 
 class Exp3(Bandit):
     """EXP3Spec: arms are drawn with weights exp(-eta * estimated loss), which holds even where the best arm keeps changing."""
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = ()):
-        super().__init__(arms, names)
+    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
+        super().__init__(arms, names, reward)
         self.losses = [0.0] * len(self.arms)
         self.chances = [1 / len(self.arms)] * len(self.arms)
 

@@ -75,7 +75,10 @@ class Entropy(Policy):
 
 
 class Heuristic(Policy):
-    """Draft more after a round in which everything was accepted, less after any other (transformers' heuristic schedule)."""
+    """Draft more after a round in which everything was accepted, less after any other (transformers' heuristic schedule).
+
+    most: longest draft; 0: no bound, as in transformers.
+    """
 
     def __init__(self, first: int = 5, up: int = 2, down: int = 1, most: int = 40):
         self.gamma, self.up, self.down, self.most = first, up, down, most
@@ -86,6 +89,6 @@ class Heuristic(Policy):
 
     def observe(self, outcome: Outcome) -> None:
         if len(outcome.tree) and len(outcome.verdict.path) == len(outcome.tree):
-            self.gamma = min(self.most, self.gamma + self.up)
+            self.gamma = min(self.most or self.gamma + self.up, self.gamma + self.up)
         else:
             self.gamma = max(1, self.gamma - self.down)

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from . import attention
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
@@ -39,11 +40,14 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
     return found
 
 
-def measure(guesses: Guesses, features: Features, numbers: dict) -> dict[str, float]:
-    """What a training run notes while it goes on: block efficiency on a few answers of each task."""
+def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Module) -> dict[str, float]:
+    """What a training run notes while it goes on: block efficiency on a few answers of each task, and whether it looks at them."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = tables(guesses, features, some, numbers["gamma"])
-    return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
+    batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
+    looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
+    return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()} | {
+        "attention_entropy": round(sum(looked) / max(1, len(looked)), 4)}
 
 
 @torch.inference_mode()

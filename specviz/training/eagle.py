@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..models import eagle
-from . import chains, losses
+from . import attention, chains, losses
 from .features import Batch, Features
 from .job import Job
 from .runner import Runner
@@ -29,10 +29,11 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
         dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         return loss(model, features, batch, numbers, dice), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
     return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
 
 

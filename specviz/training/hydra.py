@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from ..drafters.heads.shapes import shape_of
 from ..models import hydra as heads_hydra
-from . import chains, ranks
+from . import attention, chains, ranks
+from .draft import collate
 from .features import Batch, Features
 from .job import Job
 from .runner import Runner
@@ -36,7 +37,13 @@ def run(job: Job) -> Path:
         return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
 
     tree = shape_of([], numbers["nodes"], 0)
-    runner.train(loss_at, lambda: ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])))
+
+    def measure():
+        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
+        looked = {"attention_entropy": attention.entropy(model, lambda: read.guess(batch, 0))} if model.prefix else {}
+        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | looked
+
+    runner.train(loss_at, measure)
     ranks.calibrate(model.eval(), read.guess, features, numbers)
     about = CARD.format(heads=len(model), front=FRONT * bool(model.prefix),
                         **{key: numbers[key] for key in ("layers", "fading", "hard")})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models import kangaroo
-from . import chains, losses
+from . import attention, chains, losses
 from .features import Batch, Features
 from .job import Job, TrainingError
 from .runner import Runner
@@ -28,10 +28,11 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: adapted(model, batch), step, numbers)
         hidden = adapted(model, batch)[batch.where]
         return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
     return chains.export(job, job.named("kangaroo"), model, features, runner, CARD.format(**numbers))
 
 

@@ -1,5 +1,5 @@
 """Draft trees: fixed shapes, growth level by level, honest draws."""
-from .draws import best, best_of_all, draw_one, draw_some
+from .draws import best, best_of_all, draw_one, draw_some, firsts, heated
 from .growth import (HUB, Scorer, chosen_children, drawn_children, grow_shape, hub_children, independent_children,
                      top_and_one_children)
 from .sequoia import SequoiaPlan

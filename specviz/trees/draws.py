@@ -1,12 +1,33 @@
 """Drawing draft tokens with the law they are really drawn from."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from ..core import State
+from ..core import State, TreeBuilder
 
 _CHUNKS = 64
+
+
+def heated(state: State, heat: float) -> State:
+    """The run as a draft with a temperature of its own sees it; heat 0: the run's. A law of another temperature is as honest."""
+    return replace(state, sampling=replace(state.sampling, temperature=heat)) if heat else state
+
+
+def firsts(build: TreeBuilder, nodes) -> list[int]:
+    """For each node the place in ``nodes`` of the first one with the same tokens above and at it: twins follow one law."""
+    seen: dict[tuple[int, ...], int] = {}
+    return [seen.setdefault(_path(build, node), i) for i, node in enumerate(nodes)]
+
+
+def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
+    out = []
+    while node >= 0:
+        out.append(build.tokens[node])
+        node = build.parents[node]
+    return tuple(out)
 
 
 def draw_one(logits: Tensor, state: State) -> tuple[int, Tensor]:

@@ -10,7 +10,7 @@ from typing import Callable
 from torch import Tensor
 
 from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, State, Target, TreeBuilder
-from .draws import best, draw_some
+from .draws import best, draw_some, firsts
 from .shapes import Shape
 
 HUB = "hub"
@@ -30,6 +30,10 @@ class Scorer:
         self._tokens: list[int] = []
         self._parents: list[int] = []
         self._at = {-1: -1}
+
+    def twin(self, node: int, of: int) -> None:
+        """A node that says what ``of`` says, which was scored, need not be scored itself to have children."""
+        self._at[node] = self._at[of]
 
     def rows(self, build: TreeBuilder, nodes) -> Tensor:
         """Logits [len(nodes), vocab] after each of ``nodes``, whose parents were scored before; (-1,) first, for the root."""
@@ -78,10 +82,12 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
 
 
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own."""
-    out = []
-    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
-        draw = build.begin(law, IID)
+    """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own. What is below twins is of one draw, so that
+    a rule that walks them together knows that their laws are the same."""
+    out, laws, draws = [], state.sampling.probs(rows), {}
+    for first, parent, count in zip(firsts(build, parents), parents, counts):
+        law = laws[first]
+        draw = draws[first] if first in draws else draws.setdefault(first, build.begin(law, IID))
         out.append([build.add(state.dice.pick("draft", law), parent, draw) for _ in range(count)])
     return out
 

@@ -3,7 +3,8 @@ from .block import BlockVerification
 from .hub import SpecHub
 from .kseq import KSeq
 from .lossy import Lenient, Typical
+from .merged import MultiStep
 from .token import TokenRejection
 from .traversal import Traversal
 
-__all__ = ["BlockVerification", "KSeq", "Lenient", "SpecHub", "TokenRejection", "Traversal", "Typical"]
+__all__ = ["BlockVerification", "KSeq", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]

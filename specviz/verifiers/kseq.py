@@ -6,70 +6,40 @@ begin with the accepted token survive to the next place, so twins are kept apart
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, Verdict
-from .acceptance import note_gap, together
-from .token import TokenRejection, follow_best
+from ..core import CHOSEN, IID, DraftTree, State, Trial
+from .acceptance import together
+from .merged import MultiStep
 
 
-class KSeq(TokenRejection):
+class KSeq(MultiStep):
     """Judges independent draws of one law together; draws of several laws, and chosen children, one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
     title = "K-SEQ"
 
-    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        if state.sampling.greedy:
-            return follow_best(tree, scores, state)
-        note_gap(tree, scores, state, lambda p, q, k: together(p, q, k, best_rho(p, q, k)))
-        twins, path, trials = [-1], [], []
-        while True:
-            p = state.sampling.probs(scores.logits[twins[0] + 1])
-            children = [child for node in twins for child in tree.children(node)]
-            found: list[Trial] = []
-            for group in groups(tree, children):
-                law = found[-1].residual if found else p
-                drawn = tree.draw[group[0]] >= 0
-                found += judge(tree, group, law, state) if drawn else [self.test(tree, group[0], law, state)]
-                if found[-1].verdict == "accepted":
-                    break
-            trials += found
-            if not found or found[-1].verdict != "accepted":
-                law = found[-1].residual if found else p
-                kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", law), kind, told_of(trials, path), law)
-            token = tree.tokens[found[-1].node]
-            twins = [child for child in children if tree.tokens[child] == token]
-            twins.sort(key=lambda child: child != found[-1].node)
-            path = tree.path(twins[0])
+    def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
+        return together(p, q, k, best_rho(p, q, k))
+
+    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Trial]:
+        found: list[Trial] = []
+        for group in groups(tree, children):
+            law = found[-1].residual if found else p
+            drawn = tree.draw[group[0]] >= 0
+            found += judge(tree, group, law, state) if drawn else [self.test(tree, group[0], law, state)]
+            if found[-1].verdict == "accepted":
+                break
+        return found
 
 
 def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
-    """Children that are judged together: those of one draw, or of twins' draws from equal laws; a chosen child alone."""
-    out: list[list[int]] = []
+    """Children that are judged together: those of one draw, whichever of twins they stand below; a chosen child alone."""
+    out: dict[tuple[int, int], list[int]] = {}
     for child in children:
-        home = next((group for group in out if _alike(tree, tree.draw[group[0]], tree.draw[child])), None)
-        if home is None:
-            out.append([child])
-        else:
-            home.append(child)
-    return out
-
-
-def _alike(tree: DraftTree, a: int, b: int) -> bool:
-    return min(a, b) >= 0 and (a == b or torch.equal(tree.probs[a], tree.probs[b]))
-
-
-def told_of(trials: list[Trial], path: list[int]) -> tuple[Trial, ...]:
-    """The trials with twins renamed so that the accepted ones are the nodes of the path: the walk knows only that one of several
-    equal drafts was accepted, and which of them goes on shows later."""
-    hits = [trial.node for trial in trials if trial.verdict == "accepted"]
-    names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
-    return tuple(replace(trial, node=names.get(trial.node, trial.node)) for trial in trials)
+        out.setdefault((tree.draw[child], child if tree.draw[child] < 0 else -1), []).append(child)
+    return list(out.values())
 
 
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:

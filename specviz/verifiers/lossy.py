@@ -72,14 +72,17 @@ class Lenient(TokenRejection):
 class Typical(TokenRejection):
     """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
 
+    last: the token after the path, "argmax", as the authors' fast mode has it; "typical", drawn from the tokens that would pass, as
+    their other mode; or "law", drawn from the target's law.
+
     Of a tree the longest path that passes is kept, and of several the likeliest to the target. Drift: the log-probability each
     kept token gives up against the best one, in nats.
     """
 
     title = "typical acceptance (lossy)"
 
-    def __init__(self, floor: float = 0.09, share: float = 0.3):
-        self.floor, self.share = floor, share
+    def __init__(self, floor: float = 0.09, share: float = 0.3, last: str = "argmax"):
+        self.floor, self.share, self.last = floor, share, last
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
@@ -94,7 +97,7 @@ class Typical(TokenRejection):
                 if trials[child].verdict == "accepted":
                     ends.append((child, worth + math.log(trials[child].target_prob)))
         last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
-        path, law = tuple(tree.path(last)), laws[last]
+        path, law = tuple(tree.path(last)), self.after(laws[last])
         drift = [float((laws[tree.parents[node]].max() / laws[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
         if drift:
             state.note("drift", nats=drift, threshold=self.least(laws[tree.parents[last]]))
@@ -102,6 +105,15 @@ class Typical(TokenRejection):
                      for node, trial in trials.items())  # what would have passed but for a longer path
         kind = "correction" if tree.children(last) else "bonus" if len(tree) else "plain"
         return Verdict(path, state.dice.pick("verify", law), kind, told, law)
+
+    def after(self, p: Tensor) -> Tensor:
+        """The law [vocab] of the token after the path, where the target's is p."""
+        if self.last == "law":
+            return p
+        kept = p * (p > self.least(p)) if self.last == "typical" else torch.zeros_like(p)
+        if float(kept.sum()) <= 0:  # the argmax, and the typical tokens' where none is likely enough
+            kept[int(p.argmax())] = 1
+        return kept / kept.sum()
 
     def least(self, p: Tensor) -> float:
         """The probability that a token must be above where the target's law is p [vocab]."""

@@ -50,12 +50,16 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role: "draft"; "small", which drafts for the draft; "target", its weights again; "other_draft", of
+        """Another model by role: "draft"; "small", which drafts for the draft; "wide" and "deep",
+        other sizes of the draft; "target", its weights again; "other_draft", of
         another vocabulary and in its own width. Raises ZooError with a sentence when there is none."""
         if role in ("target", others.ROLE):
             self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
             return self.opened[-1]
-        found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
+        if role in ("wide", "deep"):
+            found = self.loaded.other_size(role)
+        else:
+            found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
         model = found.open()
@@ -146,6 +150,17 @@ class Loaded:
         backend = choose(register().backends, self.small)
         model = _once(self.small, self.device, backend.name, backend.load)
         _same_words(self, self.small.name, self.small, model)
+        return model
+
+    def other_size(self, size: str) -> Any:
+        """The weights of a draft model of another size, which models.yaml names after the draft: <draft>-wide. Raises ZooError."""
+        book, name = register(), f"{self.draft_name}-{size}"
+        if name not in book.entries:
+            raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.")
+        folder = book.entries[name].folder()
+        backend = choose(book.backends, folder)
+        model = _once(folder, self.device, backend.name, backend.load)
+        _same_words(self, name, folder, model)
         return model
 
     @cached_property

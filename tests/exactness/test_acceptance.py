@@ -76,7 +76,7 @@ CASES = {  # method, knobs that make its first place one node of k drafts, close
     "traversal": ({"width": 2, "depth": 1, "nodes": 2}, lambda p, q: without_replacement(p, q, 2)),
     "dyspec": ({"width": 2, "depth": 1, "nodes": 2}, lambda p, q: without_replacement(p, q, 2)),
     "draft_tree": ({"children": "top-k", "width": 3, "depth": 1, "nodes": 3}, lambda p, q: float(p[q.topk(3).indices].sum())),
-    "staged": ({"gamma": 1}, single),
+    "staged": ({"gamma": 1, "drafts": "chain"}, single),
 }
 
 

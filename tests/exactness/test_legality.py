@@ -60,9 +60,9 @@ def test_the_card_of_the_page_has_the_table_too():
 
 
 @pytest.mark.parametrize("labels, who", [
-    ({CHOSEN}, {"token rejection", "block verification (chains)", "traversal verification", "K-SEQ", "SpecHub"}),
-    ({IID}, {"token rejection", "block verification (chains)", "traversal verification", "K-SEQ", "SpecHub"}),
-    ({WITHOUT_REPLACEMENT}, {"token rejection", "traversal verification"}), ({HUB}, {"SpecHub"}),
+    ({CHOSEN}, {"token rejection", "multi-step speculative sampling", "block verification (chains)", "traversal verification", "K-SEQ", "SpecHub"}),
+    ({IID}, {"token rejection", "multi-step speculative sampling", "block verification (chains)", "traversal verification", "K-SEQ", "SpecHub"}),
+    ({WITHOUT_REPLACEMENT}, {"token rejection", "multi-step speculative sampling", "traversal verification"}), ({HUB}, {"SpecHub"}),
     ({HUB, WITHOUT_REPLACEMENT}, set())], ids=lambda kinds: "+".join(sorted(kinds)) or "none")
 def test_who_is_lawful_for_what(labels, who):
     lossy = {"lenience (lossy)", "typical acceptance (lossy)"}

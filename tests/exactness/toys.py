@@ -22,7 +22,7 @@ from ..models import tiny
 PROMPT = [1, 2, 0, 2, 1, 2]
 LENT = {"draft", "small", "other_draft", "store:text", "store:dense"} | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
-SMALL = {"nodes": 3, "ngram": 3, "least": 1, "hits": 9}
+SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
 
 
@@ -47,7 +47,7 @@ class Kit:
     def open(self, role: str) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
-        assert role in ("draft", "small"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        assert role in ("draft", "small", "wide", "deep"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
         return self.open_net(self.small)
 
     def bridge(self, role: str):

@@ -100,7 +100,7 @@ def test_a_stop_string_cuts_a_round_and_its_rows_add_up(key):
     ("entropy_adaptive", {"window": 1.5}, "window must be a whole number"), ("entropy_adaptive", {"dwell": 0}, "dwell must lie"),
     ("contrastive_decoding", {"router": "svm"}, "router must be one of always, max probability, delta"),
     ("contrastive_decoding", {"alpha": 0}, "alpha must lie between"), ("proxy_decoding", {"beta": 1}, "no knob 'beta'"),
-    ("specreason", {"step": "word"}, "step must be one of sentence, line"), ("specreason", {"least": 10}, "least must lie between"),
+    ("specreason", {"step": "word"}, "step must be one of sentence, line, paragraph"), ("specreason", {"least": 10}, "least must lie between"),
 ])
 def test_knobs_that_do_not_fit_are_refused_in_words(key, knobs, says):
     with pytest.raises(SessionError, match="(?i)" + says):

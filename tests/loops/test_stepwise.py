@@ -75,3 +75,11 @@ def test_lines_may_be_steps():
     kit.piece = lambda token: {0: b".", 2: b"!\n"}.get(token, b"x")
     _, events = decode("specreason", kit, [3], 9, knobs={"step": "line"})
     assert [c.tokens for c in commits(events)][:2] == [(0, 1, 2), (3, 0, 1, 2)]
+
+
+def test_a_paragraph_ends_with_an_empty_line_whatever_tokens_say_so():
+    """Two line breaks in two tokens, or in one; and a line break that ended the step before does not count."""
+    kit = Tables(counting(6, 0.95), counting(6, 0.95), 6)
+    kit.piece = lambda token: {0: b"\n", 1: b"\n", 3: b".\n\n", 4: b"\n"}.get(token, b"x")
+    _, events = decode("specreason", kit, [5], 12, knobs={"step": "paragraph", "longest": 512, "least": 5.0})
+    assert [c.tokens for c in commits(events)][:4] == [(0, 1), (2, 3), (4, 5, 0, 1), (2, 3)]

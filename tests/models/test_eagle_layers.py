@@ -8,7 +8,7 @@ import torch
 import transformers as tf
 
 from specviz.models import eagle, kangaroo
-from specviz.models.heads import Body
+from specviz.models.heads import Body, why_not
 from specviz.models.weights import ModelError
 
 from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
@@ -54,9 +54,9 @@ def test_a_published_eagle_head_is_read_and_computes_what_transformers_computes(
 
 @torch.inference_mode()
 def test_a_published_kangaroo_adapter_is_read_and_computes_what_transformers_computes(tmp_path):
-    folder, weights = published_kangaroo(tmp_path / "kangaroo")
+    folder, weights = published_kangaroo(tmp_path / "kangaroo", exit_layer=2)
     ours, states = kangaroo.load(folder, BODY), rows(9)
-    assert ours.exit == kangaroo.EXIT and len(ours.layers) == 1
+    assert ours.exit == 2 and len(ours.layers) == 1
     want = llama(weights)(inputs_embeds=states[None]).last_hidden_state[0]
     close(ours(states[None])[0], want)
     close(ours.last_norm(ours.open().read(states)), want)
@@ -75,6 +75,33 @@ def test_an_eagle_head_that_does_not_fit_is_refused_with_a_sentence(tmp_path, sp
     folder, _ = published_eagle(tmp_path / "eagle", **spoil)
     with pytest.raises(ModelError, match=sentence) as told:
         eagle.load(folder, BODY)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("names, config", [
+    ({"midlayer.hidden_norm.weight": [16], "fc.weight": [16, 48], "d2t": [40]}, {}),
+    ({"layers.0.hidden_norm.weight": [16], "fc.weight": [16, 48]}, {"speculators_model_type": "eagle3"}), ({"fc.weight": [16, 48]}, {"draft_vocab_size": 32})])
+def test_an_eagle_3_head_is_called_what_it_is(tmp_path, names, config):
+    """In its authors' layout, in speculators', and by its config alone; before it is chosen, too."""
+    folder, _ = write(tmp_path / "third", {name: torch.zeros(shape) for name, shape in names.items()}, CONFIG | config)
+    with pytest.raises(ModelError, match="third is an EAGLE-3 head .* no reader here"):
+        eagle.load(folder, BODY)
+    assert "EAGLE-3" in why_not(folder, BODY.name, BODY.hidden, BODY.vocab)
+
+
+@pytest.mark.parametrize("module, published", [(eagle, published_eagle), (kangaroo, published_kangaroo)])
+def test_weights_that_no_reader_knows_are_refused_and_old_tables_are_not(tmp_path, module, published):
+    folder, weights = published(tmp_path / "one", exit_layer=2)
+    write(folder, weights | {"layers.0.self_attn.rotary_emb.inv_freq": torch.ones(3)}, CONFIG | {"exit_layer": 2} | ({"bias": True} if module is eagle else {}))
+    module.load(folder, BODY)
+    write(folder, weights | {"layers.0.self_attn.q_norm.weight": torch.ones(6)}, CONFIG | {"exit_layer": 2})
+    with pytest.raises(ModelError, match="no reader here knows .layers.0.self_attn.q_norm.weight."):
+        module.load(folder, BODY)
+
+
+def test_an_adapter_that_does_not_say_where_the_exit_is(tmp_path):
+    with pytest.raises(ModelError, match="does not say exit_layer") as told:
+        kangaroo.load(published_kangaroo(tmp_path / "k")[0], BODY)
     assert "\n" not in str(told.value)
 
 
@@ -165,9 +192,14 @@ def test_half_precision_as_on_an_accelerator(tmp_path):
 
 @torch.inference_mode()
 def test_text_longer_than_the_heads_context_is_still_read():
-    net = eagle.Eagle({**CONFIG, "max_position_embeddings": 8}).double()
-    out = net.open().read(rows(20, 1), rows(20, 2))
-    assert out.shape == (20, 16) and bool(torch.isfinite(out).all())
+    """With the angles of its positions: a target may be longer than its head was made for."""
+    for make in (lambda **more: head(eagle, body=replace(BODY, config={"max_position_embeddings": 8, **more})),):
+        short, long = make(), make(max_position_embeddings=64)
+        close(short.open().read(rows(20, 1), rows(20, 2)), long.open().read(rows(20, 1), rows(20, 2)))
+        a, b = (net.open() for net in (short, long))
+        for cache in (a, b):
+            cache.read(rows(6, 1), rows(6, 2))
+        close(*(cache.branch(rows(3, 3), rows(3, 4), [-1, -1, 0], [1, 1, 5]) for cache in (a, b)))
 
 
 def test_a_head_is_shaped_like_its_target():

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from specviz.models import hydra as heads_hydra, medusa as heads_medusa
+from specviz.models import convert, hydra as heads_hydra, medusa as heads_medusa
 from specviz.models.heads import Body, calibration
 from specviz.models.weights import ModelError
 
@@ -226,8 +228,10 @@ def test_heads_that_do_not_fit_or_are_broken(tmp_path):
     assert "lacks the weight 0.1.weight" in refused(heads_medusa, written(tmp_path / "n", {"0.0.linear.weight": torch.ones(D, D)}))
     gap = {key.replace("1.", "4.", 1) if key.startswith("1.") else key: t for key, t in authors().items()}
     assert "holds no Medusa heads" in refused(heads_medusa, written(tmp_path / "g", gap))
-    plain = {key: t[:, :D] if key.endswith("linear.weight") else t for key, t in hydra(True).items()}
-    assert "not grounded" in refused(heads_hydra, written(tmp_path / "u", plain))
+    odd = {key: t[:, :2 * D] if key.endswith("2.1.linear.weight") else t for key, t in hydra(True).items()}
+    assert "reads 16 numbers" in refused(heads_hydra, written(tmp_path / "u", odd))
+    for kind, weights in ((heads_medusa, authors()), (heads_medusa, vllm(OWN)), (heads_hydra, hydra(True))):
+        assert "no reader here knows (gate.weight)" in refused(kind, written(tmp_path / "x", weights | {"gate.weight": torch.ones(D)}))
     alien = vllm({f"lm_heads.{i}.weight": torch.ones(2, D) for i in range(HEADS)} | {"token_map": torch.tensor([1, V])})
     assert "not in the vocabulary" in refused(heads_medusa, written(tmp_path / "a", alien))
     lost = {key: t for key, t in hydra(True).items() if "hydra_mlp.1.1.linear.bias" not in key}
@@ -246,7 +250,67 @@ def test_pickles_are_never_opened(tmp_path):
     (folder / "config.json").write_text("{}")
     (folder / "medusa_lm_head.pt").write_bytes(b"\x80\x04cos\nsystem\n")
     said = refused(heads_medusa, folder)
-    assert "medusa_lm_head.pt" in said and "convert it to safetensors" in said
+    assert "medusa_lm_head.pt" in said and "specviz.models.convert" in said
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The reader in this process, where importing torch again costs nothing."""
+    def run(command, **_):
+        monkeypatch.setattr(convert.sys, "argv", ["-c", *map(str, command[4:])])
+        try:
+            exec(command[3], {})
+        except Exception as error:
+            return SimpleNamespace(returncode=1, stderr=f"{type(error).__name__}: {error}")
+        return SimpleNamespace(returncode=0, stderr="")
+    monkeypatch.setattr(convert.subprocess, "run", run)
+
+
+def test_pickled_tensors_are_converted_and_code_is_not_run(tmp_path, here):
+    folder, weights = tmp_path / "p", authors()
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    torch.save(weights, folder / "medusa_lm_head.pt")
+    assert [path.name for path in convert.convert(folder)] == ["medusa_lm_head.safetensors"]
+    made = heads_medusa.load(folder, BODY)
+    assert torch.allclose(made(STATE, 1, output(TARGETS))[0], by_hand(weights, 0, 1))
+    bad, mark = tmp_path / "bad", tmp_path / "was run"
+    bad.mkdir()
+    torch.save({"0.0.linear.weight": Touch(mark)}, bad / "medusa_lm_head.pt")
+    with pytest.raises(ModelError, match="holds more than tensors"):
+        convert.convert(bad)
+    assert not mark.exists() and [path.name for path in bad.iterdir()] == ["medusa_lm_head.pt"]
+    assert convert.main([str(tmp_path / "none")]) == 1 and convert.main([]) == 2
+
+
+@pytest.mark.soak
+def test_the_converter_works_in_a_process_of_its_own(tmp_path):
+    torch.save(authors(), tmp_path / "medusa_lm_head.bin")
+    assert convert.main([str(tmp_path)]) == 0 and (tmp_path / "medusa_lm_head.safetensors").is_file()
+
+
+class Touch:
+    """Unpickled by a reader that trusts it, it leaves a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_hydra_that_is_not_grounded_reads_the_state_alone(tmp_path):
+    weights = {key: t[:, :D] if key.endswith((".1.linear.weight", "connection.weight")) else t for key, t in hydra(True).items()}
+    made = heads_hydra.load(written(tmp_path / "h", weights, CONFIG | {"grounded_heads": False}), BODY)
+    inputs = tensors(x=[2, D * (HEADS + 1)])["x"]
+    for i in range(HEADS):
+        want = made(i, inputs[:, :D], output(TARGETS))
+        assert torch.equal(made(i, inputs[:, :D * (i + 2)], output(TARGETS)), want)
+        x = inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.res_connection.weight"].T + weights[f"hydra_mlp.{i}.1.res_connection.bias"]
+        x = x + F.silu(inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.linear.weight"].T + weights[f"hydra_mlp.{i}.1.linear.bias"])
+        for _ in range(2):
+            x = x + F.silu(x @ weights[f"hydra_mlp.{i}.3.linear.weight"].T + weights[f"hydra_mlp.{i}.3.linear.bias"])
+        assert torch.allclose(want, x @ weights[f"hydra_lm_head.{i}.1.weight"].T + weights[f"hydra_lm_head.{i}.1.bias"])
 
 
 @pytest.mark.parametrize("config", [{"accuracy": 3}, {"accuracy": [["x"]]}, {"accuracy": [[1.5]]}, {"nodes": "many"}, {"nodes": -1}])

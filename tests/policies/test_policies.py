@@ -14,6 +14,7 @@ from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuris
 from specviz.policies.cost import tokens
 from specviz.policies.stopping import best_threshold
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.trees import product, sparse
 from specviz.verifiers import TokenRejection
 
 
@@ -33,6 +34,10 @@ def test_the_heuristic_schedule_climbs_and_falls():
     for _ in range(10):
         policy.observe(outcome(1, 0))
     assert policy.gamma == 1
+    policy = Heuristic(5, 2, 1, 0)  # transformers has no longest draft
+    for _ in range(50):
+        policy.observe(outcome(3, 3))
+    assert policy.gamma == 105
 
 
 def test_confidence_stops_at_the_first_doubtful_token():
@@ -118,6 +123,38 @@ def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
     assert policy.choose(State([0])) == 0
 
 
+def test_ucb_with_the_papers_radius_and_with_that_of_the_authors_program():
+    """Two arms pulled 60 and 3 times, by hand from the formulas; the paper pulls each arm once first, the program twice."""
+    allowed = {}
+    for radius in ("narrow", "paper", "code"):
+        policy = Ucb(LENGTHS, radius=radius, delta=0.2)
+        for tries in range(2 if radius != "paper" else 1):
+            assert [policy.choose(State([0])) for _ in LENGTHS if policy.observe(outcome(1, 0, policy.plan(State([0])))) is None] and min(policy.pulls) == tries + 1
+        policy = Ucb(LENGTHS[:2], radius=radius, delta=0.2)
+        policy.pulls = [60, 3]
+        allowed[radius] = [policy.radius(policy, pulls) for pulls in policy.pulls]
+    assert allowed["narrow"] == pytest.approx([math.sqrt(0.05 * math.log(63) / n) for n in (60, 3)])
+    assert allowed["code"] == pytest.approx([math.sqrt(6 * math.log(63) / n) for n in (60, 3)])
+    assert allowed["paper"] == pytest.approx([
+        0.5 * math.sqrt((1 + n) / n**2 * (1 + 2 * math.log(2 * 64**2 * math.sqrt(1 + n) / 0.2))) for n in (60, 3)])
+    policy = Ucb(LENGTHS[:2], radius="code")
+    policy.pulls, policy.speeds, policy.top = [60, 3], [95.0, 90.0], 95.0
+    assert policy.choose(State([0])) == 0, "tokens a second as they are: the allowance is small beside them"
+
+
+def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
+    policy = Exp3([Budget(gamma) for gamma in range(5)], reward="tokens")
+    policy.choose(State([0], dice=Dice(0)))
+    for arm, written in ((0, 1), (4, 5), (2, 2)):
+        policy.observe(outcome(4, written - 1, Budget(arm=arm), seconds=100.0 * written))
+    assert policy.means == [0.0, 0.0, 0.25, 0.0, 1.0], "(Y - 1) / L, however long the round took"
+    assert policy.losses == pytest.approx([5.0, 0, 3.75, 0, 0]), "(L + 1 - Y) / (L p)"
+    kit = SimpleNamespace(open=lambda role: TinyTarget(TinyNet(6, 1)))
+    parts = catalogue()["banditspec"].build(kit, **catalogue()["banditspec"].read_knobs(catalogue()["banditspec"].published))
+    assert parts.policy.gammas == (0, 1, 2, 3, 4) and parts.policy.radius is Ucb.published
+    assert len(parts.drafter.propose(State([1, 2]), parts.policy.arms[0])) == 0 and len(parts.drafter.propose(State([1, 2]), parts.policy.arms[3])) == 3
+
+
 def test_an_arm_may_be_a_whole_configuration():
     target, draft = (TinyTarget(TinyNet(8, seed), 128) for seed in (3, 4))
     kit = SimpleNamespace(open=lambda role: draft, vocab=8, target=target)
@@ -158,6 +195,28 @@ def test_staged_tokens_follow_the_draft_models_law():
             assert torch.allclose(tree.law(i), rows[i]) and tree.law(i)[tree.tokens[i]] > 0
         assert sum(state.notes[-1][1]["sizes"]) == 6
     assert len(drafter.propose(state, Budget(gamma=0))) == 0
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("shape", [sparse(3, 4, 14), product((2, 2, 2))], ids=["sparse", "full"])
+def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sampling, shape):
+    net = TinyNet(6, 2)
+    state = State([1, 2, 0, 1, 2], sampling, Dice(5))
+    drafter = Staged(Parts(PromptLookup(2), Fixed(3), TokenRejection()), TinyTarget(net), shape)
+    drafter.start(state, None, None)
+    tree = drafter.propose(state, Budget(gamma=4, width=3, nodes=64))
+    assert sorted(tree.depths) == sorted(shape.depths)
+    for i in range(len(tree)):
+        row = net.logits(state.tokens + [tree.tokens[j] for j in tree.path(i)[:-1]])[-1]
+        before = [tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]
+        if sampling.greedy:
+            assert tree.label(i) == "chosen" and row.argsort(descending=True)[len(before)] == tree.tokens[i]
+        else:
+            law = sampling.probs(row)
+            law[before] = 0
+            torch.testing.assert_close(tree.law(i), law / law.sum())
+    chain = drafter.propose(state, Budget(gamma=4, width=1))
+    assert chain.parents == (-1, 0, 1, 2), "where the target has no trees"
 
 
 def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():

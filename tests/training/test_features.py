@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from specviz.models import eagle as eagle_models
 from specviz.models import kangaroo as kangaroo_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, eagle, generate, kangaroo
+from specviz.training import attention, chains, eagle, generate, kangaroo
+from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.files import write_tensors
 from specviz.training.generate import Answer, Maker
@@ -176,3 +178,30 @@ def test_refusals(material, tmp_path, monkeypatch):
     monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"intermediate": 60_000, "rollout": 1})
     with pytest.raises(TrainingError, match="9.5 are allowed"):
         eagle.run(job(material, tmp_path / "large", steps=1))
+
+
+HOT = {"eagle": 0.5, "kangaroo": 2.0}  # rates at which the scores run away within a few dozen steps, as they do in an hour at a common one
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tmp_path, monkeypatch, kind):
+    """Without the limit every row looks at one place alone in the end: what stands elsewhere in the text counts for nothing."""
+    recipe, reader = RECIPES[kind]
+    numbers, awake, moved = Job.numbers, {}, {}
+    for limit in (12, 1e9):
+        monkeypatch.setattr(Job, "numbers", lambda self, name, limit=limit: numbers(self, name) | {
+            "muon_lr": HOT[kind], "score_limit": limit, "measure_rows": 2})
+        one = job(material, tmp_path / f"{limit}", steps=25)
+        place = recipe.run(one)
+        features = Features(one, one.numbers(kind), layer=1)
+        head = reader.load(place, features.body).float()
+        batch = features.states(collate([a for a in features.own.answers][:1], 64, features.device))
+        order = torch.arange(batch.ids.shape[1])
+        order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))
+        part = attention.rows_of(head, partial(recipe.ahead(head, features), batch, 1))[0]
+        whole, other = (part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1] for rows in (torch.arange(len(order)), order))
+        moved[limit] = float((whole - other).norm() / whole.norm())
+        awake[limit] = attention.entropy(head, partial(recipe.ahead(head, features), batch, 1))
+        told = chains.measure(recipe.ahead(head, features), features, one.numbers(kind), head)
+        assert (told["attention_entropy"] > 0.2) == (limit == 12)
+    assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02

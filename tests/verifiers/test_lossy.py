@@ -91,10 +91,15 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
 
 
 def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():
-    sharp = torch.tensor([0.9, 0.06, 0.04], dtype=torch.float64)
-    chain, scores = DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1))
-    got = law_of(lambda dice: Typical().verify(chain, scores, State([0], ONE, dice)).token)
-    assert distance(got, dict(enumerate(sharp.tolist()))) < 1e-12
+    """Only where it is asked to: the authors take the argmax, or draw from the tokens that would have passed."""
+    law = torch.tensor([0.7, 0.26, 0.04], dtype=torch.float64)
+    chain, scores = DraftTree.chain([2]), Scores(law.log().repeat(2, 1))
+    for last, want in (("law", {0: 0.7, 1: 0.26, 2: 0.04}), ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}), ("argmax", {0: 1.0})):
+        got = law_of(lambda dice, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, dice)).token)
+        told = Typical(last=last).verify(chain, scores, State([0], ONE, Dice(0))).law
+        assert distance(got, want) < 1e-12 and distance(dict(enumerate(told.tolist())), want) < 1e-12
+    flat = torch.full((40,), 1 / 40, dtype=torch.float64)
+    assert float(Typical(0.09, 1.0, "typical").after(flat).sum()) == 1, "where no token is likely enough there is still one"
 
 
 def test_they_run_and_say_that_they_are_not_exact():

@@ -7,8 +7,9 @@ import torch
 from specviz.core import CHOSEN, IID, Budget, Dice, DraftTree, Sampling, Scores, State, TreeBuilder, UnlawfulPair
 from specviz.drafters.model.paths import DraftPaths, StochasticBeam
 from specviz.drafters.model.paths import next_gumbel
+from specviz.drafters.several.fused import fuse
 from specviz.trees import HUB, drawn_children, grow_shape, hub_children, independent_children, product, top_and_one_children
-from specviz.verifiers import KSeq, SpecHub, TokenRejection, Traversal
+from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
 
 from ..methods.toys import Rows, distance, law_of, round_law, table, target_law
@@ -94,6 +95,52 @@ def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
     assert tree.parents == (-1,) * 4 + tuple(range(8))
     for i in range(12):
         assert torch.allclose(tree.law(i), draft([tree.tokens[j] for j in tree.path(i)[:-1]]))
+
+
+@pytest.mark.parametrize("make", [
+    lambda model, state: DraftPaths(model).propose(state, Budget(gamma=3, width=8)),
+    lambda model, state: grow_shape(model, product((8, 1, 1)), state, independent_children)], ids=["paths", "a shape"])
+def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
+    """The rows of a batch differ in their last digits; a third of the places was judged as draws of several laws because of that."""
+    draft, count = table(3, 2), [0]
+
+    def law(tokens):
+        count[0] += 1
+        return draft(tokens[1:]) * (1 + 1e-12 * count[0])
+
+    twins = 0
+    for seed in range(5):
+        model = Rows(law, 3)
+        model.sync([0])
+        tree = make(model, State([0], ONE, Dice(seed)))
+        below = {}
+        for i in range(len(tree)):
+            below.setdefault(tuple(tree.tokens[j] for j in tree.path(i)[:-1]), set()).add(tree.draw[i])
+            twins += len(below[()]) == 1
+        assert all(len(draws) == 1 for draws in below.values()) and len(tree.drawn) == len(below)
+    assert twins
+
+
+def test_equal_siblings_are_one_place_to_multi_step_sampling():
+    """Two draws of the same token: once one is accepted, the text goes on below both; without merging the second's line is lost."""
+    target, draft = table(3, 1), table(3, 2)
+    propose = shaped(draft, 3, (2, 1), independent_children)
+    law, merged, _ = round_law(propose, MultiStep(), target, 3)
+    assert distance(law, target_law(target, 3, 3)) < 1e-12
+    _, alone, _ = round_law(propose, TokenRejection(), target, 3)
+    assert merged > alone * 1.003
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_trees_of_several_draft_models_are_judged_as_one(seed):
+    target, models = table(2, seed + 1), [table(2, seed + 2), table(2, seed + 3)]
+
+    def propose(state, count):
+        return fuse([shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]])
+
+    law, both, _ = round_law(lambda state: propose(state, 2), MultiStep(), target, 3)
+    assert distance(law, target_law(target, 2, 3)) < 1e-12
+    assert both > round_law(lambda state: propose(state, 1), MultiStep(), target, 3)[1] + 0.01
 
 
 def test_hub_pairs_have_the_papers_chances():

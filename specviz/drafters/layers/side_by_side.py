@@ -1,20 +1,21 @@
 """Drafting with layers that run side by side (EasySpec, Wu et al. 2502.02493)."""
 from __future__ import annotations
 
-from ...core import Budget, DraftTree, State, Target
-from ..model.chain import DraftChain
+from typing import Callable
+
+from ...core import Budget, Drafter, DraftTree, State, Target
 
 
-class LayerParallel(DraftChain):
-    """A chain from a model whose middle layers run in groups of ``size``. What it reads of the committed text is exact: that is
-    fed in order at the start of each round, and gives the first token's law, too."""
+class LayerParallel(Drafter):
+    """Drafts from a model whose middle layers run in groups of ``size``; grow(model) -> a drafter that uses it as its draft model. What
+    it reads of the committed text is exact: that is fed in order at the start of each round, and gives the first law, too."""
 
-    def __init__(self, model: Target, size: int):
-        super().__init__(model.fuzzy(size))
-        self.size = size
+    def __init__(self, model: Target, size: int, grow: Callable[[Target], Drafter]):
+        self.model, self.size = model.fuzzy(size), size
+        self.inner = grow(self.model)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        tree = super().propose(state, budget)
+        tree = self.inner.propose(state, budget)
         middle = max(0, self.model.layers - 2)
         if len(tree):
             state.note("side_by_side", layers=self.model.layers, size=self.size, groups=-(-middle // self.size), exact=1,

@@ -5,7 +5,7 @@ The model follows any state.tokens: ``sync`` keeps what agrees and drops the res
 from __future__ import annotations
 
 from ...core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
-from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape
+from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
 from ...trees.growth import Children
 
 
@@ -33,17 +33,18 @@ class DraftShape(Drafter):
     """A tree of a shape known beforehand. ``children``: how the children of a node are drawn (see trees/growth.py).
 
     Without ``drawn``, and at temperature 0, where a drawn tree would be a chain, they are the draft's most likely tokens, as
-    MCSD and Sequoia have it.
+    MCSD and Sequoia have it. heat: the draft's own temperature, 0 for the run's.
     """
 
-    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children):
-        self.model, self.shape, self.drawn, self.children = model, shape, drawn, children
+    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, heat: float = 0.0):
+        self.model, self.shape, self.drawn, self.children, self.heat = model, shape, drawn, children, heat
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(budget.gamma, budget.width)
         if not len(shape):
             return DraftTree()
         self.model.sync(state.tokens)
+        state = heated(state, self.heat)
         return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
 
 

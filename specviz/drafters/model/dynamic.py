@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
-from ...trees import Scorer, best, best_of_all
+from ...trees import Scorer, best, best_of_all, heated
 
 
 class ConfidentTree(Drafter):
@@ -15,12 +15,13 @@ class ConfidentTree(Drafter):
     et al. 2406.17276).
 
     beam: nodes of a level that get children, budget.width each; budget.nodes: what is kept in the end, by the probability of
-    the whole path. gain: stop growing when a level adds no more than this to the expected accepted length. Which nodes stay
-    depends on the tokens, so all count as chosen.
+    the whole path. gain: stop growing when a level adds no more than this to the expected accepted length. heated: scores are the
+    draft's probabilities at the run's temperature; without it at 1, as the authors have them. Which nodes stay depends on the tokens,
+    so all count as chosen.
     """
 
-    def __init__(self, model: Target, beam: int, gain: float = 0.0):
-        self.model, self.beam, self.gain = model, beam, gain
+    def __init__(self, model: Target, beam: int, gain: float = 0.0, heated: bool = False):
+        self.model, self.beam, self.gain, self.heated = model, beam, gain, heated
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, values = TreeBuilder(), Scorer(self.model), []
@@ -43,10 +44,9 @@ class ConfidentTree(Drafter):
         state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
         return tree
 
-    @staticmethod
-    def _level(build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
+    def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
         """The best children of the frontier, at most budget.nodes of them: what is beyond can be neither kept nor grown from."""
-        heat = 1.0 if state.sampling.greedy else state.sampling.temperature
+        heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
         rows = rows if heat == 1.0 else rows / heat
         above = rows.new_tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier])
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
@@ -66,17 +66,41 @@ class GreedyTree(Drafter):
     """DySpec (Xiong et al. 2410.11744): budget.nodes places, each time the one most likely to be reached and accepted.
 
     A place's value is known before its token is drawn, so every token keeps the law it is drawn from, without replacement among
-    its siblings. ahead: how many nodes are scored in one forward of the draft, should they get children.
+    its siblings. ahead: how many nodes are scored in one forward of the draft, should they get children. heat: the draft's own
+    temperature, 0 for the run's. layered: level by level, every place worth more than one part in budget.nodes, a forward a level.
     """
 
-    def __init__(self, model: Target, ahead: int = 4):
-        self.model, self.ahead = model, ahead
+    def __init__(self, model: Target, ahead: int = 4, heat: float = 0.0, layered: bool = False):
+        self.model, self.ahead, self.heat, self.layered = model, ahead, heat, layered
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer = TreeBuilder(), Scorer(self.model)
-        depth, heap, slots, count = {-1: 0}, [(-1.0, 0, -1)], {}, 0
         if budget.gamma > 0:
             self.model.sync(state.tokens)
+        (self._layers if self.layered else self._one_by_one)(build, scorer, heated(state, self.heat), budget)
+        return build.tree()
+
+    @staticmethod
+    def _layers(build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+        """Places worth more than the threshold, of one level after the other; budget.nodes at most, the earlier ones first."""
+        level, least = [(1.0, -1)], 1 / budget.nodes
+        for _ in range(budget.gamma):
+            level = [place for place in level if place[0] > least]
+            if not level or len(build) >= budget.nodes:
+                break
+            below = []
+            for (value, parent), row in zip(level, scorer.rows(build, [parent for _, parent in level])):
+                if len(build) >= budget.nodes:
+                    break
+                slot = Slot(build, row, state)
+                while value > least and slot.drawn < budget.width and slot.more and len(build) < budget.nodes:
+                    node, chance = slot.draw(build, parent, state)
+                    below.append((value * chance, node))
+                    value *= 1 - chance
+            level = below
+
+    def _one_by_one(self, build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+        depth, heap, slots, count = {-1: 0}, [(-1.0, 0, -1)], {}, 0
         while heap and len(build) < budget.nodes and budget.gamma > 0:
             value, _, parent = heapq.heappop(heap)
             if parent not in slots:
@@ -90,7 +114,6 @@ class GreedyTree(Drafter):
                 heapq.heappush(heap, (value * (1 - chance), count, parent))
             if depth[node] < budget.gamma:
                 heapq.heappush(heap, (value * chance, count + 1, node))
-        return build.tree()
 
 
 class Slot:

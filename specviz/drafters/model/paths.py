@@ -8,11 +8,12 @@ import math
 from torch import Tensor
 
 from ...core import IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
-from ...trees import Scorer, best
+from ...trees import Scorer, best, firsts
 
 
 class DraftPaths(Drafter):
-    """budget.width sequences drawn independently. Equal beginnings stay separate nodes: each is a draw of its own.
+    """budget.width sequences drawn independently. Equal beginnings stay separate nodes, each a draw of its own from one law, which is
+    computed once: two rows would differ by rounding, and a verifier could not know that they are the same.
 
     At temperature 0 all of them would be the same, so there is one.
     """
@@ -25,12 +26,14 @@ class DraftPaths(Drafter):
         tips = [-1] * (1 if state.sampling.greedy else budget.width)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-        for depth in range(budget.gamma):
-            laws = state.sampling.probs(scorer.rows(build, tips[:1] if depth == 0 else tips))
-            draw = build.begin(laws[0], IID) if depth == 0 else -1  # at the root they are siblings of one draw
-            for i, tip in enumerate(tips):
-                law = laws[0 if depth == 0 else i]
-                tips[i] = build.add(state.dice.pick("draft", law), tip, draw if depth == 0 else build.begin(law, IID))
+        for _ in range(budget.gamma):
+            alike = firsts(build, tips)
+            alone = sorted(set(alike))
+            laws = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
+            for i, tip in zip(alike, tips):
+                scorer.twin(tip, tips[i])
+            draws = {i: build.begin(law, IID) for i, law in laws.items()}
+            tips = [build.add(state.dice.pick("draft", laws[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
         return build.tree()
 
 

@@ -3,7 +3,9 @@ al. 2504.07891). A step that passes stays as it is: what counts is that it is go
 """
 from __future__ import annotations
 
-from ...core import Drafter, Knob, Method, Parts
+from typing import Sequence
+
+from ...core import Drafter, Knob, Method, Parts, Step
 from ...drafters.model.chain import DraftChain
 from ...loops import Stepwise
 from ...policies import Fixed
@@ -11,15 +13,22 @@ from ...policies.until import Until
 from ...verifiers import TokenRejection
 from ...verifiers.steps import Grade
 
-MARKS = {"sentence": (b".", b"!", b"?", b"\n"), "line": (b"\n",)}
+MARKS = {"sentence": (b".", b"!", b"?", b"\n"), "line": (b"\n",), "paragraph": (b"\n\n",)}
+WIDEST = 2  # bytes of the longest mark: so many tokens may share one
 
 
 def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
-    def ends(token: int) -> bool:
-        return kit.piece(token).endswith(MARKS[step])
+    def ends(tokens: Sequence[int]) -> bool:
+        pieces = [kit.piece(token) for token in tokens[-WIDEST:]]
+        return bool(pieces[-1]) and b"".join(pieces).endswith(MARKS[step])
 
+    def stop(one: Step) -> bool:
+        drafted[one.depth:] = [one.token]
+        return ends(drafted)
+
+    drafted: list[int] = []
     alone = Parts(Drafter(), Fixed(0), TokenRejection())
-    return Parts(DraftChain(kit.open("draft")), Until(longest, lambda one: ends(one.token)), Grade(least),
+    return Parts(DraftChain(kit.open("draft")), Until(longest, stop), Grade(least),
                  Stepwise(alone, ends, longest, first))
 
 
@@ -32,16 +41,16 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("least", 7.0, 0.0, 9.0, "grade from which on a step is kept: nine times the geometric mean of its tokens' probabilities"),
-        Knob("step", "sentence", choices=tuple(MARKS), help="what a step is; the paper's steps are paragraphs"),
-        Knob("longest", 32, 1, 128, "most tokens of a step; the paper allows 512"),
-        Knob("first", 0, 0, 8, "steps at the beginning that the target writes by itself"),
+        Knob("step", "sentence", choices=tuple(MARKS), help="what a step is; the paper's are paragraphs, which end with an empty line"),
+        Knob("longest", 32, 1, 512, "most tokens of a step; the paper allows 512"),
+        Knob("first", 0, 0, 64, "steps at the beginning that the target writes by itself"),
     ),
     needs=frozenset({"draft"}),
     look="Whole sentences that are kept or thrown away at once; one bad token does not matter, a poor step does.",
     wins="When the small model is good at most steps: a step of twenty tokens costs the target one pass.",
     loses="A refused step is written twice, and a kept one is the small model's, mistakes included.",
-    differs="Steps are sentences or lines of at most 128 tokens, for models that write short ones; the authors' are "
-            "paragraphs of up to 512. Their ends of an answer (a boxed result, two equal steps) are not looked for.",
-    compared="code",
+    differs="The target grades by the probability it gives a step, not in words; steps are sentences by default; and an answer ends "
+            "where the target ends it, not at two equal steps or a boxed result.",
+    published={"step": "paragraph", "longest": 512},
     build=build,
 )

@@ -12,15 +12,13 @@ from ...policies import Exp3, Ucb
 from ...trees import sparse
 from ...verifiers import TokenRejection
 
-RULES = {"UCBSpec": Ucb, "EXP3Spec": Exp3}
 
-
-def lengths(kit, count: int):
+def lengths(kit, count: int, shortest: int):
     draft = DraftChain(kit.open("draft"))
-    return [("", draft, Budget(gamma)) for gamma in range(1, count + 1)]
+    return [("", draft, Budget(gamma)) for gamma in range(shortest, shortest + count)]
 
 
-def configurations(kit, count: int):
+def configurations(kit, count: int, shortest: int):
     """Few rows and no draft model at first, many rows last. All share one draft model: each syncs it before it writes."""
     model, lookup = kit.open("draft"), PromptLookup(3)
     chain, tree = DraftChain(model), DraftShape(model, sparse(3, 4, 8), drawn=False)
@@ -31,9 +29,11 @@ def configurations(kit, count: int):
 ARMS = {"lengths": lengths, "configurations": configurations}
 
 
-def build(kit, rule: str, choose: str, arms: int) -> Parts:
-    names, drafters, budgets = zip(*ARMS[choose](kit, arms))
-    return Parts(Armed(*drafters), RULES[rule](budgets, names if any(names) else ()), TokenRejection())
+def build(kit, rule: str, choose: str, arms: int, shortest: int, radius: str, reward: str, delta: float) -> Parts:
+    names, drafters, budgets = zip(*ARMS[choose](kit, arms, shortest))
+    names = names if any(names) else ()
+    policy = Ucb(budgets, names, reward, radius, delta=delta) if rule == "UCBSpec" else Exp3(budgets, names, reward)
+    return Parts(Armed(*drafters), policy, TokenRejection())
 
 
 METHOD = Method(
@@ -46,6 +46,14 @@ METHOD = Method(
         Knob("choose", "lengths", choices=tuple(ARMS),
              help="what an arm is: a draft length, 1, 2, 3 and so on; or a lookup, chains of 2 and 5, a tree of 8, a chain of 10"),
         Knob("arms", 4, 2, 12, "how many arms; there are five configurations"),
+        Knob("shortest", 1, 0, 4, "length of the shortest draft that is an arm; 0 is plain decoding, as in the paper"),
+        Knob("radius", "narrow", choices=("narrow", "paper", "code"),
+             only_with=(("paper", "rule", ("UCBSpec",)), ("code", "rule", ("UCBSpec",))),
+             help="what UCBSpec allows an arm that was tried little: sqrt(0.05 ln t / pulls); the paper's bound; or that of the "
+                  "authors' program"),
+        Knob("reward", "speed", choices=("speed", "tokens"),
+             help="what a round earns: tokens a second, or tokens, as in the paper's theory"),
+        Knob("delta", 0.1, 0.001, 1.0, "confidence of the paper's bound, which does not say its value"),
     ),
     needs=frozenset({"draft"}),
     look="The arms over time: all are tried at first, then one is pulled most.",
@@ -53,6 +61,6 @@ METHOD = Method(
     loses="On short answers, which end before it has learned anything; the clock has a say, so sampled runs may differ.",
     differs="Both rules are the paper's. Its bound is wide: on answers of a few hundred tokens it still tries all arms evenly, so the "
             "default is a narrower one, and plain decoding is no arm. State starts anew for each answer, as published.",
-    compared="code",
+    published={"arms": 5, "shortest": 0, "radius": "paper"},
     build=build,
 )

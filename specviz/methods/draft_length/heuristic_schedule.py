@@ -22,7 +22,7 @@ METHOD = Method(
         Knob("first", 5, 1, 20, "length of the first draft"),
         Knob("up", 2, 0, 10, "added when everything was accepted"),
         Knob("down", 1, 0, 10, "taken away otherwise"),
-        Knob("most", 20, 1, 40, "longest draft"),
+        Knob("most", 20, 0, 64, "longest draft; 0: no bound, as in transformers"),
     ),
     needs=frozenset({"draft"}),
     look="The draft length as a saw: climbing through easy text, falling at each surprise.",
@@ -32,5 +32,6 @@ METHOD = Method(
             "costs a small machine more than it earns.",
     compared="code",
     aliases=("num_assistant_tokens_schedule heuristic",),
+    published={"most": 0},
     build=build,
 )

@@ -7,12 +7,16 @@ from ...core import Knob, Method, Parts
 from ...drafters.lookup.prompt_lookup import PromptLookup
 from ...drafters.model.staged import Staged
 from ...policies import Fixed
+from ...trees import sparse
 from ...verifiers import TokenRejection
 
 
-def build(kit, gamma: int, inner: int, ngram: int) -> Parts:
+def build(kit, gamma: int, inner: int, ngram: int, drafts: str, width: int, nodes: int) -> Parts:
     parts = Parts(PromptLookup(ngram, latest=True), Fixed(inner), TokenRejection())
-    return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+    if drafts == "chain":
+        return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+    drafter = Staged(parts, kit.open("draft"), sparse(width, gamma, nodes))
+    return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -24,13 +28,17 @@ METHOD = Method(
         Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 4, 1, 16, "tokens the lookup hands to the draft model"),
         Knob("ngram", 2, 1, 8, "longest piece of text the lookup matches"),
+        Knob("drafts", "tree", choices=("tree", "chain"),
+             help="what the target is handed: a tree, as in the paper, or its first line alone"),
+        Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
+        Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
     needs=frozenset({"draft"}),
     look="How few passes the draft model needs for its tokens when the text repeats itself.",
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
-    differs="The paper drafts a tree and speeds its small model up with an n-gram model of text; here it is a chain, and "
-            "a lookup in the text so far.",
+    differs="The inner stage is a lookup in the text where the paper has a trigram model; it writes the tree's first line, and passes of "
+            "the draft model fill in the rest.",
     aliases=("staged",),
     build=build,
 )

@@ -7,12 +7,16 @@ from ...core import Knob, Method, Parts
 from ...drafters.model.chain import DraftChain
 from ...drafters.model.staged import Staged
 from ...policies import Fixed
+from ...trees import sparse
 from ...verifiers import TokenRejection
 
 
-def build(kit, gamma: int, inner: int) -> Parts:
+def build(kit, gamma: int, inner: int, drafts: str, width: int, nodes: int) -> Parts:
     parts = Parts(DraftChain(kit.open("small")), Fixed(inner), TokenRejection())
-    return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+    if drafts == "chain":
+        return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+    drafter = Staged(parts, kit.open("draft"), sparse(width, gamma, nodes))
+    return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -23,11 +27,16 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 3, 1, 16, "tokens the tiny model hands to the draft model"),
+        Knob("drafts", "tree", choices=("tree", "chain"),
+             help="what the target is handed: a tree, as in the paper, or its first line alone"),
+        Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
+        Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
     needs=frozenset({"draft", "small"}),
     look="How few passes the draft model needs for its tokens where the tiny one is right.",
     wins="Three models of very different sizes: the middle one must be much dearer than the tiny one.",
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
-    differs="The paper has a tree on top and an n-gram model below; here both stages are chains of draft models.",
+    differs="The paper's inner stage is a trigram model; here a tiny network is. It writes the tree's first line, and passes of the "
+            "draft model fill in the rest.",
     build=build,
 )

@@ -9,8 +9,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, beam: int, depth: int, nodes: int) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), beam), Fixed(depth, beam, nodes), TokenRejection())
+def build(kit, beam: int, depth: int, nodes: int, heated: bool) -> Parts:
+    return Parts(ConfidentTree(kit.open("draft"), beam, heated=heated), Fixed(depth, beam, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -22,12 +22,13 @@ METHOD = Method(
         Knob("beam", 4, 1, 10, "nodes of a level that go on, and children of each; EAGLE-2 takes 10 on a GPU"),
         Knob("depth", 5, 1, 10, "levels grown; EAGLE-2 takes 6"),
         Knob("nodes", 10, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
+        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The shape changes every round: compare a sure place with an open one.",
     wins="When the draft's confidence tells right from wrong, which even small drafts often manage.",
     loses="Most nodes that are grown are cut again, which costs draft passes with many rows.",
     differs="The tree is EAGLE-2's, and a draft model of its own grows it where the paper has a head on the target's features.",
-    compared="code",
+    published={"beam": 10, "depth": 6, "nodes": 59},
     build=build,
 )

@@ -10,9 +10,9 @@ from ...trees import product
 from ...verifiers import TokenRejection
 
 
-def build(kit, first: int, later: int, depth: int) -> Parts:
+def build(kit, first: int, later: int, depth: int, heat: float) -> Parts:
     shape = product((first,) + (later,) * (depth - 1))
-    return Parts(DraftShape(kit.open("draft"), shape), Fixed(depth, max(first, later), len(shape)), TokenRejection())
+    return Parts(DraftShape(kit.open("draft"), shape, heat=heat), Fixed(depth, max(first, later), len(shape)), TokenRejection())
 
 
 METHOD = Method(
@@ -24,12 +24,12 @@ METHOD = Method(
         Knob("first", 4, 1, 8, "candidates for the next token"),
         Knob("later", 2, 1, 3, "candidates after each token of the draft; the paper's tree is 4-2-2"),
         Knob("depth", 3, 1, 4, "places ahead; the number of nodes grows exponentially with it"),
+        Knob("heat", 0.0, 0.0, 2.0, "temperature of the draft, which may be another than the target's; 0: the run's"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Second, third and fourth candidates that are taken after the first was refused.",
     wins="At temperature above 0, where the first candidate is often refused.",
     loses="Most of its 28 rows are for nothing when the draft is nearly always right.",
     differs="As published, drawn without replacement; the draft's temperature is the run's unless it is given one of its own.",
-    compared="code",
     build=build,
 )

@@ -9,8 +9,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, nodes: int, depth: int, gain: float) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), nodes, gain), Fixed(depth, nodes, nodes), TokenRejection())
+def build(kit, nodes: int, depth: int, gain: float, heated: bool) -> Parts:
+    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, heated), Fixed(depth, nodes, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -22,12 +22,13 @@ METHOD = Method(
         Knob("nodes", 12, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
         Knob("depth", 10, 1, 12, "most levels"),
         Knob("gain", 0.5, 0.0, 1.0, "accepted tokens a level must promise for the next one to be grown"),
+        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The depth of the tree from round to round: deep where the draft is sure, a single level where it is not.",
     wins="With a draft whose probabilities mean what they say.",
     loses="With an overconfident draft, which grows deep trees that fail at the root.",
     differs="As the paper has it: the newest level counts, too. The authors' program leaves it out of the sum and of the tree.",
-    compared="code",
+    published={"nodes": 50},
     build=build,
 )

@@ -1,20 +1,24 @@
 """SpecInfer: sequences of a small model share a token tree that the target checks in one pass (Miao et al. 2305.09781). Siblings
 are drawn independently and refused one after the other, each refusal taking its part of the target's law away (multi-step
-speculative sampling); at temperature 0 they are the most likely tokens.
+speculative sampling); equal siblings are one place, below which all their continuations stand. At temperature 0 siblings are the most
+likely tokens. Several draft models may each draw a tree of their own; the trees are joined.
 """
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...drafters.model.chain import DraftShape
+from ...drafters.several.fused import Fused
 from ...policies import Fixed
 from ...trees import independent_children, product
-from ...verifiers import TokenRejection
+from ...verifiers import MultiStep
+
+DRAFTS = ("draft", "wide", "deep")
 
 
-def build(kit, width: int, split: int, depth: int) -> Parts:
+def build(kit, width: int, split: int, depth: int, models: int) -> Parts:
     shape = product([width if level == split else 1 for level in range(1, depth + 1)])
-    drafter = DraftShape(kit.open("draft"), shape, children=independent_children)
-    return Parts(drafter, Fixed(depth, width, len(shape)), TokenRejection())
+    trees = [DraftShape(kit.open(role), shape, children=independent_children) for role in DRAFTS[:models]]
+    return Parts(trees[0] if len(trees) == 1 else Fused(*trees), Fixed(depth, width, len(trees) * len(shape)), MultiStep())
 
 
 METHOD = Method(
@@ -26,6 +30,7 @@ METHOD = Method(
         Knob("width", 3, 1, 8, "lines after the split"),
         Knob("split", 3, 1, 8, "the level at which the line splits"),
         Knob("depth", 8, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
+        Knob("models", 1, 1, 3, "draft models that each draw a tree: the target's own draft, with it the wide one, then the deep one"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The split: three different futures of the same beginning, of which at most one comes true.",

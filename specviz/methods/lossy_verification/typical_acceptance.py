@@ -9,8 +9,8 @@ from ...policies import Fixed
 from ...verifiers import Typical
 
 
-def build(kit, gamma: int, floor: float, share: float) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Typical(floor, share))
+def build(kit, gamma: int, floor: float, share: float, last: str) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Typical(floor, share, last))
 
 
 METHOD = Method(
@@ -22,6 +22,9 @@ METHOD = Method(
     knobs=(
         Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
         Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
+        Knob("last", "argmax", choices=("argmax", "typical", "law"),
+             help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
+                  "or drawn from the target's whole law"),
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),
@@ -29,6 +32,5 @@ METHOD = Method(
     wins="At temperature above 0, where the exact rule refuses good tokens by chance.",
     loses="It narrows the text to what is plausible: less variety than the target has. At temperature 0 it is exact.",
     differs="The rule is Medusa's; here it judges the chain of a draft model.",
-    compared="code",
     build=build,
 )

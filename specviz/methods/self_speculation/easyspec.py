@@ -6,15 +6,20 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...drafters.layers.side_by_side import LayerParallel
+from ...drafters.model.chain import DraftChain, DraftShape
 from ...policies import Fixed
+from ...trees import sparse
 from ...verifiers import TokenRejection
 
 
-def build(kit, model: str, group: int, gamma: int) -> Parts:
-    drafter = kit.target if model == "target" else kit.open("draft")
+def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
+    drafter = kit.target if model == "target" else kit.open("deep" if model == "deep draft" else "draft")
     if "fuzzy" not in drafter.provides:
         raise ValueError("the draft model cannot run its layers side by side; choose the target's own layers")
-    return Parts(LayerParallel(drafter, group), Fixed(gamma), TokenRejection())
+    if drafts == "chain":
+        return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())
+    shape = sparse(width, gamma, nodes)
+    return Parts(LayerParallel(drafter, group, lambda fuzzy: DraftShape(fuzzy, shape)), Fixed(gamma, width, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -23,17 +28,20 @@ METHOD = Method(
     paper="Wu et al. 2025, arXiv 2502.02493",
     summary="Runs several layers of the draft at the same time on the same input: a little blurred, and right surprisingly often.",
     knobs=(
-        Knob("model", "target", choices=("target", "draft"),
-             help="whose layers draft; a draft of two layers has none between the first and the last, which always run as ever"),
+        Knob("model", "deep draft", choices=("deep draft", "draft", "target"),
+             help="whose layers draft: a deep draft model's, as in the paper; those of the pair's own draft, of which two layers leave "
+                  "none between the first and the last, which always run as ever; or the target's own"),
         Knob("group", 4, 1, 8, "layers that run side by side; 1 is ordinary drafting, 5 and more blur too much"),
-        Knob("gamma", 3, 1, 12, "tokens drafted a round"),
+        Knob("gamma", 3, 1, 12, "most tokens ahead"),
+        Knob("drafts", "tree", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
+        Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
+        Knob("nodes", 8, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
-    needs=frozenset({"fuzzy"}),
+    needs=frozenset({"draft", "fuzzy"}),
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",
     wins="With a deep draft model and one device a layer of the group, as in the paper.",
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",
-    differs="By default the target's own layers draft, in a chain; the paper has a draft model over several devices, and "
-            "a tree. The first and the last layer run as they are, as there.",
-    published={"model": "draft"},
+    differs="As published, but for the tree's shape, which the paper does not give, and for the order within a group: attentions are added "
+            "one after the other, each before its feed-forward. All layers share one device here.",
     build=build,
 )

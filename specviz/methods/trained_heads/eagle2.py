@@ -11,8 +11,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k))
+def build(kit, top_k: int, depth: int, nodes: int, heated: bool) -> Parts:
+    drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, heated=heated))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -26,6 +26,7 @@ METHOD = Method(
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
         Knob("nodes", 6, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU, but a small target on a CPU takes 1.6 times as long "
              "for 8 rows as for one"),
+        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",
@@ -34,5 +35,6 @@ METHOD = Method(
     differs="As published; the defaults are for a processor of two cores.",
     compared="code",
     aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),
+    published={"top_k": 10, "depth": 6, "nodes": 59},
     build=build,
 )

@@ -29,9 +29,9 @@ METHOD = Method(
     look="Different guesses under different parents, where Medusa repeats itself; the tree is grown a level at a time.",
     wins="Longer accepted paths than Medusa from the same state, for a few small matrices a level.",
     loses="Levels must be drafted one after another, which costs a little more than Medusa's single step.",
-    differs="The tree's places are those most often right on the target's own answers (the authors' 63 for their heads). "
-            "The check is exact at every temperature, where theirs is typical acceptance above 0.",
+    differs="As published, heads that are not grounded too; the check is the exact rule, and the paper's own is Hydra, typical acceptance.",
     compared="code",
     aliases=("hydra",),
+    published={"nodes": 63},
     build=build,
 )

@@ -26,8 +26,7 @@ METHOD = Method(
     look="Short drafts where the text is open, long ones where it is not; the bar shows which layers were run once for both.",
     wins="Deep targets, whose first layers are a small share of the whole and are not run again by the check.",
     loses="At high temperature the adapter is seldom sure, so drafts are short.",
-    differs="As published at temperature 0; above it, which the authors' code leaves out, the adapter's tokens are drawn "
-            "and judged by rejection.",
+    differs="As published, and above temperature 0, where the authors have nothing, it draws and is judged by token rejection.",
     compared="code",
     aliases=("kangaroo", "early exit"),
     build=build,

@@ -30,9 +30,9 @@ METHOD = Method(
     look="No draft model runs at all. Deeper guesses do not know what stands above them: the same token under every parent.",
     wins="Where drafting must cost almost nothing: a round is hardly dearer than a plain pass.",
     loses="A few tokens ahead: each head guesses without seeing the others, so deep paths are seldom right.",
-    differs="The tree's places are those most often right on the target's own answers (the authors' 63 for their heads). "
-            "The check is exact; the paper's is ``medusa_typical``.",
+    differs="The tree is as published; the check is the exact rule, and the paper's own is Medusa, typical acceptance.",
     compared="code",
     aliases=("medusa",),
+    published={"nodes": 63},
     build=build,
 )

@@ -10,10 +10,10 @@ from ...policies import Fixed
 from ...verifiers import Typical
 
 
-def build(kit, floor: float, share: float, nodes: int, depth: int) -> Parts:
+def build(kit, floor: float, share: float, last: str, nodes: int, depth: int) -> Parts:
     heads = kit.head("medusa")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
-    return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share))
+    return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share, last))
 
 
 METHOD = Method(
@@ -25,6 +25,9 @@ METHOD = Method(
     knobs=(
         Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
         Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
+        Knob("last", "argmax", choices=("argmax", "typical", "law"),
+             help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
+                  "or drawn from the target's whole law"),
         Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),

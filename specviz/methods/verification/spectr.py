@@ -26,8 +26,6 @@ METHOD = Method(
     look="Twins: drafts that drew the same tokens are scored and judged side by side.",
     wins="At temperature above 0, when a single draft is refused early.",
     loses="Twins cost rows and bring little; drawing without replacement accepts more with as many rows.",
-    differs="As published.",
-    compared="formula",
-    published={"drafts": 8, "gamma": 8},
+    differs="As published; rho is found by bisection at every place.",
     build=build,
 )

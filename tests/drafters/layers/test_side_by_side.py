@@ -78,8 +78,8 @@ def test_a_node_reads_what_entered_its_group(models):
         torch.testing.assert_close(got, model.head(model.norm_final(x))[0], atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("which", ["target", "draft"])
-def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which):
+@pytest.mark.parametrize("which, drafts", [("target", "chain"), ("target", "tree"), ("draft", "chain"), ("deep draft", "tree")])
+def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which, drafts):
     made = []
 
     def opened(role):
@@ -93,10 +93,12 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which)
             plain.sync(want)
             want.append(int(plain.score(DraftTree()).logits[0].argmax()))
         kit = SimpleNamespace(target=models[0].open(), open=opened)
-        parts, state, accepted = build(kit, which, 2, 3), State(list(PROMPT), Sampling(0.0), limit=30), 0
+        parts, state, accepted = build(kit, which, 2, 3, drafts, 2, 4), State(list(PROMPT), Sampling(0.0), limit=30), 0
         open_run(parts, kit.target, state)
         while not state.done:
-            accepted += len(play(parts, kit.target, state).verdict.path)
+            outcome = play(parts, kit.target, state)
+            accepted += len(outcome.verdict.path)
+            assert state.left < 4 or len(outcome.tree) == (4 if drafts == "tree" else 3)
         assert state.tokens == want and accepted > 0
         view, fresh = parts.drafter.model, (models[0] if which == "target" else models[1]).open()
         view.sync(state.tokens)
@@ -111,5 +113,5 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which)
 def test_a_draft_that_cannot_is_refused():
     kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(provides=frozenset({"tree"})))
     with pytest.raises(ValueError, match="choose the target's own layers"):
-        build(kit, "draft", 4, 3)
-    assert METHOD.needs == {"fuzzy"}
+        build(kit, "draft", 4, 3, "tree", 2, 4)
+    assert METHOD.needs == {"draft", "fuzzy"} and METHOD.read_knobs({})["model"] == "deep draft"

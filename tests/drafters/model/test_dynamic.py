@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from specviz.core import Budget, Costs, Dice, Outcome, Sampling, Scores, State, Verdict
+from specviz.drafters.model.chain import DraftShape
 from specviz.drafters.model.dynamic import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree
-from specviz.trees import SequoiaPlan, sparse
+from specviz.trees import SequoiaPlan, product, sparse
 
 from ...methods.toys import Rows, table, target_law
 
@@ -25,16 +26,16 @@ def model(vocab, seed):
     return Rows(lambda tokens: draft(tokens[1:]), vocab), draft
 
 
-@pytest.mark.parametrize("heat", [0.0, 0.5])
+@pytest.mark.parametrize("heat, heated", [(0.0, True), (0.5, True), (0.5, False)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_confident_tree_keeps_the_likeliest_paths(seed, heat):
-    """With a beam that cuts nothing off: the best of all paths of the full tree."""
+def test_the_confident_tree_keeps_the_likeliest_paths(seed, heat, heated):
+    """With a beam that cuts nothing off: the best of all paths of the full tree. The authors score at temperature 1 whatever the run's is."""
     rows, draft = model(4, seed)
 
     def hot(tokens):
-        return (draft(tokens).log() / (heat or 1)).softmax(-1)
+        return (draft(tokens).log() / (heat if heat and heated else 1)).softmax(-1)
 
-    tree = ConfidentTree(rows, beam=16).propose(State([0], Sampling(heat)), Budget(gamma=3, width=4, nodes=9))
+    tree = ConfidentTree(rows, beam=16, heated=heated).propose(State([0], Sampling(heat)), Budget(gamma=3, width=4, nodes=9))
     chances = {path: p for n in (1, 2, 3) for path, p in target_law(hot, 4, n).items()}
     assert sorted(paths(tree)) == sorted(sorted(chances, key=lambda path: -chances[path])[:9])
     assert set(tree.draw) == {-1}
@@ -103,6 +104,40 @@ def test_dyspec_draws_follow_their_laws():
             law = draft([tree.tokens[j] for j in tree.path(i)[:-1]])
             law[[tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]] = 0
             assert torch.allclose(tree.law(i), law / law.sum())
+
+
+def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
+    """A naive rewrite at temperature 0: every place that is worth more than 1 / nodes gets its token, level by level."""
+    rows, draft = model(5, 6)
+    tree = GreedyTree(rows, layered=True).propose(State([0]), Budget(gamma=4, width=5, nodes=12))
+    want, level = [], [((), 1.0)]
+    while level:
+        below = []
+        for path, value in level:
+            law, rest = draft(list(path)), 1.0
+            for token in law.argsort(descending=True).tolist():
+                if value * rest > 1 / 12 and len(path) < 4 and len(want) + len(below) < 12:
+                    below.append(((*path, token), value * float(law[token])))
+                rest -= float(law[token])
+        want += [path for path, _ in below]
+        level = below
+    assert paths(tree) == want and len(want) > 4
+    passes = GreedyTree(rows, layered=True)
+    rows.score, calls = (lambda given, start=0, score=rows.score: calls.append(len(given)) or score(given, start)), []
+    passes.propose(State([0]), Budget(gamma=4, width=5, nodes=12))
+    assert len(calls) <= 4, "a forward a level"
+
+
+@pytest.mark.parametrize("layered", [False, True])
+def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_laws(layered):
+    """Also at temperature 0 of the run, where the likeliest tokens would be taken otherwise."""
+    rows, draft = model(5, 6)
+    for sampling in (Sampling(), Sampling(1.0)):
+        for drafter in (GreedyTree(rows, heat=0.6, layered=layered), DraftShape(rows, product((3, 2)), heat=0.6)):
+            tree = drafter.propose(State([0], sampling, Dice(3)), Budget(gamma=3, width=3, nodes=9))
+            assert len(tree) > 3 and {tree.label(i) for i in range(len(tree))} == {"without_replacement"}
+            law = (draft([]).log() / 0.6).softmax(-1)
+            assert torch.allclose(tree.law(0), law)
 
 
 def test_golden_values_of_sequoias_program():

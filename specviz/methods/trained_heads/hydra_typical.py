@@ -1,0 +1,40 @@
+"""Hydra with the rule its paper takes at temperatures above 0, Medusa's typical acceptance (Ankner et al. 2402.05109): guesses that the
+target finds likely enough stay. Faster than the exact rule there, and no longer the target's law; at temperature 0 it is exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.last_state import HydraTree
+from ...drafters.heads.shapes import shape_of
+from ...policies import Fixed
+from ...verifiers import Typical
+
+
+def build(kit, floor: float, share: float, last: str, nodes: int, depth: int) -> Parts:
+    heads = kit.head("hydra")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(HydraTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share, last))
+
+
+METHOD = Method(
+    key="hydra_typical",
+    title="Hydra, typical acceptance",
+    paper="Ankner et al. 2024, arXiv 2402.05109; Cai et al. 2024, arXiv 2401.10774",
+    summary="Hydra's tree under Medusa's rule, as its authors judge it at temperatures above 0: a plausible guess stays.",
+    exactness="approximate",
+    knobs=(
+        Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
+        Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
+        Knob("last", "argmax", choices=("argmax", "typical", "law"),
+             help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
+                  "or drawn from the target's whole law"),
+        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
+    ),
+    needs=frozenset({"head:hydra", "head", "embed", "tap:final", "tree"}),
+    look="Guesses kept although the target preferred others; the drift says by how much.",
+    wins="At temperatures above 0, where the exact rule refuses good guesses by chance.",
+    loses="The text becomes plainer than the target's own. At temperature 0 it gains nothing over the exact rule.",
+    differs="As published; the tree is calibrated on the embedded target's own answers where its heads are used.",
+    build=build,
+)

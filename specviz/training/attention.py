@@ -1,0 +1,46 @@
+"""Whether a head's attention looks at the text, and what keeps it looking.
+
+Orthogonal updates are as large for queries and keys as for every other matrix, whatever their gradients; where no norm stands before
+them, as in EAGLE's head, scores grow until one row has all the weight and the head drafts without its context.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..models.eagle_layers import Attention
+
+EVERY = 8  # steps between two looks at the scores
+
+
+def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
+    """For each attention of the model, in the order they are met: it, its rows [batch, n, hidden] and their angles, while ``run`` runs."""
+    met: dict[Attention, tuple[Tensor, Tensor]] = {}
+    hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
+             for part in model.modules() if isinstance(part, Attention)]
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [(part, *given) for part, given in met.items()]
+
+
+def calm(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
+    """Every few steps: no score above ``score_limit`` on the rows that ``run`` shows. A function of weights and step alone."""
+    if step % EVERY == 0:
+        for part, rows, _ in rows_of(model, run):
+            part.calm(rows, numbers["score_limit"])
+
+
+def entropy(model: nn.Module, run: Callable[[], object]) -> float:
+    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike."""
+    shares = []
+    for part, rows, angles in rows_of(model, run):
+        weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at
+        most = torch.arange(2, rows.shape[-2] + 1, device=rows.device).log()
+        shares.append(float((-torch.special.xlogy(weights, weights).sum(-1) / most).mean()))
+    return round(sum(shares) / len(shares), 4) if shares else 0.0

@@ -1,0 +1,60 @@
+"""Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781): token rejection on a tree whose equal siblings are one place.
+
+Drafts that drew the same token are proposals of their own, and each is tested; but once one of them is accepted, the text goes on
+below all of them. What stands below was drawn without knowing which would be tested first, so the law stays the target's.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .acceptance import note_gap, recursive
+from .token import TokenRejection, follow_best
+
+
+class MultiStep(TokenRejection):
+    """Walks twins together. What a rule for several drafts changes is ``judged``, and ``accepts``, its closed form."""
+
+    title = "multi-step speculative sampling"
+
+    def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
+        """How often one of k independent drafts of law q passes against p."""
+        return recursive(p, q, k)
+
+    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Trial]:
+        """Try the children one after the other, drawn before chosen ones, up to the one accepted."""
+        found: list[Trial] = []
+        for child in sorted(children, key=lambda child: tree.draw[child] < 0):
+            found.append(self.test(tree, child, found[-1].residual if found else p, state))
+            if found[-1].verdict == "accepted":
+                break
+        return found
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.greedy:
+            return follow_best(tree, scores, state)
+        note_gap(tree, scores, state, self.accepts)
+        twins, path, trials = [-1], [], []
+        while True:
+            p = state.sampling.probs(scores.logits[twins[0] + 1])
+            children = [child for node in twins for child in tree.children(node)]
+            found = self.judged(tree, children, p, state)
+            trials += found
+            if not found or found[-1].verdict != "accepted":
+                law = found[-1].residual if found else p
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", law), kind, told_of(trials, path), law)
+            token = tree.tokens[found[-1].node]
+            twins = [child for child in children if tree.tokens[child] == token]
+            twins.sort(key=lambda child: child != found[-1].node)
+            path = tree.path(twins[0])
+
+
+def told_of(trials: list[Trial], path: list[int]) -> tuple[Trial, ...]:
+    """The trials with twins renamed so that the accepted ones are the nodes of the path: the walk knows only that one of several
+    equal drafts was accepted, and which of them goes on shows later."""
+    hits = [trial.node for trial in trials if trial.verdict == "accepted"]
+    names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
+    return tuple(replace(trial, node=names.get(trial.node, trial.node)) for trial in trials)
