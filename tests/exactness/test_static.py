@@ -100,3 +100,15 @@ def test_without_steady_sums_half_precision_depends_on_where_rows_lie(half):
                  for slots, where in ((kept, torch.arange(64)), (kept[:, :, order], place[:64]))]
         apart[dtype] = int((found[0] != found[1]).sum())
     assert apart[torch.float64] == 0 and apart[torch.bfloat16] > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("key", ["speculative", "draft_tree", "eagle2"])
+def test_on_a_card_too_plain_and_verified_rows_are_the_same_bits(folders, key):
+    """Whether its matrix products treat the rows of one bucket alike, recorded."""
+    folder, _ = folders
+    models = [StaticModel(folder / name, "cuda") for name in ("target", "draft")]
+    known = {method.key: method for method in methods("exact", "greedy only")}
+    (plain, rows), (ours, theirs) = (run(models, known[name], PROMPT, 64) for name in ("autoregressive", key))
+    assert models[0].forward == "captured" and models[0].dtype == torch.bfloat16
+    assert ours == plain and all(torch.equal(a, b) for a, b in zip(rows, theirs))
