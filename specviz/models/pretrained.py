@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .sizes import SCALES, check_config, check_weights, fits
+from .sizes import SCALES, check_config, check_weights, everywhere, fits
 from .weights import ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -38,17 +38,19 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     import transformers
 
     ask_nothing()
+    spread = bool(options.get("device_map"))
+    width = 1 if options.get("quantization_config") else (options.get("dtype") or torch.float32).itemsize
     try:
         with _quiet(transformers.utils.logging):
             if Path(source).is_dir():
                 try:
-                    _check_files(name, Path(source), options.get("dtype") or torch.float32, bool(options.get("device_map")))
+                    _check_files(name, Path(source), width, spread)
                 except ModelError as error:
                     raise ModelError(f"{name} cannot be loaded: {error}") from None
             config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
             if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
                 raise ModelError(f"{name} is not a causal language model ({config.model_type})")
-            _check_sizes(name, config, options.get("dtype") or torch.float32, bool(options.get("device_map")))
+            _check_sizes(name, config, width, spread)
             net, report = transformers.AutoModelForCausalLM.from_pretrained(
                 source, revision=revision, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
                 ignore_mismatched_sizes=True, **options)  # the report says which sizes, where the error would not
@@ -79,21 +81,20 @@ def ask_nothing() -> None:
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
 
 
-def _check_files(name: str, folder: Path, dtype: torch.dtype, spread: bool) -> None:
+def _check_files(name: str, folder: Path, width: int, spread: bool) -> None:
     config = read_json(folder, "config.json")
     check_config(config, name)
-    check_weights(config, Weights(folder, torch.device("cpu"), dtype), name, dtype.itemsize, torch.device("cuda" if spread else "cpu"))
+    check_weights(config, Weights(folder, torch.device("cpu"), torch.float32), name, width, *everywhere(spread))
 
 
-def _check_sizes(name: str, config: Any, dtype: torch.dtype, spread: bool) -> None:
+def _check_sizes(name: str, config: Any, width: int, spread: bool) -> None:
     """The network as config.json has it, made of nothing: what it would take must be free."""
     import transformers
 
     with torch.device("meta"):
         net = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    need = sum(p.numel() for p in net.parameters()) * (1 if getattr(config, "quantization_config", None) else dtype.itemsize)
-    devices = [torch.device("cpu"), torch.device("cuda")][:1 + spread]
-    fits(name, need + sum(b.numel() * b.element_size() for b in net.buffers()), *devices)
+    need = sum(p.numel() for p in net.parameters()) * (1 if getattr(config, "quantization_config", None) else width)
+    fits(name, need + sum(b.numel() * b.element_size() for b in net.buffers()), *everywhere(spread))
 
 
 @contextmanager

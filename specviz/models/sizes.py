@@ -41,9 +41,9 @@ def check_config(config: dict[str, Any], name: str) -> None:
             raise ModelError(f"layer_types in config.json of {name} is not a list of names")
 
 
-def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, device: torch.device) -> None:
+def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
     """Raises ModelError for numbers stored in few bits without a word about it in config.json, for sizes that the files cannot
-    hold, and for weights that do not fit into memory with ``width`` bytes a number."""
+    hold, and for weights that do not fit into the memory of all the devices together with ``width`` bytes a number."""
     heads = weights.headers()
     if not config.get("quantization_config"):
         odd = quantised(heads)
@@ -56,7 +56,7 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
         if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers a byte, as four bits would have it
             raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
                              f"{stored} bytes")
-    fits(name, sum(width * prod(head["shape"]) for head in heads.values()), device)
+    fits(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
 
 
 def quantised(heads: dict[str, Any]) -> str | None:
@@ -78,6 +78,12 @@ def fits(name: str, need: int, *devices: torch.device) -> None:
     have = sum(known) if None not in known else need
     if need > have:
         raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free")
+
+
+def everywhere(spread: bool) -> list[torch.device]:
+    """Where weights may lie: the processor's memory, and where a model is spread every card's."""
+    cards = torch.cuda.device_count() if spread and torch.cuda.is_available() else 0
+    return [torch.device("cpu"), *(torch.device("cuda", card) for card in range(cards))]
 
 
 def free(device: torch.device) -> int | None:

@@ -78,7 +78,7 @@ class Room:
 
 def new_room(model: Llama, slots: int) -> Room:
     """Zeros, not whatever memory held: a slot that no row sees still meets a weight of 0, and 0 times NaN is NaN."""
-    return Room(model.new_slots(slots).zero_(), torch.arange(slots, dtype=torch.int32, device=model.device), model.turn[:slots])
+    return Room(model.new_slots(slots).zero_(), torch.arange(slots, dtype=torch.int32, device=model.device), model.turns(slots)[:slots])
 
 
 def forward(model: Llama, room: Room, inputs: Inputs, want: frozenset[str], steady: bool) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,10 +1,9 @@
 """Whether an entry of models.yaml fits into a device's memory, told before a byte of it is fetched."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
+from ..models import sizes
 from .registry import Entry, ZooError
 
 GB = 10**9
@@ -22,14 +21,9 @@ def needed(entry: Entry, device: torch.device) -> float | None:
 
 def free(device: torch.device, every: bool = False) -> float | None:
     """Bytes that may still be allocated, on every card together where ``every``; None where nobody says."""
-    if device.type == "cuda":
-        cards = range(torch.cuda.device_count()) if every else [device]
-        return float(sum(torch.cuda.mem_get_info(card)[0] for card in cards))
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-    except (OSError, ValueError, IndexError):
-        return None
+    if device.type == "cuda" and every:
+        return float(sum(sizes.free(torch.device("cuda", card)) for card in range(torch.cuda.device_count())))
+    return sizes.free(device)
 
 
 def why_too_large(entry: Entry, device: torch.device) -> str | None:

@@ -144,7 +144,7 @@ def test_verify_on_the_real_engine(command, monkeypatch):
     monkeypatch.setattr(certify.distribution, "__defaults__", tuple(60 if d == 400 else d for d in certify.distribution.__defaults__))
     status, out, err = command("verify", "--method", "speculative,jacobi", "--json")
     rows = json.loads(out)
-    assert status == 0 and all(row.keys() == {"key", "greedy", "distribution", "detail"} for row in rows)
+    assert status == 0 and all(row.keys() == {"key", "forward", "greedy", "distribution", "detail"} for row in rows)
     assert [row["key"] for row in rows] == ["speculative", "jacobi"]
     assert all(row["greedy"] in ("identical", "near_tie") for row in rows)
     assert [row["distribution"] for row in rows] == ["pass", "pass"] and rows[0]["detail"]["greedy"]["tokens"] > 0

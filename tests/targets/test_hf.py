@@ -175,3 +175,15 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(folder, tmp_path):
         path = tmp_path / "t5"
         tf.T5ForConditionalGeneration(tf.T5Config(vocab_size=VOCAB, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)).save_pretrained(path)
         HFModel(path, device="cpu")
+
+
+def test_layers_that_lie_elsewhere_are_fetched_when_they_run(folder, tmp_path):
+    """Two devices as far as a processor has them: its memory and its disk. What lies on the disk is brought in layer by layer."""
+    path = checkpoint(folder, "llama")
+    place = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2": "disk", "model.norm": "cpu",
+             "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    spread = HFModel(path, device="cpu", device_map=place, offload_folder=tmp_path / "away")
+    assert {p.device.type for p in spread.net.parameters()} == {"cpu", "meta"} and spread.note is None
+    whole = HFModel(path, device="cpu")
+    for *errors, _ in play_rounds(spread.open(), Reference(whole.net), held, poison, 12, seed=4):
+        assert max(errors) < 1e-5

@@ -9,6 +9,7 @@ import torch
 
 from specviz import ROOT, zoo
 from specviz.cli.commands import main
+from specviz.models import sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
 from specviz.zoo import ZooError, memory
@@ -137,3 +138,15 @@ def test_the_hub_agrees_with_what_is_shipped():
     rows = check(register(ROOT / "models.yaml"), network=True)
     wrong = [row for row in rows if row["problems"] and not any("gated" in problem for problem in row["problems"])]
     assert wrong == []
+
+
+def test_a_spread_model_may_take_every_card_and_the_processor(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(d) for d in sizes.everywhere(True)] == ["cpu", "cuda:0", "cuda:1"]
+    assert [str(d) for d in sizes.everywhere(False)] == ["cpu"]
+    monkeypatch.setattr(sizes, "free", lambda device: 100 if device.type == "cpu" else 40)
+    sizes.fits("a", 180, *sizes.everywhere(True))
+    with pytest.raises(ModelError, match="a needs"):
+        sizes.fits("a", 181, *sizes.everywhere(True))
+    assert memory.free(torch.device("cuda"), every=True) == 80 and memory.free(torch.device("cpu")) == 100
