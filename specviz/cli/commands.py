@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from . import models, space
+from .watching import text_of
 
 INTERRUPTED = 130
 
@@ -86,7 +87,7 @@ def parser() -> Parser:
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
-    sub.add_argument("--predicted", metavar="FILE", help="a text that the answer is expected to be like, to draft from")
+    sub.add_argument("--predicted", type=text_of, metavar="FILE", help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
@@ -185,18 +186,17 @@ def run_method(args: argparse.Namespace) -> int:
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .watching import ctrl_c, summary, text_of, watched
+    from .watching import ctrl_c, summary, watched
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
-    predicted = text_of(args.predicted) if args.predicted else ""
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
     cancel = threading.Event()
-    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic, predicted=predicted).run(
+    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic, predicted=args.predicted or "").run(
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()

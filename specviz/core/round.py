@@ -57,7 +57,8 @@ def play(parts: Parts, target: Target, state: State) -> Outcome:
 def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, verify: float, draft: float) -> None:
     """The drafter and the policy learn from a round: nodes scored in ``verify`` seconds, levels drafted in ``draft`` seconds."""
     state.costs.learn(nodes, verify, depth, draft)
-    seen = replace(outcome, seconds=state.costs.charged(nodes, depth, outcome.seconds))
+    charged = state.costs.charged(nodes, depth, outcome.seconds)
+    seen = outcome if charged is outcome.seconds else replace(outcome, seconds=charged)
     parts.drafter.observe(state, seen)
     parts.policy.observe(seen)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from specviz.methods import catalogue
 from specviz.cli.terminal import Writer, harmless, table
 from specviz.zoo.text import TokenBytes
 
+from ..evidence.test_certificate import Loaded
 from ..run.fakes import byte_level
 
 
@@ -40,7 +42,8 @@ def test_list_as_json(command):
     status, out, err = command("list", "--json")
     rows = json.loads(out)
     assert status == 0 and not err and [row["key"] for row in rows] == list(catalogue())
-    assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "available", "reason"} for row in rows)
+    assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "differs", "compared", "published",
+                              "aliases", "available", "reason"} for row in rows)
     assert all(row["available"] == (row["reason"] is None) for row in rows)
     off = {row["key"]: row["reason"] for row in json.loads(command("list", "--json", "--draft", "none")[1])}
     assert "needs a draft model" in off["speculative"] and off["prompt_lookup"] is None
@@ -144,17 +147,42 @@ def test_verify_on_the_real_engine(command, monkeypatch):
     monkeypatch.setattr(certify.distribution, "__defaults__", tuple(60 if d == 400 else d for d in certify.distribution.__defaults__))
     status, out, err = command("verify", "--method", "speculative,jacobi", "--json")
     rows = json.loads(out)
-    assert status == 0 and all(row.keys() == {"key", "forward", "greedy", "distribution", "detail"} for row in rows)
+    assert status == 0 and all(row.keys() == {"key", "forward", "greedy", "distribution", "answers", "detail"} for row in rows)
     assert [row["key"] for row in rows] == ["speculative", "jacobi"]
     assert all(row["greedy"] in ("identical", "near_tie") for row in rows)
     assert [row["distribution"] for row in rows] == ["pass", "pass"] and rows[0]["detail"]["greedy"]["tokens"] > 0
 
 
+def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypatch):
+    """The argmax instead of a draw: the first tokens of the default settings do not show it."""
+    from specviz.evidence import certificate as certify, whole_answers
+    from specviz.verifiers import TokenRejection
+
+    right = TokenRejection.verify
+
+    def wrong(self, tree, scores, state):
+        verdict = right(self, tree, scores, state)
+        return replace(verdict, token=int(verdict.law.argmax())) if verdict.kind == "bonus" else verdict
+
+    monkeypatch.setattr(TokenRejection, "verify", wrong)
+    # a toy in the place of the tiny pair, whose target is all but certain of each token: there the argmax is no mistake
+    monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
+    monkeypatch.setattr(whole_answers, "encode", lambda loaded, prompt: [1, 2, 0, 3, 1, 2])
+    monkeypatch.setattr(certify, "one_bucket", lambda loaded: "plain")
+    for name in ("greedy", "distribution"):
+        monkeypatch.setattr(certify, name, lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
+    status, out, _ = command("verify", "--method", "speculative", "--knob", "gamma=1", "--json")
+    row = json.loads(out)[0]
+    assert status == 1 and row["answers"] == "fail" and row["detail"]["answers"]["groups"]["bonus"]["p"] < 1e-4
+    assert {"p", "samples", "histogram"} <= row["detail"]["answers"].keys()
+    assert command("verify", "--method", "speculative,jacobi", "--knob", "gamma=1")[0] == 2
+
+
 def test_verify_says_a_defect_in_its_status(command, monkeypatch):
     from specviz.evidence import certificate as certify
 
-    monkeypatch.setattr(certify, "greedy", lambda loaded, key: {"status": "diverged", "detail": "token 3 differs."})
-    monkeypatch.setattr(certify, "distribution", lambda loaded, key: {"status": "pass", "detail": "fine."})
+    monkeypatch.setattr(certify, "greedy", lambda loaded, key, knobs: {"status": "diverged", "detail": "token 3 differs."})
+    monkeypatch.setattr(certify, "distribution", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
     lossy = next(m.key for m in catalogue().values() if m.exactness == "approximate")
     status, out, _ = command("verify", "--method", "speculative")
     assert status == 1 and "diverged" in out and "token 3 differs. fine." in out
@@ -245,8 +273,6 @@ def test_a_stop_string_is_not_printed():
 def test_tables_line_up():
     text = table([{"a": "x", "b": 1.23456, "c": [1.0, 2.0]}, {"a": "long", "b": None, "c": None}], ["a", "b", "c"])
     assert text.splitlines() == ["a        b  c", "----  ----  ------", "x     1.23  1 to 2", "long     -  -"]
-
-
 
 
 def test_a_predicted_text_is_read_from_a_file(command, tmp_path):
