@@ -164,3 +164,17 @@ def test_states_of_another_target_are_refused(tmp_path):
             Store.open(tmp_path / "dense")
         (tmp_path / "dense" / name).write_bytes(old)
     assert len(dense_store(one, []).dense.keys) == 0
+
+
+def test_states_are_compared_in_their_main_directions():
+    """Eighty states of two hundred dimensions, which vary in three of them but for a little noise: three are kept, and they are those."""
+    from specviz.drafters.lookup.by_state import main_directions
+
+    source = torch.Generator().manual_seed(3)
+    plane = torch.linalg.qr(torch.randn(200, 3, generator=source)).Q
+    states = torch.randn(80, 3, generator=source) @ plane.T + 1e-3 * torch.randn(80, 200, generator=source)
+    assert float((plane.T @ main_directions(states - states.mean(0), 3)).svd().S.min()) > 0.999
+    for dims, width in ((64, 64), (79, 79), (80, 200), (4096, 200)):
+        drafter = DenseCopy(2, -1.0, dims)
+        drafter.start(State(list(range(81))), None, Scores(torch.zeros(1, 9), {"final": states}))
+        assert drafter.keys.shape[1] == width

@@ -66,3 +66,20 @@ def test_from_the_start_and_no_further_than_an_end_token():
     state = begun(drafter)
     state.tokens += [1, 8]  # a text it was not told of: a place that is not this text's is not used
     assert drafted(drafter, state) == [5, 9, 7, 4]
+
+
+def test_a_piece_at_the_inputs_end_counts_as_a_place():
+    """3 2 stands in the middle and at the end: it does not tell the place; 9 at the end alone tells one with nothing behind it."""
+    source = [3, 2, 6, 7, 3, 2]
+    drafter = InputCopy()
+    assert drafted(drafter, begun(drafter, [8, 3, 2], source)) == []
+    assert drafted(drafter, begun(drafter, [8, 2], [3, 2, 6, 7])) == [6, 7]
+    assert drafted(drafter, begun(drafter, [8, 9], [3, 2, 9])) == []
+
+
+def test_all_that_is_left_of_a_long_input_can_be_copied_in_one_round():
+    from specviz.methods.lookup import iad
+
+    source = list(range(100, 800))
+    drafter = InputCopy()
+    assert drafted(drafter, begun(drafter, [100], source), iad.METHOD.read_knobs(iad.METHOD.published)["gamma"]) == source[1:]

@@ -11,7 +11,7 @@ from specviz.drafters.parallel.blocks import JacobiTree, SampledJacobi, Units
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.methods.parallel_decoding import fastcot, gauss_seidel_jacobi, jacobi, lexical_units, speculative_jacobi, tr_jacobi
 from specviz.policies import Fixed
-from specviz.trees import product
+from specviz.trees import MEDUSA, product
 from specviz.verifiers import TokenRejection
 
 from ..lookup.toys import FREE, check_greedy, check_law, distance, greedy, joint, kit, law_of, play_all
@@ -180,3 +180,26 @@ def test_fastcot_is_exact_before_and_rough_in_the_glance(kits):
     assert outcomes[4].verdict.kind == "unchecked" and len(outcomes[4].committed) == 7
     assert all(o.verdict.kind != "unchecked" for i, o in enumerate(outcomes) if i != 4)
     assert check_greedy(FAST, kits, PROMPTS, 24, rounds=1000) > 1
+
+
+def test_the_published_template_of_tr_jacobi():
+    assert len(MEDUSA) == 63 and [len(level) for level in MEDUSA.levels] == [10, 28, 23, 2]
+    knobs = tr_jacobi.METHOD.read_knobs(tr_jacobi.METHOD.published)
+    assert tr_jacobi.METHOD.build(kit(12), **knobs).drafter.shape == MEDUSA.within(5, 10) == MEDUSA
+
+
+def test_unknown_places_hold_several_tokens_of_the_text_and_the_chain_is_the_first_longest_match():
+    drafter, tokens = JacobiTree(product((4, 2)), wide=4, chain=2, match=2), [1, 2, 5, 6, 1, 2, 7, 8, 1, 2]
+    state = State(list(tokens))
+    drafter.start(state, None, None)
+    tree = drafter.fill(state, Budget(2, 4, 20))
+    first = [tree.tokens[i] for i in tree.children(-1)]
+    assert len(set(first)) == 4 and set(first) <= set(tokens) and len(tree) == 4 + 4 * 2
+    assert drafter.copied(state, Budget(2, 4, 20)).tokens == (5, 6)
+
+
+def test_the_fixed_block_of_jacobi_narrows_and_the_sliding_one_does_not():
+    for window, same in (("fixed", False), ("sliding", True)):
+        _, outcomes, _ = play_all(jacobi.METHOD, kit(12, 1), [1, 2, 0, 3], 24, block=5, window=window)
+        sizes = [len(o.tree) for o in outcomes[:6]]
+        assert (set(sizes) == {5}) == same and max(sizes) == 5
