@@ -144,7 +144,7 @@ def test_verify_on_the_real_engine(command, monkeypatch):
     monkeypatch.setattr(certify.distribution, "__defaults__", tuple(60 if d == 400 else d for d in certify.distribution.__defaults__))
     status, out, err = command("verify", "--method", "speculative,jacobi", "--json")
     rows = json.loads(out)
-    assert status == 0 and all(row.keys() == {"key", "forward", "greedy", "distribution", "detail"} for row in rows)
+    assert status == 0 and all(row.keys() == {"key", "forward", "greedy", "distribution", "answers", "detail"} for row in rows)
     assert [row["key"] for row in rows] == ["speculative", "jacobi"]
     assert all(row["greedy"] in ("identical", "near_tie") for row in rows)
     assert [row["distribution"] for row in rows] == ["pass", "pass"] and rows[0]["detail"]["greedy"]["tokens"] > 0
@@ -153,8 +153,8 @@ def test_verify_on_the_real_engine(command, monkeypatch):
 def test_verify_says_a_defect_in_its_status(command, monkeypatch):
     from specviz.evidence import certificate as certify
 
-    monkeypatch.setattr(certify, "greedy", lambda loaded, key: {"status": "diverged", "detail": "token 3 differs."})
-    monkeypatch.setattr(certify, "distribution", lambda loaded, key: {"status": "pass", "detail": "fine."})
+    monkeypatch.setattr(certify, "greedy", lambda loaded, key, knobs=None: {"status": "diverged", "detail": "token 3 differs."})
+    monkeypatch.setattr(certify, "distribution", lambda loaded, key, knobs=None: {"status": "pass", "detail": "fine."})
     lossy = next(m.key for m in catalogue().values() if m.exactness == "approximate")
     status, out, _ = command("verify", "--method", "speculative")
     assert status == 1 and "diverged" in out and "token 3 differs. fine." in out
