@@ -156,18 +156,13 @@ class Fused(Llama):
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
-            self._rope = rope_of(config)
-            self._tables(self._rope)
+            self._tables(rope_of(config))
 
     def turned(self, positions: list[int]) -> Tensor:
         """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be longer
         than the head that was made for it, and the angles go on."""
-        table = self.turn
-        if max(positions) >= len(table):
-            self.context = 2 * max(positions)
-            with torch.inference_mode():
-                self._tables(self._rope)
-            table = self.turn
+        self.context = max(self.context, max(positions) + 1)
+        table = self.turns(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
             return table[positions[0]:positions[-1] + 1]
         return table[positions]
