@@ -135,7 +135,7 @@ class Batches:
 def collate(answers: list, length: int, device):
     """(ids [rows, width], where, top_ids, top_logp, labels): `where` are the predicting positions."""
     width = min(length, max(len(a.ids) for a in answers))
-    ids = torch.zeros(len(answers), width, dtype=torch.long, trust_remote_code=False)
+    ids = torch.zeros(len(answers), width, dtype=torch.long)
     where, tops, logps, labels = [], [], [], []
     for row, a in enumerate(answers):
         end = min(len(a.ids), width)

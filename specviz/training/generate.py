@@ -205,10 +205,10 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
         raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.")
     return {
         "ids": torch.cat([a.ids for a in answers]).short(),
-        "lengths": torch.tensor([len(a.ids) for a in answers], dtype=torch.int32, trust_remote_code=False),
-        "starts": torch.tensor([a.start for a in answers], dtype=torch.int32, trust_remote_code=False),
-        "tasks": torch.tensor([data.TASKS.index(a.task) for a in answers], dtype=torch.uint8, trust_remote_code=False),
-        "greedy": torch.tensor([a.greedy for a in answers], dtype=torch.uint8, trust_remote_code=False),
+        "lengths": torch.tensor([len(a.ids) for a in answers], dtype=torch.int32),
+        "starts": torch.tensor([a.start for a in answers], dtype=torch.int32),
+        "tasks": torch.tensor([data.TASKS.index(a.task) for a in answers], dtype=torch.uint8),
+        "greedy": torch.tensor([a.greedy for a in answers], dtype=torch.uint8),
         "top_ids": torch.cat([a.top_ids for a in answers]),
         "top_logp": torch.cat([a.top_logp for a in answers]),
     }
