@@ -73,5 +73,37 @@
       text ? el("span", null, text) : null,
     );
 
-  P.ask = { PROMPT, methodField, verdict };
+  /* Where the tokens of whole answers lie in the target's distribution, likeliest first: flat where the method is exact, bent
+     where something is wrong. Neighbouring bins share a bar. */
+  function places(got) {
+    const bins = got && Array.isArray(got.histogram) ? got.histogram.slice(0, 64).map((x) => Number(x) || 0) : [],
+      n = K.sum(bins);
+    if (bins.length < 2 || !n) return null;
+    const list = [];
+    for (let i = 0; i < bins.length; i += 2) list.push((bins[i] || 0) + (bins[i + 1] || 0));
+    const p = K.finite(got.p) ? got.p : null,
+      even = n / list.length,
+      top = Math.max(even * 2, ...list);
+    return el(
+      "div",
+      { class: "pn-places" },
+      el("h4", null, "Whole answers"),
+      K.small(
+        "Each token's place in the target's distribution, from its likeliest token (top) to its rarest. " +
+          `Flat is right; the line is what flat would be. ${count(n, "token")}` +
+          (p === null ? "." : `, p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}.`),
+      ),
+      P.plot.bars(
+        list.map((x, i) => ({
+          name: i === 0 ? "likeliest" : i === list.length - 1 ? "rarest" : "",
+          value: x,
+          mark: even,
+          show: String(x),
+        })),
+        { max: top * 1.05, label: "Places of tokens in the target's distribution" },
+      ),
+    );
+  }
+
+  P.ask = { PROMPT, methodField, verdict, places };
 })();

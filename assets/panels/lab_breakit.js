@@ -4,7 +4,7 @@
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const { el, count } = SpecViz.dom;
   const K = P.kit;
-  const { verdict } = P.ask;
+  const { verdict, places } = P.ask;
 
   function breakit(env) {
     const tell = K.status(),
@@ -121,13 +121,16 @@
           law,
           law === null
             ? d
-              ? "Still drawing"
+              ? d.verdict === "few"
+                ? "Too few samples to tell"
+                : "Still drawing"
               : "Waiting"
             : law
               ? "The counts fit the target's law"
               : "The counts do not fit the target's law",
-          odds,
+          d && d.verdict === "few" ? K.say(d.said || "", 400) : odds,
         ),
+        d ? places(d.places) : null,
         got.verdict ? el("p", { class: "pn-sum" }, K.say(got.verdict, 300)) : null,
       ].filter(Boolean);
     }

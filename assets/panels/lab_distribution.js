@@ -6,7 +6,7 @@
   const K = P.kit,
     M = P.maths;
 
-  const { PROMPT, methodField, verdict } = P.ask;
+  const { PROMPT, methodField, verdict, places } = P.ask;
 
   /* Counts and law side by side, as lists, whatever form the server chose (lists, or objects by token). */
   function pairs(got) {
@@ -81,8 +81,9 @@
         ),
         p = K.finite(got.p_value) ? got.p_value : null;
       const impossible = list.some((x) => x.count > 0 && !(x.law > 0)),
+        few = got.verdict === "few",
         good =
-          got.verdict === "open" || p === null
+          got.verdict === "open" || few || p === null
             ? null
             : got.verdict
               ? got.verdict === "pass"
@@ -102,13 +103,18 @@
         null,
         verdict(
           good,
-          good === null
-            ? "Still drawing"
-            : good
-              ? "The samples follow the target's law"
-              : "The samples do not follow the target's law",
-          `${count(n, "sample")}, \u03c7\u00b2 = ${x2}, p = ${shown}. ` + meaning(good, p, impossible),
+          few
+            ? "Too few samples to tell"
+            : good === null
+              ? "Still drawing"
+              : good
+                ? "No difference from the target's law"
+                : "The samples do not follow the target's law",
+          few
+            ? K.say(got.said || "", 400)
+            : `${count(n, "sample")}, \u03c7\u00b2 = ${x2}, p = ${shown}. ` + meaning(good, p, impossible),
         ),
+        places(got.places),
         el(
           "div",
           { class: "pn-keys" },

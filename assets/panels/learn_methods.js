@@ -191,6 +191,21 @@
           el("div", null, part("Wins", c.wins)),
           el("div", null, part("Loses", c.loses)),
         ),
+        ...(c.differs ? part("Beside the paper", c.differs) : []),
+        ...(c.published && Object.keys(c.published).length
+          ? [
+              K.small(
+                "The paper's knobs: " +
+                  K.say(
+                    Object.entries(c.published)
+                      .map((one) => one.join(" "))
+                      .join(", "),
+                    300,
+                  ) +
+                  ".",
+              ),
+            ]
+          : []),
         ...(lane ? seen(lane) : []),
         ...((c.knobs || []).length
           ? [

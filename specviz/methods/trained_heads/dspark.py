@@ -27,5 +27,6 @@ METHOD = Method(
     look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands beside its verdict.",
     wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
+    differs="Written from the authors' public code; how the block ends (``sure``) is its own trust in all that it drafted.",
     build=build,
 )
