@@ -16,6 +16,7 @@ from torch import Tensor
 from ..core import Scores, common
 from ..models.llama import Llama
 from .base import CachedTarget
+from .batched import score_packed
 from .early import EarlyExit, Work
 from .rows import LARGE, Rows, Shape
 from .side_by_side import groups_of
@@ -38,7 +39,7 @@ class FastModel(Llama):
 class FastTarget(CachedTarget):
     """One run's cache over shared weights."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy"})
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "batch"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     work: Work | None = None  # of an early exit
 
@@ -86,6 +87,10 @@ class FastTarget(CachedTarget):
     def fuzzy(self, size: int) -> FastTarget:
         """This target with groups of ``size`` layers side by side, over the same committed rows."""
         return Fuzzy(self, size)
+
+    def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
+        """As each target's score() of its tree, in one pass over the weights that all of them share."""
+        return score_packed(targets, trees)
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
