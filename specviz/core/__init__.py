@@ -1,9 +1,9 @@
 """The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods. Torch and the standard
 library only; everything else is built on it."""
 from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
-from .parts import (Budget, Drafter, Early, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair, Verdict, Verifier,
-                    has_nan, lawful, never)
-from .round import BrokenModel, open_run, play
+from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair,
+                    Verdict, Verifier, has_nan, lawful, never)
+from .round import BrokenModel, Proposal, conclude, open_run, play, propose
 from .sampling import BrokenLaw, Dice, OneStream, Sampling
 from .state import Clock, Costs, FixedCosts, State, common
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder

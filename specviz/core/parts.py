@@ -110,7 +110,8 @@ class Target(Protocol):
     """A causal language model with its cache; targets and draft models alike.
 
     The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
-    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch".
+    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
+    (``score_many(targets, trees)``: as each one's score() of its tree, in one pass).
     """
 
     provides: frozenset[str]
@@ -165,6 +166,27 @@ class Policy:
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from the round."""
+
+
+class JointPolicy(Policy):
+    """One policy for all requests of a batch: they share the one of the request that came first.
+
+    What a request is given may depend on the others, which their own dice draw; never on what its own dice have yet to draw.
+    """
+
+    def plan_all(self, states: Sequence[State]) -> list[Budget]:
+        """A budget for each request of the round."""
+        raise TypeError(f"{type(self).__name__} does not say how to plan")
+
+    def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
+        """The trees that are scored: the same, or what of them fits into the batch's rows."""
+        return trees
+
+    def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
+        """Learn from a round of the batch; the seconds of each outcome are those of the whole batch's drafting and pass."""
+
+    def plan(self, state: State) -> Budget:
+        return self.plan_all([state])[0]
 
 
 class Verifier:

@@ -1,9 +1,9 @@
 """One round: plan, clip, propose, score, judge, cut, commit, observe. The only place where these meet."""
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from .parts import Outcome, Parts, Target, Verdict, has_nan
+from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
 
@@ -25,20 +25,43 @@ def open_run(parts: Parts, target: Target, state: State):
     return prefill
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """The first half of a round: what was planned and drafted; began on the engine's clock, plan and draft in seconds."""
+
+    budget: Budget
+    tree: DraftTree
+    began: float
+    plan: float
+    draft: float
+
+
 def play(parts: Parts, target: Target, state: State) -> Outcome:
     """One round on a target that is synced to state.tokens; it is synced again when the round ends."""
+    proposal = propose(parts, target, state)
+    return conclude(parts, target, state, proposal, target.score(proposal.tree))
+
+
+def propose(parts: Parts, target: Target, state: State, budget: Budget | None = None) -> Proposal:
+    """Plan, clip, draft. ``budget``: where it is planned already, for a batch."""
     now = state.clock.now
     t0 = now()
-    budget = parts.policy.plan(state)
+    budget = parts.policy.plan(state) if budget is None else budget
     deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
     budget = replace(budget, gamma=deepest, width=budget.width if "tree" in target.provides else 1)
     t1 = now()
     tree = _clip(parts.drafter.propose(state, budget), state.left - 1)
-    t2 = now()
-    scores = target.score(tree)
+    return Proposal(budget, tree, t0, t1 - t0, now() - t1)
+
+
+def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, scores: Scores,
+             verify: float | None = None) -> Outcome:
+    """Judge, cut, commit and observe what the target scored. verify: seconds that took, else all since the draft was made."""
+    now, tree = state.clock.now, proposal.tree
     if has_nan(scores.logits):  # a prompt of one token is not seen by open_run, and one broken row may come up late
         raise BrokenModel(BROKEN)
     t3 = now()
+    verify = t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify
     parts.verifier.check(tree)
     verdict = _cut(parts.verifier.verify(tree, scores, state), tree, state)
     t4 = now()
@@ -47,9 +70,10 @@ def play(parts: Parts, target: Target, state: State) -> Outcome:
     committed = tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,)
     state.tokens += committed
     state.round += 1
-    seconds = dict(plan=t1 - t0, draft=t2 - t1, verify=t3 - t2, judge=t4 - t3, commit=t5 - t4)
-    outcome = Outcome(tree, scores, verdict, budget, committed, (0,) + tuple(i + 1 for i in verdict.path), seconds, t0)
-    learn(parts, state, outcome, len(tree), max(tree.depths, default=0), t3 - t2, t2 - t1)
+    seconds = dict(plan=proposal.plan, draft=proposal.draft, verify=verify, judge=t4 - t3, commit=t5 - t4)
+    kept = (0,) + tuple(i + 1 for i in verdict.path)
+    outcome = Outcome(tree, scores, verdict, proposal.budget, committed, kept, seconds, proposal.began)
+    learn(parts, state, outcome, len(tree), max(tree.depths, default=0), verify, proposal.draft)
     seconds["observe"] = now() - t5
     return outcome
 

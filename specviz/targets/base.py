@@ -102,6 +102,15 @@ class CachedTarget:
         ``start``: nodes before it are those of the last call, whose rows still lie in the scratch; only the rest is run, and
         the states an Entry sees are those of the rows run. Raises ValueError when the scratch holds something else.
         """
+        rows = self._rows_to_run(tree, start)
+        if rows is None:
+            return self._held(tree)
+        with self.timed():
+            self.passes += 1
+            return self._scored(tree, rows, *self._forward(rows))
+
+    def _rows_to_run(self, tree: DraftTree, start: int = 0) -> Rows | None:
+        """The rows that score() of this tree has to run; None where all lie in the scratch."""
         if self.root is None:
             raise ValueError("score() before sync(): there is no root")
         if self._waiting and tree.inputs:  # an Entry counts rows from the root
@@ -112,22 +121,29 @@ class CachedTarget:
         lone_root = not start and self._rows == 1 and len(tree) > 0 and not tree.inputs
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again below its first children
         if lo > len(tree):
-            return Scores(self._logits.first(lo), {name: rows.first(lo) for name, rows in self._taps.items()}, len(self.seen))
+            return None
         ids, waiting = self.ids_of(tree, lo), self._waiting
-        with self.timed():
-            self.passes += 1
-            if waiting:
-                logits, taps = self._forward(Rows(_behind(waiting, self.root, tree), waiting + ids, len(self.seen), 0, False))
-                logits, taps = logits[len(waiting):], {name: rows[len(waiting):] for name, rows in taps.items()}
-                self.seen, self._waiting = self.seen + waiting, []
-            else:
-                logits, taps = self._forward(Rows(tree, ids, len(self.seen), lo, False))
-            if lo:
-                logits, taps = self._logits.add(lo, logits), {name: self._taps[name].add(lo, rows) for name, rows in taps.items()}
-            else:
-                self._logits, self._taps = Growing(logits), {name: Growing(rows) for name, rows in taps.items()}
+        if waiting:
+            return Rows(_behind(waiting, self.root, tree), waiting + ids, len(self.seen), 0, False)
+        return Rows(tree, ids, len(self.seen), lo, False)
+
+    def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, taps: dict[str, Tensor]) -> Scores:
+        """What the rows of ``_rows_to_run`` gave becomes the scratch."""
+        waiting, lo = len(self._waiting), rows.lo
+        if waiting:
+            logits, taps = logits[waiting:], {name: states[waiting:] for name, states in taps.items()}
+            self.seen, self._waiting = self.seen + self._waiting, []
+        if lo:
+            logits, taps = self._logits.add(lo, logits), {name: self._taps[name].add(lo, states) for name, states in taps.items()}
+        else:
+            self._logits, self._taps = Growing(logits), {name: Growing(states) for name, states in taps.items()}
         self._tree, self._rows = tree, len(tree) + 1
         return Scores(logits, taps, len(self.seen))
+
+    def _held(self, tree: DraftTree) -> Scores:
+        """Scores of a tree whose rows lie in the scratch already."""
+        n = len(tree) + 1
+        return Scores(self._logits.first(n), {name: rows.first(n) for name, rows in self._taps.items()}, len(self.seen))
 
     def commit(self, verdict: Verdict) -> None:
         """Keep the root and the accepted path; the verdict's token becomes the root."""

@@ -13,9 +13,10 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import Scores, common
+from ..core import DraftTree, Scores, common
 from ..models.llama import Llama
 from .base import CachedTarget
+from .batched import score_packed
 from .early import EarlyExit, Work
 from .own_cache import Keep
 from .rows import LARGE, Rows, Shape
@@ -40,7 +41,7 @@ class FastTarget(CachedTarget):
     """One run's cache over shared weights."""
 
     provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
-                          "lean"})
+                          "lean", "batch"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     work: Work | None = None  # of an early exit
 
@@ -94,6 +95,10 @@ class FastTarget(CachedTarget):
         from .lean import Lean
 
         return Lean(self, keep)
+
+    def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
+        """As each target's score() of its tree, in one pass over the weights that all of them share."""
+        return score_packed(targets, trees)
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:

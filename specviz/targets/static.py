@@ -61,6 +61,8 @@ class StaticModel(FastModel):
 class StaticTarget(FastTarget):
     """One run's room over shared weights. bucket: rows of its forwards, which only ever grows; eager: passes by why they ran so."""
 
+    provides = FastTarget.provides - {"batch"}  # its shapes hold one sequence
+
     def __init__(self, model: StaticModel):
         self._room: Room | None = None
         self._map = SlotMap(0)

@@ -1,0 +1,97 @@
+"""One pass for the trees of several sequences (ragged batches without padding: BASS, Qian et al. 2404.15778; EMS-SD, Ni et al.
+2405.07542).
+
+The rows of all sequences lie one behind the other, so that every matrix is read once for all of them: that is where a batch pays.
+Attention is each sequence's own, over its own cache and its own tree: no slot is padded and no row, however far the accepted
+lengths drift apart, and a sequence joins or leaves by being named or not.
+"""
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..core import DraftTree, Scores
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .fast import FastTarget
+
+Lane = tuple["FastTarget", Rows, slice]  # a sequence, its rows, and where they lie among all rows
+
+
+def score_packed(targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
+    """As ``target.score(tree)`` for each target and its tree, in one pass over the weights that they share.
+
+    A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets of different weights, or one that is named
+    twice; when the pass fails, each of them needs a sync() first.
+    """
+    if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
+        raise ValueError("a batch is made of different sequences on the same weights")
+    runs = [(target, tree, target._rows_to_run(tree)) for target, tree in zip(targets, trees)]
+    lanes, at = [], 0
+    for target, _, rows in runs:
+        if rows is not None:
+            lanes.append((target, rows, slice(at, at + len(rows.ids))))
+            at += len(rows.ids)
+    began = time.perf_counter()
+    try:
+        with torch.inference_mode():
+            logits, taps = _forward(lanes) if lanes else (torch.empty(0), [])
+    except BaseException:
+        for target in targets:
+            target.root = None
+            target._drop()
+        raise
+    took, given, out = time.perf_counter() - began, iter(zip(lanes, taps)), []
+    for target, tree, rows in runs:
+        if rows is None:
+            out.append(target._held(tree))
+            continue
+        (_, _, mine), states = next(given)
+        target.busy += took * len(rows.ids) / at
+        target.passes += 1
+        out.append(target._scored(tree, rows, logits[mine], states))
+    return out
+
+
+def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """Logits of all rows, and each sequence's taps."""
+    model, taps = lanes[0][0].model, [{} for _ in lanes]
+    for target, *_ in lanes:
+        target.work = None  # what an early exit left is not continued: all rows run through all layers
+    x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
+    turn, masks = torch.cat([target._turn(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
+    looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
+    for i, block in enumerate(model.blocks):
+        if any(looked_into):
+            x = torch.cat([target._enter(rows, i, x[mine], seen) for (target, rows, mine), seen in zip(lanes, taps)])
+        q, new = model.project(block, x, turn)
+        q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
+        y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
+        x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
+    x = model.norm_final(x)
+    for (target, _, mine), seen in zip(lanes, taps):
+        if "final" in target._want:
+            seen["final"] = x[mine]
+    logits = model.head(x)
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
+    return logits, taps
+
+
+def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:
+    """What one sequence's rows find in its own slots, [kv_heads, group, rows, head_dim]; their keys and values are written there.
+
+    q [kv_heads, group, all rows, head_dim]; new [2, kv_heads, all rows, head_dim].
+    """
+    target, rows, mine = lane
+    n, at = len(rows.ids), rows.past + rows.lo
+    slots = target._cache[layer]
+    slots.narrow(2, at, n).copy_(new[:, :, mine])
+    keys, values = slots.narrow(2, 0, at + n).unsqueeze(1).unbind(0)
+    asked = q[:, :, mine].reshape(1, q.shape[0], q.shape[1] * n, q.shape[3])
+    return F.scaled_dot_product_attention(asked, keys, values, mask).view(q.shape[0], q.shape[1], n, q.shape[3])
