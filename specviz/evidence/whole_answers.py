@@ -28,7 +28,7 @@ from ..trace.events import Committed
 from .certificate import PROMPTS, encode
 from .statistics import uniformity
 
-TOKENS, LENGTH = 1200, 48  # tokens in all, and of one answer at most
+TOKENS, LENGTH = 2400, 48  # tokens in all, and of one answer at most
 CHANCE = 1e-4  # a right method fails as often as this
 BINS = 20  # of the histogram
 DRAFTED = ("accepted", "correction")

@@ -450,3 +450,23 @@ def test_a_card_says_what_keeps_its_method_from_running(visit) -> None:
         assert page.evaluate("tried") == [{"methods": ["speculative"]}]
 
     visit(use, "learn", records=GREEDY)
+
+
+def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> None:
+    law = {**ANSWERS["distribution"], "verdict": "few", "said": "200 samples were asked for and 20 were drawn. That is not enough."}
+    bent = {"p": 1e-9, "samples": 200, "histogram": [40, 30, 20, *[5] * 14, 10, 15, 15], "impossible": 0}
+    broken = {**ANSWERS["break_it"], "distribution": {**ANSWERS["break_it"]["distribution"], "places": bent}}
+
+    def use(page):
+        show(page, "distribution")
+        page.click("text=Draw samples")
+        page.wait_for_selector(".pn-verdict[data-good=none]")
+        assert "Too few samples" in page.text_content(".pn-verdict") and "20 were drawn" in page.text_content(".pn-verdict")
+        show(page, "breakit")
+        page.click(".pn-choice >> nth=0")
+        page.wait_for_selector(".pn-places")
+        bars = page.evaluate("[...document.querySelectorAll('.pn-places .pn-bar .v')].map((e) => Number(e.textContent))")
+        assert bars[0] == 70 and len(bars) == 10 and sum(bars) == sum(bent["histogram"])
+        assert "1e-9" in page.text_content(".pn-places")
+
+    visit(use, "lab", answers={"distribution": law, "break_it": broken})
