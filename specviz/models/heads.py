@@ -132,7 +132,7 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
             weights._file(shard)
     except ModelError as error:
         return str(error)
-    if third := third_eagle(weights.names, config):
+    if (third := third_eagle(weights.names, config)) and not block_like(config):
         return (f"{folder.name} is an EAGLE-3 head ({third}): it reads three layers of the target and speaks a vocabulary of its own, for "
                 "which there is no reader here; heads of EAGLE and EAGLE-2 are read")
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
@@ -140,6 +140,11 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
         if said != have:
             return f"{folder.name} does not fit {name}: it {what.format(said)}, and {name} has {have}"
     return None
+
+
+def block_like(config: dict[str, Any]) -> bool:
+    """Whether a head drafts blocks (models/block.py), some of which have a vocabulary of their own, too."""
+    return "block_size" in config or "dflash_config" in config
 
 
 def third_eagle(names: list[str], config: dict[str, Any]) -> str | None:

@@ -86,6 +86,7 @@ def test_a_lookups_drafts_change_when_its_memory_is_another(method):
     kit.predicted = other.predicted = ()  # so that the prompt is what is expected
     if any(need.startswith("store:") for need in method.needs):  # its memory is the store: another one, of texts without this end
         other.open_store = lambda role: other_store(role, other)
+    kit.predicted, other.predicted = tuple(SEEN), tuple(UNSEEN)
     drafts = first_draft(method, kit, SEEN)
     assert drafts[0], "with the end in its memory it drafts"
     assert drafts != first_draft(method, other, UNSEEN)

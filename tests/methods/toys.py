@@ -98,7 +98,11 @@ def kit(vocab=4, share=0.85, seed=0):
     """A target and a draft of it that is right now and then."""
     net = TinyNet(vocab, seed)
     small = TinyNet(vocab, seed + 7).blend(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small))
+    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small), open_store=no_store)
+
+
+def no_store(name: str):
+    raise ValueError(f"there is no store {name}")
 
 
 def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):

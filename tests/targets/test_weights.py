@@ -73,7 +73,7 @@ WRONG = {
     "model.norm.weight of spoiled holds values": edit_weights(lambda t: t["model.norm.weight"].fill_(torch.inf)),
     "does not say 'hidden_size'": edit_json("config.json", lambda c: c.pop("hidden_size")),
     "sizes that do not fit together": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
-    "gives sizes": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
+    "which is no size": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
     "not gpt2": edit_json("config.json", lambda c: c.update(model_type="gpt2")),
 }
 

@@ -9,7 +9,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from specviz.training import data, draft, generate, report, target
 from specviz.training.__main__ import available, main
-from specviz.training.job import DRAFT, SHIPPED, TARGET, Job, TrainingError, fingerprint
+from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
+
+DRAFT = Job().named("draft")
 
 
 def test_everything_is_made_and_loads(work):

@@ -175,7 +175,7 @@ def test_a_long_draft_is_asked_for_where_a_short_one_promises():
         gate, state = Gate(drafter), State([0])
         gate.start(state, None, None)
         tree = gate.propose(state, Budget(30))
-        notes = [data["asked"] for kind, data in state.notes if kind == "match"]
+        notes = [data["value"] for kind, data in state.notes if kind == "threshold"]
         assert drafter.asked == len(asked) and notes == [asked[-1]]  # the short one is not told when it was asked again
         assert len(tree) > 8 if len(asked) == 2 else len(tree) <= 8
     drafter.asked = 0
