@@ -112,7 +112,7 @@ def by_hand(net, prompt, count, skipped):
     heads, width, tokens = net.heads, net.width, list(prompt)
     slots = torch.zeros(len(net.layers), 2, heads, len(prompt) + count, width // heads, dtype=torch.float64)
     for at in range(len(prompt) + count - 1):
-        left_out = skipped(at + 1 - len(prompt)) if at + 1 >= len(prompt) else frozenset()
+        left_out = skipped(at + 1 - len(prompt)) if at + 1 > len(prompt) else frozenset()
         x, mask = net.embed([tokens[at]]), torch.zeros(1, at + 1, dtype=torch.float64)
         for depth, layer in enumerate(net.layers):
             if 2 * depth not in left_out:
