@@ -9,6 +9,7 @@
       push: (text) => board.push(text),
       load: (trace) => board.open(trace),
       destroy: () => board.destroy(),
+      blank: (text) => board.clear(text),
       trace: () => board.records.slice(),
       on: (name, f) => board.on(name, f),
       where: () => where(board),

@@ -38,9 +38,10 @@
         this.body,
       );
       this.last = 0;
+      this.every = EVERY;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, width} */
+    /* v: {lanes: [{lane, k}], end, theme, width, fresh}; a chart that is slow to draw is drawn less often. */
     paint(v) {
       const w = v.width;
       const key = [
@@ -50,8 +51,8 @@
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
-      const wait = EVERY - (performance.now() - this.last);
-      if (wait > 0) {
+      const wait = this.every - (performance.now() - this.last);
+      if (wait > 0 && !v.fresh) {
         if (!this.timer)
           this.timer = setTimeout(() => {
             this.timer = null;
@@ -71,6 +72,7 @@
       const top = Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1])));
       if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
       else this.svg(series, v, w, top);
+      this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * 2));
     }
 
     svg(series, v, w, top) {

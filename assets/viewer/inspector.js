@@ -107,6 +107,7 @@
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
       this.tab = "why";
       this.every = false;
+      this.filled = new Set();
       this.keys = {};
       this.last = 0;
       this.timer = null;
@@ -212,11 +213,17 @@
         this.paintBody(v);
       }
     }
+    /* What stands blank has no size by which it could be seen. */
     inSight(part) {
-      return !this.v.seen || this.v.seen.has(part);
+      return !this.v.seen || this.v.seen.has(part) || !this.filled.has(part);
+    }
+    fill(part, round) {
+      if (round) this.filled.add(part);
+      else this.filled.delete(part);
     }
     paintTree(v) {
       const r = v.round;
+      this.fill(this.tree, r);
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
       const probes = r ? r.nodes.filter((n) => n.probe).length : 0;
       if (!r || r.nodes.length === probes) {
@@ -291,6 +298,7 @@
       v.inner =
         (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
       const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
+      this.fill(this.body, v.round);
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
     }
   }
