@@ -10,7 +10,7 @@ import gradio as gr
 
 from ..lab.compare import compare, lanes_of
 from .cards import told
-from .chat import lanes
+from .chat import lanes, same
 from .desk import Desk
 from .door import visitor
 from .limits import BASELINE, Refused, Turnstile, read
@@ -83,7 +83,7 @@ class Api:
         figures = {s.key: totals[s.lane] for s in said if s.lane in totals}
         for row in found["rows"]:
             row |= _figures(figures.get(row["key"], {}))
-        return {**found, "text": said[-1].text if said else "", "same_text": len({s.text for s in said}) <= 1}
+        return {**found, "text": said[-1].text if said else "", "same_text": same(said)}
 
     def methods(self) -> list[dict]:
         """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""
