@@ -10,6 +10,11 @@
       load: (trace) => board.open(trace),
       destroy: () => board.destroy(),
       blank: (text) => board.clear(text),
+      say: (text) => {
+        board.setStatus({ state: board.state, text });
+        board.later();
+      },
+      asked: () => board.header()?.prompt?.text ?? null,
       trace: () => board.records.slice(),
       on: (name, f) => board.on(name, f),
       where: () => where(board),

@@ -14,6 +14,8 @@
      link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
      follow(hash)       opens such a place; true where there was one
      blank(text)        an empty board that says a sentence
+     say(text)          a sentence over what is on the board
+     asked()            the prompt of what is on the board, or null
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never).
    Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the
