@@ -33,7 +33,11 @@
           "div",
           { class: "phead" },
           el("h2", null, "Throughput"),
-          el("span", { class: "small quiet end" }, "tokens per second since the prefill, engine clock"),
+          el(
+            "span",
+            { class: "small quiet end" },
+            "tokens per second since the prompt was read, on the engine's clock",
+          ),
         ),
         this.body,
       );

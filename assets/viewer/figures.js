@@ -78,7 +78,7 @@
           ? "median of " + m.spread.runs + " runs, " + rate(m.spread.low) + " to " + rate(m.spread.high)
           : m.tokens
             ? count(m.tokens, "token") + " in " + span(m.seconds)
-            : "after the prefill",
+            : "after the prompt was read",
       );
       this.set(
         "walltime_speedup",

@@ -65,7 +65,12 @@
     return phase >= 3 && r.path && r.path.length ? r.path[r.path.length - 1] : phase >= 4 ? "tail" : 0;
   }
 
-  const STEPS = ["Draft", "Verify", "Judge", "Commit"];
+  const STEPS = [
+    ["Draft", "The small model guesses a few tokens ahead."],
+    ["Verify", "The large model reads all guesses in one pass."],
+    ["Judge", "Each guess is kept or refused, in order."],
+    ["Commit", "What was kept is written, and one token of the large model's own."],
+  ];
 
   class Inspector {
     constructor(board) {
@@ -75,7 +80,7 @@
       this.steps = el(
         "div",
         { class: "steps", role: "group", "aria-label": "Steps of the round" },
-        STEPS.map((t, i) => el("button", { "data-step": i + 1, "aria-pressed": "false" }, t)),
+        STEPS.map(([t, what], i) => el("button", { "data-step": i + 1, "aria-pressed": "false", title: what }, t)),
       );
       this.tree = el("div", {
         class: "treebox",

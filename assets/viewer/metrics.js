@@ -113,17 +113,18 @@
   const DEFINITIONS = {
     tokens_per_second: [
       "Tokens per second",
-      "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.",
+      "Tokens written divided by the engine's time after the prompt was read (the prefill). Arrival times on this page are never used.",
       "tokens / (t \u2212 t_prefill)",
     ],
     walltime_speedup: [
       "Speed-up",
-      "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.",
+      "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without reading the prompt.",
       "(s per token, plain) / (s per token)",
     ],
     block_efficiency: [
-      "Tokens per target pass",
-      "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.",
+      "Accepted length",
+      "Tokens that one pass of the large model gives, on average, its own bonus or correction token included. Engines call it " +
+        "mean acceptance length; papers block efficiency, \u03c4 or mean accepted length.",
       "committed tokens / target passes",
     ],
     accepted_length: [
@@ -166,7 +167,7 @@
       "accepted \u21d4 u < a",
     ],
     rows_per_pass: [
-      "Rows a pass",
+      "Rows in a pass",
       "How many rows the large model reads in one pass, on average: the last committed token and the drafted " +
         "ones. Wider passes cost more.",
       "rows fed / target passes",

@@ -188,3 +188,18 @@ def test_target_and_draft_are_one_name():
     assert read(cards, prompt="x", draft="wide").models == "|wide" and read(cards, prompt="x", draft="").models is None
     with pytest.raises(Refused, match="by its name"):
         read(cards, prompt="x", draft=7)
+
+
+def test_the_engine_offers_the_drafts_of_the_same_tokenizer_and_no_other():
+    from specviz.ui.engine import Engine
+    from specviz.zoo.registry import register
+
+    engine, book = Engine(), register()
+    names = [d["name"] for d in engine.drafts()]
+    assert book.entries[book.default].draft in names and len(names) >= 4
+    assert all(book.entries[name].role == "draft" for name in names)  # a draft with words of its own is another thing
+    assert engine._given("|" + names[-1]) == ((None, names[-1]), {}) and engine._given("|none") == ((None, "none"), {})
+    for wrong in ("|../../etc", "|nope", f"|{book.default}"):
+        with pytest.raises(Refused, match="There is no draft model"):
+            engine._given(wrong)
+    assert engine.drafts("nope") == []
