@@ -198,7 +198,8 @@
           if (this.cur.mode === "play") this.later();
         });
     }
-    /* What a run in flight brings is drawn ten times a second, or as often as painting may (see pace.js); what a person does, with the next frame. */
+    /* What a run in flight brings is drawn ten times a second, or as often as painting may (see pace.js); what a person does,
+       with the next frame. */
     soon() {
       const live = this.state === "live" && this.cur.mode === "follow",
         wait = live ? this.pace.beat(BEAT) - (performance.now() - this.painted) : 0;

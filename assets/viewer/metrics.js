@@ -72,7 +72,7 @@
     return m;
   }
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
-  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go, so they are pairs. */
+  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs. */
   const common = (lanes) =>
     Math.min(Infinity, ...lanes.filter((l) => l.done && !l.error && l.committed).map((l) => runsOf(l).length));
 
@@ -113,7 +113,8 @@
   const DEFINITIONS = {
     tokens_per_second: [
       "Tokens per second",
-      "Tokens written divided by the engine's time after the prompt was read (the prefill). Arrival times on this page are never used.",
+      "Tokens written divided by the engine's time after the prompt was read (the prefill). Arrival times on this page " +
+        "are never used.",
       "tokens / (t \u2212 t_prefill)",
     ],
     walltime_speedup: [

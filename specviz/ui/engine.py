@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator
 
 from .. import lab
 from .cards import cards, told
+from .choices import fetched, fitting
 from .limits import NO_DRAFT, Ask, Refused, apart
 from .stream import Record, said
 
@@ -58,15 +59,7 @@ class Engine:
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
         """Draft models with the tokenizer of a target of ``targets``: {name, title}. Empty where the file that names them is broken,
         and for a target that is not on this machine: its own draft is then the only one known to fit."""
-        from ..zoo.registry import ZooError, register
-
-        try:
-            book = register()
-            folder = book.find(target or self._asked[0]).path
-        except ZooError:
-            return []
-        return [{"name": e.name, "title": f"{e.name}, {e.size}" if e.size else e.name} for e in book.entries.values()
-                if e.role == "draft" and folder and e.path and _same_tokenizer(folder, e.path)]
+        return fitting(target or self._asked[0])
 
     def ready(self, target: str | None) -> bool:
         return target in self._loaded
@@ -126,7 +119,7 @@ class Engine:
             entry = register().entries.get(apart(target)[0] or "")
         except ZooError:
             return ""
-        return f"{_fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
+        return f"{fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
 
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._known(payload.get("target"))
@@ -230,28 +223,9 @@ def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, can
     yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
 
 
-def _same_tokenizer(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same tokenizer, by its file: zoo.pair looks closer when they are loaded."""
-    try:
-        return (one / "tokenizer.json").read_bytes() == (other / "tokenizer.json").read_bytes()
-    except OSError:
-        return False
-
-
 def any_model() -> bool:
     """Whether a visitor may name any model of the hub: where the owner says so, and never on a Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
-
-
-def _fetched(hub_id: str) -> int:
-    """Bytes of a hub model in the cache, also those of files that are still on their way."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"
-    try:
-        return sum(file.stat().st_size for file in blobs.iterdir())
-    except OSError:  # not begun, or a file was renamed between the two looks
-        return 0
 
 
 def kept() -> int:

@@ -214,7 +214,8 @@
     page.send("apply");
   }
 
-  /* A link of somebody's own run: the run itself where the link carries it, else an empty board; and its round once it was made. */
+  /* A link of somebody's own run: the run itself where the link carries it, else an empty board; and its round
+     once it was made. */
   async function again(to) {
     const board = await whenBoard(),
       text = to.packed ? await page.unpack(to.packed) : "";
