@@ -45,7 +45,7 @@
       this.every = EVERY;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, width, fresh}; a chart that is slow to draw is drawn less often. */
+    /* v: {lanes: [{lane, k}], end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw is drawn less often. */
     paint(v) {
       const w = v.width;
       const key = [
@@ -55,7 +55,7 @@
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
-      const wait = this.every - (performance.now() - this.last);
+      const wait = (v.live ? this.every : EVERY) - (performance.now() - this.last);
       if (wait > 0 && !v.fresh) {
         if (!this.timer)
           this.timer = setTimeout(() => {

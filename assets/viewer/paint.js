@@ -51,6 +51,7 @@
       b.chart.paint({
         lanes: shownLanes(ctx),
         fresh: ctx.fresh,
+        live: b.state === "live",
         end: scaleEnd(b, ctx),
         theme: b.theme,
         width: inside(b, half(b)),

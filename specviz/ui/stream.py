@@ -149,7 +149,9 @@ class Live:
 
     def beat(self) -> float:
         """Seconds to the next frame."""
-        behind = 0 if self._seen is None else self.frames.first - self._seen
+        if self._seen is None:  # a program, which paints nothing
+            return BEAT
+        behind = self.frames.first - self._seen
         return BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4)
 
     async def stream(self) -> AsyncIterator[Frame]:
