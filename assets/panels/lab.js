@@ -7,7 +7,7 @@
     { key: "cost", title: "The price of a pass", line: "Why several tokens cost little" },
     { key: "predict", title: "Predicted and measured", line: "The formula, the clock, the gap" },
     { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
-    { key: "distribution", title: "Same distribution?", line: "Counts against the law; runs the engine" },
+    { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
     { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
     { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
   ];

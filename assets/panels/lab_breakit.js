@@ -28,7 +28,7 @@
         { class: "pn-idle" },
         verdict(null, "Nothing broken yet"),
         "Choose a mistake. The engine runs with it: greedily against plain decoding, then many times by " +
-          "sampling against the target's law.",
+          "sampling against the target's distribution.",
       ),
     );
     let asked = false;
@@ -96,9 +96,7 @@
                 ? null
                 : p >= 1e-3;
       const odds =
-        p === null
-          ? ""
-          : `${K.finite(d.samples) ? count(d.samples, "sample") + ", " : ""}p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}`;
+        p === null ? "" : `${K.finite(d.samples) ? count(d.samples, "sample") + ", " : ""}p = ${SpecViz.dom.f3(p)}`;
       return [
         el("h3", null, K.say(got.title, 160)),
         got.why ? el("p", { class: "pn-prose" }, K.say(got.why, 800)) : null,
@@ -126,8 +124,8 @@
                 : "Still drawing"
               : "Waiting"
             : law
-              ? "The counts fit the target's law"
-              : "The counts do not fit the target's law",
+              ? "The counts fit the target's distribution"
+              : "The counts do not fit the target's distribution",
           d && d.verdict === "few" ? K.say(d.said || "", 400) : odds,
         ),
         d ? places(d.places) : null,

@@ -97,7 +97,7 @@
             : el("bdi", null, list[c.i].name);
       const rows = cells.slice(0, 16),
         x2 = K.finite(got.chi_square) ? got.chi_square.toFixed(1) : "\u2013",
-        shown = p === null ? "\u2013" : p < 1e-4 ? p.toExponential(0) : p.toFixed(3);
+        shown = SpecViz.dom.f3(p);
       return el(
         "div",
         null,
@@ -108,8 +108,8 @@
             : good === null
               ? "Still drawing"
               : good
-                ? "No difference from the target's law"
-                : "The samples do not follow the target's law",
+                ? "No difference from the target's distribution"
+                : "The samples do not follow the target's distribution",
           few
             ? K.say(got.said || "", 400)
             : `${count(n, "sample")}, \u03c7\u00b2 = ${x2}, p = ${shown}. ` + meaning(good, p, impossible),
@@ -119,7 +119,7 @@
           "div",
           { class: "pn-keys" },
           el("span", null, el("i", { class: "pn-sw full" }), "drawn"),
-          el("span", null, el("i", { class: "pn-sw tick" }), "expected from the target's law"),
+          el("span", null, el("i", { class: "pn-sw tick" }), "expected from the target's distribution"),
         ),
         P.plot.bars(
           rows.map((c) => ({
@@ -128,7 +128,7 @@
             mark: c.expect,
             show: `${c.count} of ${c.expect.toFixed(1)}`,
           })),
-          { max: top * 1.05, label: "Counts against the law" },
+          { max: top * 1.05, label: "Counts against the distribution" },
         ),
         cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,
         el(
@@ -167,7 +167,7 @@
         "Does sampling stay the same?",
         K.lead(
           "Draw the same continuation many times with a method and count what came. If the method is exact, " +
-            "the counts follow the law of plain decoding.",
+            "the counts follow the distribution of plain decoding.",
         ),
       ),
       el(
@@ -191,7 +191,7 @@
         "div",
         { class: "pn-idle" },
         el("b", null, "Nothing drawn yet"),
-        "Press \u201cDraw samples\u201d. A bar is what came; the line across it is what plain decoding's law expects.",
+        "Press \u201cDraw samples\u201d. A bar is what came; the line across it is what plain decoding's distribution expects.",
       ),
     );
     return { root, update: method.update, destroy() {} };

@@ -61,7 +61,7 @@
             set.price = 2 ** v;
             paint();
           },
-          help: "0.50\u00d7: half as dear, and just as right",
+          help: "0.50\u00d7: half the price, and just as right",
         }),
         figs: el("div", { "aria-live": "polite" }),
         say: el("div", { class: "pn-prose" }),

@@ -30,7 +30,7 @@
     ["Greedy, temperature 0", "Always the likeliest token. No chance is involved."],
     ["KV cache", "Keys and values of the tokens read so far, kept so that they are not computed again."],
     ["Near-tie", "Two tokens with almost equal scores. Adding the same numbers in another order can swap them."],
-    ["p and q", "The odds of a token: p in the target's law, q in the draft's."],
+    ["p and q", "The odds of a token: p in the target's distribution, q in the draft's."],
     ["Pass", "One run of the target over one or several rows. The unit that speculative decoding saves."],
     ["Prefill", "The first pass, over the prompt. Speculation does not make it faster, so it is kept apart."],
     [

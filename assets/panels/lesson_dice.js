@@ -92,7 +92,7 @@
         return (
           "Every verdict is stored with its acceptance probability and its draw, and the board recomputes " +
           `them: ${ok} of ${n} agree here. The Lab goes further: it counts hundreds of samples against the ` +
-          "law, and breaks the method on purpose."
+          "distribution, and breaks the method on purpose."
         );
       },
     },

@@ -9,6 +9,12 @@
       push: (text) => board.push(text),
       load: (trace) => board.open(trace),
       destroy: () => board.destroy(),
+      blank: (text) => board.clear(text),
+      say: (text) => {
+        board.setStatus({ state: board.state, text });
+        board.later();
+      },
+      asked: () => board.header()?.prompt?.text ?? null,
       trace: () => board.records.slice(),
       on: (name, f) => board.on(name, f),
       where: () => where(board),

@@ -13,6 +13,9 @@
      play(), pause()
      link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
      follow(hash)       opens such a place; true where there was one
+     blank(text)        an empty board that says a sentence
+     say(text)          a sentence over what is on the board
+     asked()            the prompt of what is on the board, or null
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never).
    Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the
@@ -26,6 +29,7 @@
   class Board {
     constructor(root, options) {
       this.painted = 0;
+      this.pace = new SV.pace.Pace();
       this.root = root;
       this.options = { ...options };
       this.ears = new Set();
@@ -194,9 +198,11 @@
           if (this.cur.mode === "play") this.later();
         });
     }
-    /* What a run in flight brings is drawn ten times a second; what a person does, with the next frame. */
+    /* What a run in flight brings is drawn ten times a second, or as often as painting may (see pace.js); what a person does,
+       with the next frame. */
     soon() {
-      const wait = this.state === "live" && this.cur.mode === "follow" ? BEAT - (performance.now() - this.painted) : 0;
+      const live = this.state === "live" && this.cur.mode === "follow",
+        wait = live ? this.pace.beat(BEAT) - (performance.now() - this.painted) : 0;
       if (wait <= 0) this.later();
       else
         this.beat ??= setTimeout(() => {
@@ -206,6 +212,7 @@
     }
     paint() {
       this.painted = performance.now();
+      if (this.state === "live") this.pace.begun(this.painted);
       if (!this.dead) {
         SV.paint.all(this);
         this.tell();

@@ -52,13 +52,14 @@
       bonus: [
         "bon",
         "\u2605 Bonus token",
-        "Every drafted token on the path was accepted. The same target pass already holds the law of the " +
+        "Every drafted token on the path was accepted. The same target pass already holds the distribution of the " +
           "next position, so one more token comes free.",
       ],
       correction: [
         "cor",
         "Correction",
-        "The target refused the draft here and put its own token instead, drawn from what is left of its law after the refusal.",
+        "The target refused the draft here and put its own token instead, drawn from what is left of its distribution " +
+          "after the refusal.",
       ],
       accepted: ["acc", "Accepted", "The round ended with a drafted token, so nothing was added."],
       unchecked: ["pla", "Unchecked", "This token was committed without a test by the target."],
@@ -67,7 +68,7 @@
     }[r.why] || [
       "pla",
       "Plain step",
-      "Nothing was drafted, so there is nothing to test: the token is drawn straight from the target's law.",
+      "Nothing was drafted, so there is nothing to test: the token is drawn straight from the target's distribution.",
     ];
     card.append(
       head(v, c.tail.tok, r.why === "plain" ? "one target pass, one token" : "", cls === "pla" ? "ski" : cls, word),

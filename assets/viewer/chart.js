@@ -33,14 +33,19 @@
           "div",
           { class: "phead" },
           el("h2", null, "Throughput"),
-          el("span", { class: "small quiet end" }, "tokens per second since the prefill, engine clock"),
+          el(
+            "span",
+            { class: "small quiet end" },
+            "tokens per second since the prompt was read, on the engine's clock",
+          ),
         ),
         this.body,
       );
       this.last = 0;
+      this.every = EVERY;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, width} */
+    /* v: {lanes: [{lane, k}], end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw is drawn less often. */
     paint(v) {
       const w = v.width;
       const key = [
@@ -50,8 +55,8 @@
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
-      const wait = EVERY - (performance.now() - this.last);
-      if (wait > 0) {
+      const wait = (v.live ? this.every : EVERY) - (performance.now() - this.last);
+      if (wait > 0 && !v.fresh) {
         if (!this.timer)
           this.timer = setTimeout(() => {
             this.timer = null;
@@ -71,6 +76,7 @@
       const top = Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1])));
       if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
       else this.svg(series, v, w, top);
+      this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * 2));
     }
 
     svg(series, v, w, top) {

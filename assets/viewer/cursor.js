@@ -165,9 +165,10 @@
       const playing = this.cur.mode === "play";
       if (this.cur.mode !== "follow" || !stay) this.hold();
       this.ui.focus = this.race() ? laneId : this.ui.focus;
-      if (!this.race() && !stay && this.focus() && laneId === this.focus().id) {
+      if (!stay && this.focus() && laneId === this.focus().id) {
         this.cur.round = round;
         this.cur.phase = 4;
+        if (this.race()) this.cur.t = F.endOf(this.focus(), round) ?? this.cur.t;
       }
       if (playing && this.cur.mode === "play") this.cur.mode = "hold";
       this.ui.sel = { lane: laneId, round, node };

@@ -34,8 +34,7 @@
     return list.map((p) => (typeof p === "string" ? p : el("span", { class: "chip" }, p.c)));
   }
 
-  const f3 = (x) =>
-    x === null || x === undefined ? "\u2013" : x > 0 && x < 0.0005 ? x.toExponential(0) : x.toFixed(3);
+  const f3 = (x) => (x === null || x === undefined ? "\u2013" : x > 0 && x < 0.001 ? "under 0.001" : x.toFixed(3));
   const f2 = (x) => (x === null || x === undefined ? "" : x >= 0.995 ? "1.0" : x.toFixed(2).replace(/^0/, ""));
   const pct = (x) => (x === null || x === undefined ? "\u2013" : Math.round(x * 100) + " %");
   const rate = (x) => (x === null || x === undefined ? "\u2013" : x >= 1000 ? x.toFixed(0) : x.toFixed(1));

@@ -5,15 +5,25 @@
   const { el, setText, rate, times, pct, span, count, tip } = SV.dom;
   const dash = "\u2013";
 
-  function certificate(lane) {
+  /* [what, how far it looked]: the engine's own check, else the greedy tokens of this lane against plain decoding's. */
+  function certificate(lane, base) {
     const c = lane.checks.filter((x) => ["greedy_equal", "near_tie", "diverged"].includes(x.kind)).pop();
-    if (!c) return null;
+    if (!c) return compared(lane, base);
     const d = c.detail || {};
     if (c.kind === "greedy_equal")
       return d.equal === false ? ["differs", "see the check record"] : ["identical", "token for token"];
     const at = Number.isFinite(d.at) ? "at token " + d.at : "",
       gap = Number.isFinite(d.margin) ? ", margin " + d.margin.toPrecision(2) : "";
     return c.kind === "near_tie" ? ["near-tie", at + gap] : ["diverged", (at || "not the same text") + gap];
+  }
+
+  function compared(lane, base) {
+    if (!base || base === lane || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
+    const d = SV.verdict.parting(lane, base);
+    if (d.at !== null) return ["differs", "at token " + (d.at + 1)];
+    return d.cut
+      ? ["same so far", count(d.same, "token") + " compared, then stopped"]
+      : ["identical", count(d.same, "token") + ", all compared"];
   }
 
   class Figures {
@@ -55,7 +65,7 @@
       setText(c.s, s);
     }
 
-    one(lane, m, k) {
+    one(lane, m, k, plain) {
       this.row.hidden = false;
       this.wrap.hidden = true;
       const base = SV.metrics.isBaseline(lane),
@@ -64,7 +74,11 @@
         "tokens_per_second",
         rate(m.tokens_per_second),
         "",
-        m.tokens ? count(m.tokens, "token") + " in " + span(m.seconds) : "after the prefill",
+        m.spread
+          ? "median of " + m.spread.runs + " runs, " + rate(m.spread.low) + " to " + rate(m.spread.high)
+          : m.tokens
+            ? count(m.tokens, "token") + " in " + span(m.seconds)
+            : "after the prompt was read",
       );
       this.set(
         "walltime_speedup",
@@ -89,7 +103,7 @@
         none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined",
       );
       this.positions(m);
-      const c = lane.done && k >= lane.committed ? certificate(lane) : null;
+      const c = lane.done && k >= lane.committed ? certificate(lane, plain) : null;
       setText(this.cells.verdicts.dt, SV.metrics.DEFINITIONS[c ? "certificate" : "verdicts"][0]);
       if (this.cert !== Boolean(c)) {
         this.cert = Boolean(c);
@@ -125,7 +139,8 @@
       );
     }
 
-    many(rows) {
+    /* level: the verdict of these lanes calls their difference noise, so none of their times is the best */
+    many(rows, plain, level) {
       this.row.hidden = true;
       this.wrap.hidden = false;
       const cols = [
@@ -136,7 +151,7 @@
         "acceptance_rate",
         "certificate",
       ];
-      const anyCert = rows.some((r) => certificate(r.lane)),
+      const anyCert = rows.some((r) => r.lane.done && certificate(r.lane, plain)),
         key = rows.length + "/" + anyCert; /* the heads name the last column */
       if (key !== this.tableKey) this.build(rows, cols, key, anyCert);
       const best = (f) =>
@@ -149,7 +164,7 @@
       rows.forEach((r, i) => {
         const m = r.m,
           base = SV.metrics.isBaseline(r.lane),
-          cert = r.lane.done && r.k >= r.lane.committed ? certificate(r.lane) : null;
+          cert = r.lane.done && r.k >= r.lane.committed ? certificate(r.lane, plain) : null;
         const vals = [
           m.tokens_per_second,
           base && m.tokens ? 1 : m.walltime_speedup,
@@ -163,14 +178,14 @@
           vals[2] === null ? dash : vals[2].toFixed(2),
           m.drafted ? pct(vals[3]) : dash,
           m.drafted ? pct(vals[4]) : dash,
-          cert ? cert[0] : m.checked ? m.agree + " of " + m.checked : dash,
+          cert ? cert[0] : m.checked && !anyCert ? m.agree + " of " + m.checked : dash,
         ];
         setText(this.tds[i][0], SV.stage.titleOf(r.lane));
         text.forEach((t, j) => {
           setText(this.tds[i][j + 1], t);
           this.tds[i][j + 1].classList.toggle(
             "best",
-            j < 3 && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
+            j < 3 && (j === 2 || !level) && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
           );
         });
       });

@@ -4,13 +4,17 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
-  const intake = () => ({ last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0 });
+  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0 });
 
   /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} | {kind: "status", status}]. */
   function take(box, text) {
-    const acts = [];
+    const acts = [],
+      before = box.lines;
+    box.lines = new Set();
     for (const line of String(text || "").split("\n")) {
       if (!line.trim()) continue;
+      box.lines.add(line);
+      if (before.has(line)) continue; /* read the last time: most of a window was, and reading is what it costs */
       let f;
       try {
         f = JSON.parse(line);

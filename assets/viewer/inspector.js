@@ -4,68 +4,14 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, setAttr, count, who } = SV.dom;
 
-  const th = (n) => n + (n % 100 >= 11 && n % 100 <= 13 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th");
+  const { sentence, defaultSel } = SV.round;
 
-  /* "The draft guessed 4 tokens; the target kept 3 and corrected the 4th." */
-  function sentence(lane, r, phase) {
-    const n = r.nodes.filter((x) => !x.probe).length,
-      tree = r.kind === "tree",
-      copied = r.nodes.some((x) => x.src);
-    if (!n) {
-      if (SV.metrics.isBaseline(lane)) return "Plain decoding: one target pass, one token.";
-      return r.commit && r.why === "small"
-        ? "The small model wrote this token alone."
-        : "Nothing was drafted this time: one target pass, one token.";
-    }
-    const guess =
-      (copied ? "The draft copied " : "The draft guessed ") + count(n, "token") + (tree ? " as a tree" : "");
-    if (phase < 2) return guess + ".";
-    if (phase < 3) return guess + "; the target reads all of them in one pass.";
-    const kept = r.commit ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
-    if (!r.commit || phase < 4) return guess + "; the target kept " + (kept || "none") + ".";
-    const from = ": " + count(r.commit.n_new ?? kept + 1, "token") + " from one pass.";
-    if (r.why === "bonus")
-      return (
-        guess +
-        "; the target kept " +
-        (tree ? "a path of " + kept : n === 1 ? "it" : "all " + n) +
-        " and added one of its own" +
-        from
-      );
-    if (r.why === "correction") {
-      if (!kept)
-        return (
-          guess +
-          "; the target refused " +
-          (n === 1 ? "it" : tree ? "every first guess" : "the first") +
-          " and wrote its own token instead."
-        );
-      return (
-        guess +
-        "; the target kept " +
-        (tree ? "a path of " + kept + " and corrected the next" : kept + " and corrected the " + th(kept + 1)) +
-        from
-      );
-    }
-    if (r.why === "accepted")
-      return guess + "; the target kept " + (r.commit.n_new ?? kept + 1) + " and added nothing.";
-    return guess + "; the target kept " + (kept || "none") + from;
-  }
-
-  function defaultSel(r, phase) {
-    if (!r) return null;
-    if (!r.nodes.some((n) => !n.probe)) return "tail";
-    if (phase >= 3) {
-      /* the refusal that ended the round, else the first one */
-      const no = r.tests.filter((id) => r.judges.get(id).verdict === "rejected"),
-        end = r.path.length ? r.path[r.path.length - 1] : -1;
-      const here = r.commit ? no.filter((id) => r.nodes[id].parent === end).pop() : undefined;
-      if (here !== undefined || no.length) return here ?? no[0];
-    }
-    return phase >= 3 && r.path && r.path.length ? r.path[r.path.length - 1] : phase >= 4 ? "tail" : 0;
-  }
-
-  const STEPS = ["Draft", "Verify", "Judge", "Commit"];
+  const STEPS = [
+    ["Draft", "The small model guesses a few tokens ahead."],
+    ["Verify", "The large model reads all guesses in one pass."],
+    ["Judge", "Each guess is kept or refused, in order."],
+    ["Commit", "What was kept is written, and one token of the large model's own."],
+  ];
 
   class Inspector {
     constructor(board) {
@@ -75,7 +21,7 @@
       this.steps = el(
         "div",
         { class: "steps", role: "group", "aria-label": "Steps of the round" },
-        STEPS.map((t, i) => el("button", { "data-step": i + 1, "aria-pressed": "false" }, t)),
+        STEPS.map(([t, what], i) => el("button", { "data-step": i + 1, "aria-pressed": "false", title: what }, t)),
       );
       this.tree = el("div", {
         class: "treebox",
@@ -107,6 +53,7 @@
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
       this.tab = "why";
       this.every = false;
+      this.filled = new Set();
       this.keys = {};
       this.last = 0;
       this.timer = null;
@@ -212,11 +159,17 @@
         this.paintBody(v);
       }
     }
+    /* What stands blank has no size by which it could be seen. */
     inSight(part) {
-      return !this.v.seen || this.v.seen.has(part);
+      return !this.v.seen || this.v.seen.has(part) || !this.filled.has(part);
+    }
+    fill(part, round) {
+      if (round) this.filled.add(part);
+      else this.filled.delete(part);
     }
     paintTree(v) {
       const r = v.round;
+      this.fill(this.tree, r);
       this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
       const probes = r ? r.nodes.filter((n) => n.probe).length : 0;
       if (!r || r.nodes.length === probes) {
@@ -291,6 +244,7 @@
       v.inner =
         (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
       const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
+      this.fill(this.body, v.round);
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
     }
   }

@@ -31,6 +31,12 @@
       this.load(trace);
       return "";
     },
+    /* An empty board that says a sentence. */
+    clear(text) {
+      this.reset();
+      this.setStatus({ state: "idle", text });
+      this.settle();
+    },
     load(records) {
       this.reset();
       this.add(records || []);

@@ -19,9 +19,17 @@
     return sum.t > from ? sum.t - from : null;
   }
 
-  function of(lane, k, baseline) {
+  const ownRate = (lane, k) => ratio(SV.fold.sumAt(lane, k).tokens, decodeSeconds(lane, k));
+  const median = (list) => spreadOf(list)?.middle ?? null;
+
+  /* runs: how many measured runs of each lane stand beside each other (see common); where a lane has ended and was run more
+     than once, its rate is their median, and its speed-up the median over the pairs of runs. */
+  function of(lane, k, baseline, runs) {
     const s = SV.fold.sumAt(lane, k),
-      seconds = decodeSeconds(lane, k);
+      seconds = decodeSeconds(lane, k),
+      most = runs ?? common(baseline ? [lane, baseline] : [lane]),
+      list = lane.done && k >= lane.committed ? runsOf(lane).slice(0, most) : [],
+      again = list.length > 1;
     const m = {
       tokens: s.tokens,
       rounds: s.rounds,
@@ -35,7 +43,8 @@
       correction: s.correction,
       plain: s.plain,
       seconds,
-      tokens_per_second: ratio(s.tokens, seconds),
+      tokens_per_second: again ? median(list) : ratio(s.tokens, seconds),
+      spread: again ? spreadOf(list) : null,
       block_efficiency: ratio(s.tokens, s.passes),
       mean_accepted_tokens: ratio(s.accepted, s.passes),
       acceptance_rate: ratio(s.accepted, s.tried),
@@ -55,21 +64,23 @@
       baseline_tokens_per_second: null,
     };
     if (baseline && baseline.committed) {
-      const base = ratio(
-        SV.fold.sumAt(baseline, baseline.committed).tokens,
-        decodeSeconds(baseline, baseline.committed),
-      );
-      m.baseline_tokens_per_second = base;
-      m.walltime_speedup = ratio(m.tokens_per_second, base);
+      const theirs = again ? runsOf(baseline).slice(0, list.length) : [];
+      m.baseline_tokens_per_second = theirs.length > 1 ? median(theirs) : ownRate(baseline, baseline.committed);
+      m.walltime_speedup =
+        theirs.length > 1 ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
     return m;
   }
+  const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
+  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs. */
+  const common = (lanes) =>
+    Math.min(Infinity, ...lanes.filter((l) => l.done && !l.error && l.committed).map((l) => runsOf(l).length));
 
   /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the
      run was repeated. */
   function runsOf(lane) {
     const t = (lane.done && lane.done.totals) || {},
-      own = of(lane, lane.committed, null).tokens_per_second,
+      own = ownRate(lane, lane.committed),
       list = own === null ? [] : [own];
     for (const r of Array.isArray(t.repeats) ? t.repeats.slice(0, 100) : [])
       if (r && finite(r.tokens) && finite(r.seconds) && r.seconds > 0 && r.tokens > 0) list.push(r.tokens / r.seconds);
@@ -102,17 +113,19 @@
   const DEFINITIONS = {
     tokens_per_second: [
       "Tokens per second",
-      "Committed tokens divided by engine time after the prefill. Arrival times on this page are never used.",
+      "Tokens written divided by the engine's time after the prompt was read (the prefill). Arrival times on this page " +
+        "are never used.",
       "tokens / (t \u2212 t_prefill)",
     ],
     walltime_speedup: [
       "Speed-up",
-      "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without the prefill.",
+      "Against plain decoding of the same prompt, measured in the same run on the same machine. Both without reading the prompt.",
       "(s per token, plain) / (s per token)",
     ],
     block_efficiency: [
-      "Tokens per target pass",
-      "Block efficiency, also called \u03c4 or mean accepted length. The bonus or correction token is included.",
+      "Accepted length",
+      "Tokens that one pass of the large model gives, on average, its own bonus or correction token included. Engines call it " +
+        "mean acceptance length; papers block efficiency, \u03c4 or mean accepted length.",
       "committed tokens / target passes",
     ],
     accepted_length: [
@@ -155,7 +168,7 @@
       "accepted \u21d4 u < a",
     ],
     rows_per_pass: [
-      "Rows a pass",
+      "Rows in a pass",
       "How many rows the large model reads in one pass, on average: the last committed token and the drafted " +
         "ones. Wider passes cost more.",
       "rows fed / target passes",
@@ -173,5 +186,17 @@
     rounds: ["Target passes", "How often the large model ran after the prefill.", "passes"],
   };
 
-  SV.metrics = { of, runsOf, spreadOf, decodeSeconds, isBaseline, baselineOf, keyOf, DEFINITIONS, BASELINE };
+  SV.metrics = {
+    of,
+    runsOf,
+    common,
+    ratios,
+    spreadOf,
+    decodeSeconds,
+    isBaseline,
+    baselineOf,
+    keyOf,
+    DEFINITIONS,
+    BASELINE,
+  };
 })();

@@ -10,6 +10,22 @@
     const t = String(s ?? "");
     return t.length > n ? t.slice(0, n - 1) + "\u2026" : t;
   };
+  /* The target with its size; a small one is not to be asked for facts. */
+  const KNOWS = 1e9;
+  function nature({ name, parameters: n }) {
+    const size =
+      n >= 1e9
+        ? (n / 1e9).toFixed(1) + " B"
+        : n >= 1e6
+          ? Math.round(n / 1e6) + " M"
+          : n
+            ? (n / 1e3).toFixed(0) + " k"
+            : "";
+    return (
+      short(name, 32) +
+      (size ? ", " + size + " parameters" + (n < KNOWS ? ": a toy, its facts are unreliable" : "") : "")
+    );
+  }
   function when(iso) {
     const d = new Date(iso);
     return Number.isNaN(d.getTime())
@@ -55,7 +71,7 @@
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
     }
     /* A live run that was saved and opened again is a recording of it. */
-    paint({ header, state, text, race, lost, reopened }) {
+    paint({ header, state, text, race, lost, reopened, slow }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const busy = STATE[state] || (!header && "Ready") || (mode === "live" && state === "done" && "Finished");
       setText(this.word, busy || BADGE[mode] || "Trace");
@@ -63,12 +79,14 @@
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
       setText(
         this.say,
-        (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) + gap,
+        (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) +
+          (slow ? " " + slow : "") +
+          gap,
       );
-      const t = header && header.target ? short(header.target.name, 32) : "",
+      const t = header && header.target ? nature(header.target) : "",
         d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
       setText(this.meta, header ? (t ? "target " + t + d : "") : "");
     }
   }
-  SV.notice = { Notice, sentence };
+  SV.notice = { Notice, sentence, nature };
 })();

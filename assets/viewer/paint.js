@@ -16,13 +16,18 @@
     const follow = b.cur.mode === "follow",
       playing = b.cur.mode === "play";
     const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: M.baselineOf(b.st) };
+    /* The first frame of a run, and of each of its lanes, is painted everywhere: nothing of the last run stays standing. */
+    const epoch = [SV.dom.who(b.st), ...lanes.map((l) => SV.dom.who(l) + (l.committed ? "+" : ""))].join();
+    ctx.fresh = epoch !== b.epoch;
+    b.epoch = epoch;
+    const runs = M.common(lanes);
     ctx.views = lanes.map((lane) => {
       const at = F.at(lane, b.cursorOf(lane));
-      return { lane, ...at, m: M.of(lane, at.k, ctx.base) };
+      return { lane, ...at, m: M.of(lane, at.k, ctx.base, runs) };
     });
     ctx.at = ctx.views.find((v) => v.lane === focus) || null;
     /* What is not on the screen is painted when it comes there, or when the run ends. */
-    const out = (part) => b.state === "live" && follow && !part.root.hidden && !b.seenNow.has(part.root);
+    const out = (part) => !ctx.fresh && b.state === "live" && follow && !part.root.hidden && !b.seenNow.has(part.root);
     b.transport.paint({
       race,
       playing,
@@ -43,12 +48,19 @@
     choose(b, ctx);
     if (!out(b.ribbon)) ribbon(b, ctx);
     if (!out(b.chart))
-      b.chart.paint({ lanes: shownLanes(ctx), end: scaleEnd(b, ctx), theme: b.theme, width: inside(b, half(b)) });
+      b.chart.paint({
+        lanes: shownLanes(ctx),
+        fresh: ctx.fresh,
+        live: b.state === "live",
+        end: scaleEnd(b, ctx),
+        theme: b.theme,
+        width: inside(b, half(b)),
+      });
     if (!out(b.ledger)) ledger(b, ctx);
     notice(b, ctx);
     b.lanePick.paint(ctx);
     stage(b, ctx);
-    inspector(b, ctx, b.state === "live" && follow ? b.seenNow : null);
+    inspector(b, ctx, b.state === "live" && follow && !ctx.fresh ? b.seenNow : null);
     b.figures.root.hidden = ctx.empty;
     if (!out(b.figures)) figures(b, ctx);
     b.links.refresh();
@@ -86,6 +98,7 @@
       race: race || lanes.length > 1,
       lost: b.box.lost,
       reopened: b.reopened,
+      slow: SV.verdict.busy(lanes),
     });
     const sum = {};
     for (const v of views)
@@ -194,7 +207,7 @@
     ctx.phase = phase;
   }
 
-  function inspector(b, { focus, at, race, round, phase, follow }, seen) {
+  function inspector(b, { focus, at, race, round, phase, follow, fresh }, seen) {
     const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
     b.inspector.paint({
       lane: focus,
@@ -207,7 +220,7 @@
       race,
       width: race ? b.width : half(b),
       theme: b.theme,
-      live: b.state === "live" && follow && !b.ui.sel,
+      live: b.state === "live" && follow && !b.ui.sel && !fresh,
       seen,
     });
   }
@@ -231,12 +244,14 @@
       round: ctx.phase === 4 ? ctx.round : null,
       theme: b.theme,
       width: inside(b, half(b)),
-      live: b.state === "live" && ctx.follow,
+      live: b.state === "live" && ctx.follow && !ctx.fresh,
     });
   }
   function figures(b, ctx) {
-    if (ctx.race) b.figures.many(ctx.views.slice(0, 4));
-    else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k);
+    const rows = ctx.views.slice(0, 4),
+      end = rows.every(({ lane, k }) => k >= lane.committed) ? SV.verdict.verdict(rows.map((x) => x.lane)) : null;
+    if (ctx.race) b.figures.many(rows, ctx.base, Boolean(end && end.level));
+    else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k, ctx.base);
   }
   function ledger(b, ctx) {
     b.ledger.paint({
@@ -247,6 +262,7 @@
       focus: ctx.focus,
       shown: ctx.race && !ctx.empty,
       moving: ctx.playing || b.state === "live",
+      fresh: ctx.fresh,
       narrow: b.narrow,
     });
   }

@@ -68,7 +68,7 @@
         v.views.length === this.v.views.length &&
         v.views.every(({ lane }, i) => lane === this.v.views[i].lane);
       if (key === this.key && same) return;
-      const wait = v.moving && same ? 480 - (performance.now() - this.last) : 0;
+      const wait = v.moving && same && !v.fresh ? 480 - (performance.now() - this.last) : 0;
       if (wait > 0) {
         this.timer ??= setTimeout(() => {
           this.timer = null;
@@ -229,10 +229,14 @@
             el("b", null, title(lane)),
             d.at === null
               ? over(lane) && over(v.base)
-                ? " wrote the same text as plain decoding, token for token."
+                ? d.cut
+                  ? " agrees with plain decoding in all that both wrote before the stop: " +
+                    count(d.same, "token") +
+                    "."
+                  : " wrote the same text as plain decoding, token for token: " + count(d.same, "token") + " compared."
                 : " so far the same text as plain decoding (" + count(d.same, "token") + ")."
               : [
-                  " parts from plain decoding at token " + (d.at + 1) + ": ",
+                  " differs from plain decoding at token " + (d.at + 1) + ": ",
                   word(d.mine),
                   " where plain has ",
                   theirs,

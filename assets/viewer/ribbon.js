@@ -41,9 +41,9 @@
           el(
             "div",
             { class: "keyrow end" },
-            key("kp", "prefill"),
-            key("kd", "draft"),
-            key("kv", "verify"),
+            key("kp", "prefill: the prompt is read"),
+            key("kd", "draft: tokens are guessed"),
+            key("kv", "verify: one pass checks them"),
             key("ko", "overhead"),
           ),
         ),

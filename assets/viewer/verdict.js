@@ -8,86 +8,87 @@
   const title = (lane) => SV.stage.titleOf(lane);
   const over = (lane) => Boolean(lane.done || lane.error);
 
-  /* {winner, second, sentence, sure}. One run each has no spread, and says so; overlapping spreads are noise. */
+  /* {winner, second, sentence, sure, level}. One run each has no spread, and says so. With repeats the i-th runs of two lanes are
+     a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise. */
   function verdict(lanes) {
-    const all = lanes
-      .filter((l) => l.done && !l.error && l.committed)
-      .map((lane) => ({ lane, s: M.spreadOf(M.runsOf(lane)) }))
-      .filter((x) => x.s)
-      .sort((a, b) => b.s.middle - a.s.middle);
+    const most = M.common(lanes),
+      all = lanes
+        .filter((l) => l.done && !l.error && l.committed)
+        .map((lane) => ({ lane, list: M.runsOf(lane).slice(0, most) }))
+        .map((x) => ({ ...x, s: M.spreadOf(x.list) }))
+        .filter((x) => x.s)
+        .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !lanes.every(over)) return null;
     const [a, b] = all,
-      k = a.s.middle / b.s.middle,
-      runs = Math.min(a.s.runs, b.s.runs),
-      speeds =
-        rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second" + (runs > 1 ? " in the median" : "");
-    const name = title(a.lane),
-      other = title(b.lane),
-      more = Math.round((k - 1) * 100) + " %";
-    if (runs < 2) {
-      const close = k < 1 + CLOSE;
-      return {
-        ...pick(a, b),
-        sure: false,
-        sentence: close
-          ? name +
-            " and " +
-            other +
-            " are as good as level: " +
-            speeds +
-            ". One run each: no spread, so " +
-            (more === "0 %" ? "the difference" : more) +
-            " may be noise."
-          : name + " was fastest, " + more + " ahead of " + other + ": " + speeds + ". One run each: no spread.",
-      };
-    }
-    const bars =
-      " (" +
-      name +
-      " " +
-      rate(a.s.low) +
-      " to " +
-      rate(a.s.high) +
-      ", " +
-      other +
-      " " +
-      rate(b.s.low) +
-      " to " +
-      rate(b.s.high) +
-      " in " +
-      runs +
-      " runs each; the lanes draw the first)";
-    if (b.s.high >= a.s.low)
-      return {
-        ...pick(a, b),
-        sure: false,
-        sentence:
-          "No winner: the difference of " +
-          more +
-          " between " +
-          name +
-          " and " +
-          other +
-          " is within the spread, so it is noise" +
-          bars +
-          ".",
-      };
+      v = a.s.runs < 2 ? once(a, b) : often(a, b),
+      slow = busy(lanes);
+    return { winner: a.lane, second: b.lane, ...v, sure: v.sure && !slow, sentence: v.sentence + (slow && " " + slow) };
+  }
+  const percent = (k) => Math.round((k - 1) * 100) + " %";
+  const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
+
+  function once(a, b) {
+    const k = a.s.middle / b.s.middle,
+      level = k < 1 + CLOSE,
+      more = percent(k),
+      noise = (more === "0 %" ? "the difference" : more) + " may be noise.",
+      both = title(a.lane) + " and " + title(b.lane) + " are about equally fast: " + speeds(a, b),
+      first = title(a.lane) + " was fastest, " + more + " ahead of " + title(b.lane) + ": " + speeds(a, b);
     return {
-      ...pick(a, b),
-      sure: true,
-      sentence: name + " won, " + more + " ahead of " + other + ": " + speeds + bars + ".",
+      sure: false,
+      level,
+      sentence: level ? both + ". One run each, so " + noise : first + ". One run each: no spread.",
     };
   }
-  const pick = (a, b) => ({ winner: a.lane, second: b.lane });
+  function often(a, b) {
+    const pairs = M.ratios(a.list, b.list),
+      k = M.spreadOf(pairs).middle,
+      least = Math.min(...pairs),
+      sure = least > 1 && (a.s.low > b.s.high || least >= 1 + CLOSE),
+      range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
+      bars = " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first).",
+      names = title(a.lane) + " and " + title(b.lane);
+    return {
+      sure,
+      level: !sure,
+      sentence: sure
+        ? title(a.lane) +
+          " won, " +
+          percent(k) +
+          " ahead of " +
+          title(b.lane) +
+          ": " +
+          speeds(a, b) +
+          " in the median" +
+          bars
+        : "No winner: " +
+          speeds(a, b) +
+          " in the median, but " +
+          names +
+          " were not apart in every pair of runs: noise" +
+          bars,
+    };
+  }
 
-  /* Where a lane's tokens first differ from plain decoding's: {at, mine, theirs, same}; at is null while they agree. */
+  /* A pass that took three times what it costs here alone: whatever was measured then is not to be believed. */
+  const busy = (lanes) =>
+    lanes.some((l) => l.checks.some((c) => c.kind === "busy")) ? "This machine is busy: do not trust these times." : "";
+
+  const CUT = ["stopped", "deadline"];
+  const cut = (lane) => Boolean(lane.error || (lane.done && CUT.includes(lane.done.finish)));
+
+  /* Where a lane's tokens first differ from plain decoding's: {at, mine, theirs, same, cut}; at is null while they agree, same
+     counts the tokens compared. A lane that was stopped agrees when what both wrote does: cut says that this is not all. */
   function parting(lane, base) {
     const n = Math.min(lane.tokens.length, base.tokens.length);
     for (let i = 0; i < n; i++)
       if (lane.tokens[i].tok !== base.tokens[i].tok)
-        return { at: i, mine: lane.tokens[i], theirs: base.tokens[i], same: i };
-    const ended = over(lane) && over(base) && lane.tokens.length !== base.tokens.length;
-    return { at: ended ? n : null, mine: lane.tokens[n], theirs: base.tokens[n], same: n };
+        return { at: i, mine: lane.tokens[i], theirs: base.tokens[i], same: i, cut: false };
+    const shorter = lane.tokens.length < base.tokens.length ? lane : base,
+      even = lane.tokens.length === base.tokens.length,
+      part = even ? cut(lane) || cut(base) : cut(shorter),
+      ended = over(lane) && over(base) && !even && !part;
+    return { at: ended ? n : null, mine: lane.tokens[n], theirs: base.tokens[n], same: n, cut: part };
   }
   function why(lane) {
     const c = lane.checks.filter((x) => x.kind === "near_tie" || x.kind === "diverged").pop();
@@ -100,5 +101,5 @@
       : "";
   }
 
-  SV.verdict = { verdict, parting, why, over };
+  SV.verdict = { verdict, parting, why, over, busy };
 })();

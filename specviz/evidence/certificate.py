@@ -87,7 +87,7 @@ def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMP
     if missing:
         return _law("unavailable", detail=missing)
     if method.exactness != "exact":
-        return _law("not applicable", detail=f"{method.title} is {method.exactness}: it does not promise the target's law.")
+        return _law("not applicable", detail=f"{method.title} is {method.exactness}: it does not promise the target's distribution.")
     with torch.inference_mode():
         ids = encode(loaded, prompt)
         law = NextLaw(loaded.open_target(), ids, sampling)

@@ -168,5 +168,5 @@ def _verdict(equal: bool, law: str) -> dict[str, Any]:
     elif law == "few" and equal:
         return {"caught": None, "verdict": "Nothing was found, in too few samples to say that nothing is there."}
     else:
-        words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the law."
+        words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the distribution."
     return {"caught": law == "fail" or not equal, "verdict": words}

@@ -1,21 +1,27 @@
-"""Who won a race, and is that more than noise? From the runs of each lane, [[tokens, seconds], ...]; no torch, no clock."""
+"""Who won a race, and is that more than noise? From the runs of each lane, [[tokens, seconds], ...]; no torch, no clock.
+
+The i-th runs of two lanes were measured in one pass over the lanes: they are a pair. A winner won every pair, and by more than the
+lanes' spread or by ``CLOSE`` in the closest of them. The viewer says the same (assets/viewer/verdict.js)."""
 from __future__ import annotations
 
 from statistics import median
 from typing import Any
 
 LEAST = 2  # runs of a lane from which an interval can be told
+CLOSE = 1.05  # times as fast as another: less is no difference
 
 
 def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
     """lanes: [{key, title, runs}] -> {rows: [{key, title, tokens_per_second, low, high, walltime_speedup, runs}], fastest first,
-    winner: key or null where nothing can be said, sentence}. low, high: slowest and fastest run."""
-    rows = [row for row in map(_row, lanes) if row]
-    plain = next((row["tokens_per_second"] for row in rows if row["key"] == baseline), None)
-    for row in rows:
-        row["walltime_speedup"] = row["tokens_per_second"] / plain if plain else None
-    rows.sort(key=lambda row: -row["tokens_per_second"])
-    winner, sentence = _verdict(rows, baseline)
+    winner: key or null where nothing can be said, sentence}. low, high: slowest and fastest run. All of it over as many runs of
+    each lane as all of them have."""
+    measured = [(lane, of) for lane in lanes if (of := _speeds(lane["runs"]))]
+    most = min((len(of) for _, of in measured), default=0)
+    plain = next((of[:most] for lane, of in measured if lane["key"] == baseline), None)
+    ranked = sorted(((_row(lane, of[:most], plain), of[:most]) for lane, of in measured),
+                    key=lambda pair: -pair[0]["tokens_per_second"])
+    rows = [row for row, _ in ranked]
+    winner, sentence = _verdict(rows, [of for _, of in ranked], baseline)
     return {"rows": rows, "winner": winner, "sentence": sentence}
 
 
@@ -27,15 +33,20 @@ def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
              "runs": [[run["tokens"], run["seconds"]] for run in (r["totals"], *r["totals"].get("repeats", ()))]} for r in ends]
 
 
-def _row(lane: dict[str, Any]) -> dict[str, Any] | None:
-    speeds = [tokens / seconds for tokens, seconds in lane["runs"] if tokens and seconds > 0]
-    if not speeds:
-        return None
+def _row(lane: dict[str, Any], speeds: list[float], plain: list[float] | None) -> dict[str, Any]:
     return {"key": lane["key"], "title": lane["title"], "tokens_per_second": median(speeds), "low": min(speeds),
-            "high": max(speeds), "runs": len(speeds)}
+            "high": max(speeds), "runs": len(speeds), "walltime_speedup": median(_ratios(speeds, plain)) if plain else None}
 
 
-def _verdict(rows: list[dict[str, Any]], baseline: str) -> tuple[str | None, str]:
+def _speeds(runs: list[list[float]]) -> list[float]:
+    return [tokens / seconds for tokens, seconds in runs if tokens and seconds > 0]
+
+
+def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    return [a / b for a, b in zip(ours, theirs)]
+
+
+def _verdict(rows: list[dict[str, Any]], speeds: list[list[float]], baseline: str) -> tuple[str | None, str]:
     if len(rows) < 2:
         return None, ""
     first, second = rows[:2]
@@ -45,9 +56,10 @@ def _verdict(rows: list[dict[str, Any]], baseline: str) -> tuple[str | None, str
         return None, (f"Fastest in this one run: {first['title']}, {speed}{ratio}. "
                       "Set Repeats to 3 to see whether that is more than noise.")
     over = f"over {first['runs']} runs"
-    if first["low"] <= second["high"]:
+    least = min(_ratios(speeds[0], speeds[1]))
+    if least <= 1 or (first["low"] <= second["high"] and least < CLOSE):
         return None, (f"Too close to call: {first['title']} ({speed}) and {second['title']} "
-                      f"({second['tokens_per_second']:.0f}) overlap {over}; the difference is noise.")
+                      f"({second['tokens_per_second']:.0f}) are not apart in every pair {over}; the difference is noise.")
     if first["key"] == baseline:
         return baseline, f"Plain decoding is fastest here, {speed} ({_range(first)} {over}): no method paid for itself."
     return first["key"], f"{first['title']} is fastest: {speed} ({_range(first)} {over}){ratio}."

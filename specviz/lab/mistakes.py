@@ -20,7 +20,7 @@ MISTAKES = {m.key: m for m in (
             "The ratio rule p/q is right for a token drawn from q. A token that is simply the best one comes far more often than q "
             "says, so the output leans towards the draft's favourites. At temperature 0 nothing is wrong, which hides it.",
             "Greedy stays green; the distribution test turns red."),
-    Mistake("no_residual", "After a refusal the correction is drawn from the target's law itself",
+    Mistake("no_residual", "After a refusal the correction is drawn from the target's distribution itself",
             "The refused token was already given its fair chance. Drawing from p again gives it a second one; the rest must come "
             "from what is left of p, norm((p - q)+).",
             "Greedy stays green; the distribution test turns red."),
@@ -31,7 +31,7 @@ MISTAKES = {m.key: m for m in (
     Mistake("cache_not_rolled_back", "Rejected tokens stay in the target's cache",
             "The next round reads them as if they were part of the text. Output stays plausible and drifts away from the target's.",
             "Greedy turns red as soon as a draft token is refused."),
-    Mistake("bonus_from_draft", "When all drafts are accepted, the draft's law gives the bonus token too",
+    Mistake("bonus_from_draft", "When all drafts are accepted, the draft's distribution gives the bonus token too",
             "The bonus is the target's own next token, free with the pass that checked the drafts. Taking it from the draft saves "
             "nothing and lets an unchecked token in.",
             "The distribution test turns red; the greedy text too, once the draft is wrong at such a place."),

@@ -130,6 +130,17 @@ class Noted(Event):
 
 
 @dataclass(frozen=True)
+class Checked(Event):
+    """What was found out about a lane beside its rounds."""
+
+    kind: str
+    detail: dict[str, Any]
+
+    def records(self):
+        yield {"type": "check", "kind": self.kind, "detail": self.detail}
+
+
+@dataclass(frozen=True)
 class Said(Event):
     """Text of a round: one piece a committed token, as bytes with their span in the output."""
 

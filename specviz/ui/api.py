@@ -10,7 +10,7 @@ import gradio as gr
 
 from ..lab.compare import compare, lanes_of
 from .cards import told
-from .chat import lanes
+from .chat import lanes, same
 from .desk import Desk
 from .door import visitor
 from .limits import BASELINE, Refused, Turnstile, read
@@ -32,7 +32,7 @@ class Api:
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
-                  target: str = "", repeats: int = 1, deterministic: bool = False, predicted: str = "",
+                  target: str = "", repeats: int = 1, deterministic: bool = False, predicted: str = "", draft: str = "",
                   request: gr.Request = None) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
@@ -40,6 +40,7 @@ class Api:
         temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
         predicted: a text that the answer is expected to be like, at most 4,000 characters; predicted_output drafts from it.
+        draft: a draft model of models.yaml with the target's tokenizer, "none", or empty for the one that goes with the target.
         repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
         hold "repeats". deterministic: no clock has a say in what is drafted, so that the seed gives the same run every time.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
@@ -50,7 +51,7 @@ class Api:
             ask = await asyncio.to_thread(
                 read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
                 temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats,
-                deterministic=deterministic, predicted=predicted)
+                deterministic=deterministic, predicted=predicted, draft=draft)
         except Refused as why:
             raise _error(str(why)) from None
         live = Live(self._backend, self._turnstile, ask, 0, visitor(request), self._loader)
@@ -83,7 +84,7 @@ class Api:
         figures = {s.key: totals[s.lane] for s in said if s.lane in totals}
         for row in found["rows"]:
             row |= _figures(figures.get(row["key"], {}))
-        return {**found, "text": said[-1].text if said else "", "same_text": len({s.text for s in said}) <= 1}
+        return {**found, "text": said[-1].text if said else "", "same_text": same(said)}
 
     def methods(self) -> list[dict]:
         """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""

@@ -66,10 +66,12 @@ def plotly_file() -> Path:
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
-def tabs() -> gr.HTML:
-    """The switch between the five tabs. The value stays empty: it tells the page what a panel or a link asks for by events."""
+def tabs(targets: list[dict[str, str]]) -> gr.HTML:
+    """The switch between the five tabs. ``targets``: as a backend has them. The value stays empty: it tells the page what a panel or
+    a link asks for by events."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
-                   js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files())
+                   js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
+                   models={target["model"]: target["name"] for target in targets})
 
 
 def host(name: str) -> gr.HTML:
@@ -90,5 +92,5 @@ def own_files() -> dict[str, Path]:
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
-    own = "\n".join(script(name) for name in ("ask.js", "links.js", "tabs.js"))
+    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "links.js", "tabs.js"))
     return f"<script>{own}\n{script('lazy.js')}</script>"

@@ -26,6 +26,7 @@ class Said:
     text: str
     pieces: tuple[tuple[str, str], ...]
     complete: bool
+    cut: bool = False  # stopped, out of time or broken: it would have written on
 
 
 @dataclass
@@ -44,7 +45,13 @@ class Turn:
     @property
     def agree(self) -> bool:
         """Whether every lane wrote the same text, as exact greedy methods do."""
-        return len({said.text for said in self.answers}) == 1
+        return same(self.answers)
+
+
+def same(answers: list[Said]) -> bool:
+    """Whether all wrote one text, as far as each came: one that was cut agrees when the others go on from where it stands."""
+    whole = max((said.text for said in answers), key=len, default="")
+    return all(said.text == whole or (said.cut and whole.startswith(said.text.rstrip("\ufffd"))) for said in answers)
 
 
 @dataclass
@@ -64,7 +71,8 @@ class Chat:
         answers = lanes(records)
         if not any(said.text for said in answers):
             return None
-        self.turns.append(Turn(question, answers, records))
+        longest = max(range(len(answers)), key=lambda i: len(answers[i].text)) if same(answers) else 0
+        self.turns.append(Turn(question, answers, records, longest))
         for turn in self.turns[:-KEPT_RUNS]:
             turn.records = None
         return self.turns[-1]
@@ -108,7 +116,8 @@ def _said(lane: int, rows: list[Record]) -> Said | None:
         _append(pieces, decode(b"", True), pieces[-1][1])
     done = next((r for r in rows if r["type"] == "done"), None)
     return Said(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
-                tuple(pieces), done is not None and done["finish"] != "error")
+                tuple(pieces), done is not None and done["finish"] != "error",
+                done is None or done["finish"] in ("stopped", "deadline", "error"))
 
 
 def _append(pieces: list[tuple[str, str]], text: str, verdict: str) -> None:

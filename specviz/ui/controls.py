@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from . import board
-from .limits import PROMPT_CHARACTERS
+from .limits import NO_DRAFT
 
 FIRST = "A story, some code, a sum\u2026"  # what an empty prompt says at first
 
@@ -86,7 +86,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 def prompt() -> gr.Textbox:
     return gr.Textbox(label="Prompt", placeholder=FIRST, lines=1, max_lines=6,
-                      max_length=PROMPT_CHARACTERS, elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
+                      elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
 
 
 def target(choices: list[dict[str, str]]) -> gr.Dropdown:
@@ -95,6 +95,16 @@ def target(choices: list[dict[str, str]]) -> gr.Dropdown:
                        info="Another one is loaded with the next run.", elem_id="target")
 
 
+def drafts(found: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """What the draft may be: the target's own, one of these, or none."""
+    return [("The target's own", ""), *((d["title"], d["name"]) for d in found), ("None", NO_DRAFT)]
+
+
+def draft(found: list[dict[str, str]]) -> gr.Dropdown:
+    return gr.Dropdown(drafts(found), value="", label="Draft model", allow_custom_value=True, elem_id="draft",
+                       info="The small model that guesses ahead. Which shape drafts fastest is worth a try.")
+
+
 def system() -> gr.Textbox:
     return gr.Textbox(label="System prompt", info="Read before the conversation.", lines=3, max_lines=8,
-                      max_length=PROMPT_CHARACTERS, elem_id="system")
+                      elem_id="system")

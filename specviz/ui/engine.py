@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterator
 
 from .. import lab
 from .cards import cards, told
-from .limits import Ask, Refused
+from .choices import fetched, fitting
+from .limits import NO_DRAFT, Ask, Refused, apart
 from .stream import Record, said
 
 LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
@@ -55,6 +56,11 @@ class Engine:
             told.append({"name": "", "model": own, "title": own, "about": ""})
         return sorted(told, key=lambda t: bool(t["name"]))
 
+    def drafts(self, target: str | None = None) -> list[dict[str, str]]:
+        """Draft models with the tokenizer of a target of ``targets``: {name, title}. Empty where the file that names them is broken,
+        and for a target that is not on this machine: its own draft is then the only one known to fit."""
+        return fitting(target or self._asked[0])
+
     def ready(self, target: str | None) -> bool:
         return target in self._loaded
 
@@ -84,9 +90,19 @@ class Engine:
 
         # In a thread that ends with it. Torch starts parallel helpers for every thread that computes, and once there are more of
         # them than cores they no longer wait ready but asleep: where the loading thread lived on, runs were three times slower.
-        with ThreadPoolExecutor(1, "specviz-load") as apart:
-            given = ((*self._asked,), {}) if target is None else ((target,), {"named_only": not any_model()})
-            return apart.submit(load, *given[0], **given[1]).result()
+        with ThreadPoolExecutor(1, "specviz-load") as aside:
+            given = self._given(target)
+            return aside.submit(lambda: _measured(load(*given[0], **given[1]))).result()
+
+    def _given(self, models: str | None) -> tuple[tuple, dict[str, Any]]:
+        """What ``zoo.load`` is given for ``Ask.models``. The owner may have started the server with any folder; a visitor's draft is
+        one of ``drafts``. Raises Refused."""
+        target, draft = apart(models)
+        if draft and draft != NO_DRAFT and draft not in [d["name"] for d in self.drafts(target)]:
+            raise Refused(f"There is no draft model {draft[:80]!r} for this target; choose one of the list, or {NO_DRAFT}.")
+        if target is None:
+            return (self._asked[0], draft or self._asked[1]), {}
+        return ((target, draft) if draft else (target,)), {"named_only": not any_model()}
 
     def loaded(self, target: str | None) -> Any:
         """Raises Refused where the model was put away for another one since it was loaded."""
@@ -100,10 +116,10 @@ class Engine:
         from ..zoo.registry import ZooError, register
 
         try:
-            entry = register().entries.get(target or "")
+            entry = register().entries.get(apart(target)[0] or "")
         except ZooError:
             return ""
-        return f"{_fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
+        return f"{fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
 
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._known(payload.get("target"))
@@ -120,11 +136,12 @@ class Engine:
         """The same of models that are not loaded, from their configurations."""
         from ..zoo import survey
 
-        return survey(*self._asked) if target is None else survey(target)
+        asked, _ = self._given(target)
+        return survey(*asked)
 
     def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
         need = int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes) * ask.repeats))
-        return self._use(play, ask.target, ask, seconds, cancel, need)
+        return self._use(play, ask.models, ask, seconds, cancel, need)
 
     def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
              need: int) -> Iterator[Any]:
@@ -167,7 +184,9 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     from ..trace.recorder import Recorder
     from ..indexes.earlier_answers import Memory
     from ..run import Session, race
+    from ..run.machine import Machine
 
+    machine = Machine(loaded)
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
     sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted) for key, knobs in ask.lanes]
@@ -179,11 +198,23 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
             again += 1
             yield said("live", f"Measuring once more: {again} of {(ask.repeats - 1) * len(sessions)}, {sessions[lane].method.title}.")
             continue
-        records = recorders[lane].take(event)
+        records, checks = recorders[lane].take(event), []
         for record in records:
             if record["type"] == "header":
-                record["mode"] = mode
-        yield records
+                record |= {"mode": mode, "env": record["env"] | machine.told()}
+                checks = machine.begun()
+        checks += machine.see(lane, event)
+        late = [row for check in checks for row in recorders[lane].take(check)]
+        yield records + late
+
+
+def _measured(loaded: Any) -> Any:
+    """A model that has just been loaded, with what a pass costs while nothing else is asked of the machine."""
+    from ..run.machine import pass_seconds
+
+    if not lent():  # there, nothing computes outside a call
+        loaded.pass_seconds = pass_seconds(loaded)
+    return loaded
 
 
 def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
@@ -195,17 +226,6 @@ def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, can
 def any_model() -> bool:
     """Whether a visitor may name any model of the hub: where the owner says so, and never on a Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
-
-
-def _fetched(hub_id: str) -> int:
-    """Bytes of a hub model in the cache, also those of files that are still on their way."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"
-    try:
-        return sum(file.stat().st_size for file in blobs.iterdir())
-    except OSError:  # not begun, or a file was renamed between the two looks
-        return 0
 
 
 def kept() -> int:

@@ -12,11 +12,11 @@ from typing import Any, AsyncIterator, Callable, Sequence
 
 import gradio as gr
 
-from . import stream
+from . import controls, stream
 from .chat import Chat
 from .controls import FIRST, merge, unlawful
 from .door import visitor
-from .limits import BASELINE, LANES, Ask, Refused, Turnstile, read
+from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
 from .loading import Loader
 from .stream import Backend, Live, pack
 
@@ -48,7 +48,7 @@ class Handlers:
     # Run and Stop. Three listeners, one after another: what a listener may change is built anew with everything it tells, which
     # is worth nothing twenty times a second, so the one that tells the frames has the board and Stop and nothing else.
 
-    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, system, target, lane,
+    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, system, target, draft, lane,
                     chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
@@ -61,14 +61,14 @@ class Handlers:
         try:
             ask = await asyncio.to_thread(
                 read, self.backend.cards, prompt=text, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
-                temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, system=system, target=target,
+                temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, system=system, target=target, draft=draft,
                 turns=Chat(earlier).messages())
         except Refused as why:
-            return {ui["notice"]: _line("error", str(why))}
+            return {ui["notice"]: _line("error", str(why)), ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
         ask = replace(ask, shelf=self._shelf(session))
         live = Live(self.backend, self.turnstile, ask, chat.frame, visitor(request), self.loader)
         self._begun(session, Underway(live, ask, list(earlier)))
-        loading = {} if self.backend.ready(ask.target) else {ui["models"]: _line("loading", "Loading the models")}
+        loading = {} if self.backend.ready(ask.models) else {ui["models"]: _line("loading", "Loading the models")}
         return loading | {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
@@ -81,6 +81,7 @@ class Handlers:
         ui, session = self.ui, request.session_hash
         run = self.live.get(session)
         if run is None or run.watched:
+            yield {ui["stop"]: gr.skip()}  # a listener that tells nothing empties what it might have told
             return
         run.watched = True
         try:
@@ -92,8 +93,9 @@ class Handlers:
             if not run.over:  # the reader left, or it failed: nobody will settle it
                 self.live.pop(session, None)
 
-    def settle(self, chat: Chat, request: gr.Request) -> dict:
-        """After a run: keep what was said as a turn, offer the choice of a lane where they differ."""
+    def settle(self, chat: Chat, written: str, request: gr.Request) -> dict:
+        """After a run: keep what was said as a turn, offer the choice of a lane where they differ. What was written into the box
+        meanwhile stays; a prompt that got no answer comes back into an empty one."""
         ui, run = self.ui, self.live.get(request.session_hash)
         if run and not run.over:  # another one, whose own settling comes
             return {ui["run"]: gr.skip()}
@@ -106,8 +108,10 @@ class Handlers:
         turn = fresh.add(run.ask.prompt, run.live.frames.records)
         if turn:
             chat.turns = fresh.turns
-        out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(run.ask.target),
-                ui["prompt"]: gr.Textbox(value="", placeholder=NEXT) if turn else gr.Textbox(value=run.ask.prompt, placeholder=FIRST)}
+        out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(run.ask.models),
+                ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
+        if not turn and not str(written or "").strip():
+            out[ui["prompt"]] = gr.Textbox(value=run.ask.prompt, placeholder=FIRST)
         next_up = self.follow.get(run.ask.prompt, "") if turn else ""
         out[ui["follow"]] = gr.Button(value=next_up, visible=bool(next_up))
         if turn and not turn.agree:
@@ -176,6 +180,13 @@ class Handlers:
         chat.turns = []
         return chat
 
+    def opened(self, chat: Chat, request: gr.Request) -> dict:
+        """A recording was opened: it belongs to no conversation, and a run under way would write over it."""
+        chat.turns = []
+        ui = self.ui
+        return self.stop(request) | {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), ui["notice"]: _line(),
+                                     **self._bare(chat)}
+
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """The last message back into the box; its answer is taken out of the conversation."""
         if not chat.turns or self._running(request.session_hash):
@@ -206,11 +217,12 @@ class Handlers:
 
     # Models and knobs
 
-    async def touch(self, target: str | None) -> AsyncIterator[dict]:
+    async def touch(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
         """Somebody is about to ask something: load the models while they write. Only those that everybody gets: another one may
         be large, and waits for a run."""
-        if target or not self.warm or self.backend.ready(None):
-            yield self._told(target or None)
+        models = together(target, draft)
+        if models or not self.warm or self.backend.ready(None):
+            yield self._told(models)
             return
         try:
             async with aclosing(self.loader.wait(None)) as words:
@@ -224,12 +236,19 @@ class Handlers:
         """A page was opened: say what is loaded already."""
         return self._told(None)
 
-    def choose(self, target: str | None) -> dict:
+    def retarget(self, target: str | None, draft: str | None) -> dict:
+        """Another target: the drafts that fit it; one that does not goes."""
+        found = controls.drafts(self.backend.drafts(target or None))
+        kept = draft if draft in [name for _, name in found] else ""
+        return self.choose(target, kept) | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
+
+    def choose(self, target: str | None, draft: str | None = None) -> dict:
         """Another model was chosen: say what it is; what it can run is known when it is loaded."""
-        if self.backend.ready(target or None):
-            return self._told(target or None)
-        card = next((c for c in self.backend.targets() if c["name"] == target), None)
-        text = f"{card['title']} loads with the next run" if card else "The model loads with the next run"
+        if self.backend.ready(together(target, draft)):
+            return self._told(together(target, draft))
+        card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
+        beside = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}"
+        text = f"{card['title']}{beside} loads with the next run" if card else "The model loads with the next run"
         return {self.ui["models"]: _line("idle", text), self.ui["methods"]: gr.HTML(off="{}")}
 
     def _told(self, target: str | None) -> dict:

@@ -22,6 +22,7 @@ RUN_SECONDS = 60.0
 WAITING = 20
 OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address, a flood is one
 SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
+NO_DRAFT = "none"
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 
@@ -49,7 +50,13 @@ class Ask:
     turns: tuple[dict[str, str], ...] = ()
     target: str | None = None
     predicted: str = ""
+    draft: str | None = None
     shelf: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def models(self) -> str | None:
+        """Target and draft as one name, by which a backend loads and keeps them; see ``together``."""
+        return together(self.target, self.draft)
 
     def messages(self) -> list[dict[str, str]]:
         """The conversation as the chat template wants it; the prompt is its last message."""
@@ -59,7 +66,7 @@ class Ask:
 
 def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
          temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
-         target: Any = None, deterministic: Any = False, predicted: Any = "") -> Ask:
+         target: Any = None, deterministic: Any = False, predicted: Any = "", draft: Any = None) -> Ask:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
     return Ask(
         prompt=_text(prompt, "The prompt", needed=True),
@@ -74,6 +81,7 @@ def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any 
         turns=_turns(turns),
         target=_name(target),
         predicted=_text(predicted, "The predicted text"),
+        draft=_name(draft),
     )
 
 
@@ -149,6 +157,17 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
         raise Refused(f"This conversation is too long to continue (at most {TURNS} messages and "
                       f"{CONVERSATION_CHARACTERS:,} characters): start a new chat.")
     return tuple({"role": t["role"], "content": t["content"].encode("utf-8", "replace").decode("utf-8")} for t in turns)
+
+
+def together(target: Any, draft: Any) -> str | None:
+    """Target and draft as one name; None: the default of both."""
+    return f"{target or ''}|{draft}" if draft else target or None
+
+
+def apart(models: str | None) -> tuple[str | None, str | None]:
+    """(target, draft) of ``together``; None: the default, the draft that goes with the target."""
+    target, _, draft = (models or "").partition("|")
+    return target or None, draft or None
 
 
 def _name(target: Any) -> str | None:

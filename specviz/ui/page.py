@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,9 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in offered.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
-        _settings(ui, backend.targets())
+        _settings(ui, backend)
         with gr.Column(elem_id="page"):
-            _top(ui)
+            _top(ui, backend)
             with gr.Column(elem_id="play"):
                 _ask(ui)
                 with gr.Row(elem_id="under"):
@@ -50,7 +49,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
-        _try(ui, tries, offered)  # first: the listeners of one button run one after another, and the other one loads models
+        _try(ui, tries, offered, backend.cards)  # first: the listeners of one button run one after another, and the other one loads models
         _listen(demo, ui, hands, tries)
         _steer(demo, ui, hands)
         demo.unload(hands.leave)
@@ -76,10 +75,10 @@ def takes(demo: gr.Blocks) -> dict[str, list[str]]:
             if fn.api_name and fn.api_visibility != "private"}
 
 
-def _top(ui: dict[str, Any]) -> None:
+def _top(ui: dict[str, Any], backend: Backend) -> None:
     with gr.Row(elem_id="top"):
         gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
-        ui["tabs"] = board.tabs()
+        ui["tabs"] = board.tabs(backend.targets())
         ui["models"] = board.line("models", "idle", "Models load when you begin")
         ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
@@ -109,10 +108,11 @@ def _examples(offered: Offer) -> list[gr.Button]:
         return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(offered.examples)]
 
 
-def _settings(ui: dict[str, Any], targets: list[dict[str, str]]) -> None:
+def _settings(ui: dict[str, Any], backend: Backend) -> None:
     with gr.Sidebar(open=False, position="right", width=340, elem_id="settings") as ui["sidebar"]:
         gr.HTML("<h2>Settings</h2>", apply_default_css=False, js_on_load=None)
-        ui["target"] = controls.target(targets)
+        ui["target"] = controls.target(backend.targets())
+        ui["draft"] = controls.draft(backend.drafts(None))
         ui["system"] = controls.system()
         ui["knob_place"] = gr.Column(elem_id="knobs")
 
@@ -158,12 +158,14 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
     known = [ui["models"], ui["methods"]]
     demo.load(hands.greet, None, known, **at_once)
-    ui["target"].change(hands.choose, ui["target"], known, **at_once)
+    pair = [ui["target"], ui["draft"]]
+    ui["target"].change(hands.retarget, pair, [*known, ui["draft"]], **at_once)
+    ui["draft"].change(hands.choose, pair, known, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
-    gr.on(touches, hands.touch, ui["target"], known, trigger_mode="once", concurrency_limit=None, **quiet)
+    gr.on(touches, hands.touch, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
 
 
-CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target")  # as in links.js
+CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target", "draft")  # as in links.js
 ASKED = (*CHOICE, "lane", "chat")
 TOLD = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
 SETTLED = (*(name for name in TOLD if name not in ("notice", "conversation")), "chat", "bar", "methods")
@@ -178,7 +180,7 @@ def _watch(begun: Any, ui: dict[str, Any], hands: Handlers) -> None:
     """After a run has begun: its frames, then what remains of it."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
     begun.then(hands.watch, None, [ui["board"], ui["stop"]], **quiet).then(
-        hands.settle, ui["chat"], [ui[name] for name in SETTLED], **quiet)
+        hands.settle, [ui["chat"], ui["prompt"]], [ui[name] for name in SETTLED], **quiet)
 
 
 def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
@@ -188,6 +190,8 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     take = "(...values) => SpecVizPage.take(...values)"
     demo.load(None, choice, choice, js="(...values) => SpecVizPage.first(...values)", **quiet)
     ui["tabs"].input(None, choice, choice, js=take, **quiet)
+    opened = [ui[name] for name in ("chat", "conversation", "lane", "follow", "bar", "notice", "stop")]
+    ui["tabs"].apply(None, choice, choice, js=take, **quiet).then(hands.opened, ui["chat"], opened, queue=False, **quiet)
     asked_for = ui["tabs"].select(None, choice, choice, js=take, **quiet)
     afresh = ui["tabs"].submit(None, choice, choice, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
     for ready in (asked_for, afresh):
@@ -195,10 +199,11 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)
 
 
-def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer) -> None:
+def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer, cards: dict[str, Any]) -> None:
     """An example fills the prompt, chooses its methods and says what to watch; the browser does it alone."""
     for button, example in zip(tries, offered.examples):
-        look = {"state": "look", "text": example.get("look", "")}
-        values = [example["prompt"], pack(look), pack(example["methods"] or offered.chosen)]
-        button.click(None, None, [ui["prompt"], ui["notice"], ui["methods"]], js=f"() => {json.dumps(values)}",
-                     api_visibility="private")
+        methods = list(example["methods"] or offered.chosen)
+        told = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,
+                "titles": [cards[key].title for key in methods]}
+        button.click(None, ui["methods"], [ui["prompt"], ui["notice"], ui["methods"]], api_visibility="private",
+                     js=f"(chosen) => SpecVizPage.example({pack(told)}, chosen)")

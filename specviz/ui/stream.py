@@ -1,13 +1,15 @@
 """From an engine's records to what a page or a program receives: one run, as a stream of frames at a steady beat.
 
 The engine runs in a thread of its own (job.py) and never waits for a reader. Twenty times a second everything it has told since the
-last beat becomes one frame (docs/TRACE.md, "Live frames"). A reader that falls behind gets fewer and larger frames; whoever stops
-reading ends the run. Models are loaded before the run stands in line (loading.py).
+last beat becomes one frame (docs/TRACE.md, "Live frames"); ten times where cores are few and the engine needs them. A reader that
+falls behind gets fewer and larger frames; whoever stops reading ends the run. Models are loaded before the run stands in line
+(loading.py).
 """
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import uuid
 from collections import deque
@@ -20,6 +22,7 @@ from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
 from .loading import Loader
 
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
+CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 2  # beats
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
 Record = dict[str, Any]
@@ -27,7 +30,8 @@ Frame = dict[str, Any]
 
 
 class Backend(Protocol):
-    """What the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block."""
+    """What the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block. What is loaded is named
+    by target and draft as one name (limits.together)."""
 
     cards: dict[str, Any]
     questions: frozenset[str]  # what the Lab may ask; those of ``light`` need no model and no place in the line
@@ -47,6 +51,9 @@ class Backend(Protocol):
 
     def targets(self) -> list[dict[str, str]]:
         """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
+
+    def drafts(self, target: str | None = None) -> list[dict[str, str]]:
+        """Draft models that a visitor may choose beside a target: {name, title}."""
 
     def why_not(self, target: str | None = None) -> dict[str, str]:
         """Methods that cannot run on this model, loaded or not: key -> one sentence that says what would make it work."""
@@ -142,8 +149,10 @@ class Live:
 
     def beat(self) -> float:
         """Seconds to the next frame."""
-        behind = 0 if self._seen is None else self.frames.first - self._seen
-        return BEAT * (1 if behind < SLOW else 2 if behind < SLOWER else 4)
+        if self._seen is None:  # a program, which paints nothing
+            return BEAT
+        behind = self.frames.first - self._seen
+        return BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4)
 
     async def stream(self) -> AsyncIterator[Frame]:
         """Frames until the run is over; the last one says how it ended. Leaving early stops the engine."""
@@ -163,7 +172,7 @@ class Live:
     async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:
         """What each frame tells: first the loading, then the line, then the run."""
         try:
-            async with aclosing(self._loader.wait(self._ask.target)) as words:
+            async with aclosing(self._loader.wait(self._ask.models)) as words:
                 async for text in words:
                     if self.stop.is_set():
                         return

@@ -5,7 +5,7 @@ import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -34,6 +34,22 @@ def use_cores() -> None:
         cores = physical_cores()
         busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
         torch.set_num_threads(1 if busy else cores)
+
+
+def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
+    """Take the number of threads with which ``measure()``, seconds of a pass just now, is least: one, or one a core of ours. Returns
+    it with its seconds. A page that is painted on the same cores makes two threads slower than one. OMP_NUM_THREADS has the last
+    word, an accelerator's passes are hardly helped, and a pass longer than ``long`` is not tried twice."""
+    now, cores = torch.get_num_threads(), physical_cores()
+    took = {now: measure()}
+    if os.environ.get("OMP_NUM_THREADS") or torch.cuda.is_available() or took[now] > long:
+        return now, took[now]
+    for count in {1, cores} - {now}:
+        torch.set_num_threads(count)
+        took[count] = measure()
+    best = min(took, key=took.__getitem__)
+    torch.set_num_threads(best)
+    return best, took[best]
 
 
 def physical_cores() -> int:

@@ -123,6 +123,7 @@ class Loaded:
     heads: Heads = Heads()
     other: Path | None = None  # where a draft of another vocabulary lies
     small: Path | None = None  # where the draft model's own draft lies
+    pass_seconds: float | None = None  # the least that a pass of one row was seen to cost; run.machine measures
     rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
     @property

@@ -171,6 +171,8 @@ def test_every_shipped_recording_is_whole():
     ({"a": [50, 52], "p": [30, 31]}, "a", "A is fastest: 51 tokens/s (50 to 52 over 2 runs), 1.67 times"),
     ({"a": [30, 52], "p": [30, 31]}, None, "Too close to call"),
     ({"a": [20, 21], "p": [30, 31]}, "p", "Plain decoding is fastest here"),
+    ({"a": [50, 25, 45], "p": [30, 15, 27]}, "a", "A is fastest: 45 tokens/s"),  # slow at the same time, faster in every pair
+    ({"a": [50, 52, 10], "p": [30, 31]}, "a", "A is fastest: 51 tokens/s (50 to 52 over 2 runs), 1.67 times"),  # of the same pairs
     ({"a": [50], "p": [30]}, None, "Fastest in this one run: A, 50 tokens/s, 1.67 times"),
     ({"a": [50]}, None, ""),
 ])

@@ -84,7 +84,7 @@ class FakeBackend:
         return target in self.loaded
 
     def load(self, target):
-        if target not in (None, "other"):
+        if target not in (None, "other", "|wide", "|none", "other|none"):
             raise Refused(f"There is no model {target!r}; there is fake.")
         with self._gate:
             while target in self.slow:
@@ -94,6 +94,9 @@ class FakeBackend:
 
     def targets(self):
         return [{"name": "", "model": "fake", "title": "fake", "about": ""}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
+
+    def drafts(self, target=None):
+        return [] if target == "other" else [{"name": "wide", "title": "Wide, 2 M"}]
 
     def progress(self, target):
         return "3 MB here" if target in self.slow else ""
@@ -204,7 +207,7 @@ class Lane:
             sampling=dict(temperature=self.ask.temperature, top_k=0, top_p=self.ask.top_p, seed=self.ask.seed),
             max_new_tokens=self.ask.max_new_tokens,
             target=dict(name="fake-target", layers=4, hidden=64, vocab=512, parameters=1_000_000, backend="scripted"),
-            draft=dict(name="fake-draft", parameters=100_000), tokenizer="words",
+            draft=None if self.ask.draft == "none" else dict(name=self.ask.draft or "fake-draft", parameters=100_000), tokenizer="words",
             env=dict(machine="no machine", device="none", dtype="none", threads=1, torch="none", transformers="none"),
             clock="engine", top_k_saved=TOP, baseline_run_id=f"fake-{len(self.ask.lanes) - 1}")
         self.clock = 0.02

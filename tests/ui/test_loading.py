@@ -20,8 +20,10 @@ def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):
         return SimpleNamespace(name="toy", draft_name="", facts={"env": {"device": "cpu"}})
 
     monkeypatch.setattr(zoo, "load", load)
+    monkeypatch.setattr("specviz.run.machine.pass_seconds", lambda loaded: 0.01)
     engine = Engine("one", "two")
     assert engine.load(None) == "toy on cpu" == engine.load("other")
+    assert engine.loaded(None).pass_seconds == 0.01  # what a busy machine is told by
     assert [(given, named) for _, given, named in where] == [(("one", "two"), {}), (("other",), {"named_only": True})]
     assert all(thread is not threading.current_thread() and not thread.is_alive() for thread, _, _ in where)
 

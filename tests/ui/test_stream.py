@@ -13,7 +13,7 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Turnstile
 from specviz.ui.offer import offer, recorded
-from specviz.ui.stream import BEAT, WINDOW_CHARACTERS, Frames, Live, pack, said
+from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, Live, pack, said
 
 from .fake import FakeBackend
 
@@ -249,7 +249,7 @@ def test_a_reader_that_falls_behind_is_told_less_often():
     assert live.beat() == BEAT  # a program that never says what it has seen
     for seen, slower in [(99, 1), (81, 1), (80, 2), (60, 4), (-5, 4), (10**9, 1)]:
         live.seen(seen)
-        assert live.beat() == BEAT * slower
+        assert live.beat() == BEAT * CORES * slower
     backend = FakeBackend()
 
     def at(live, frame):

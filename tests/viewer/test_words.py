@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+
+from specviz.trace.page import VIEWER
+from specviz.ui.theme import PANELS, STATIC
 
 from . import sample
 from .test_board import LOAD, at_end
@@ -69,5 +73,31 @@ def test_the_wish_may_change_while_the_page_is_open(drive, settled) -> None:
         assert len(page.evaluate(STILLS)) > 200
         page.emulate_media(reduced_motion="reduce")
         assert len(page.evaluate(STILLS)) < 25
+
+    drive(use)
+
+
+LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`')
+JARGON = re.compile(r"\blaws?\b|\bdear\b|parts from|as good as level|rows a pass", re.IGNORECASE)
+
+
+def test_what_people_read_is_plain_english() -> None:
+    """A distribution is called one, what differs differs, and what is expensive is not dear."""
+    found = []
+    for file in [f for folder in (VIEWER, PANELS, STATIC) for f in folder.rglob("*.js")]:
+        code = re.sub(r"/\*.*?\*/", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        found += [f"{file.name}: {text}" for text in LITERAL.findall(code) if " " in text and JARGON.search(text)]
+    assert found == []
+
+
+def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settled) -> None:
+    def use(page):
+        assert page.evaluate("[0, 1e-9, 0.00099, 0.001, 0.25, 1, null].map(SpecViz.dom.f3)") == [
+            "0.000", "under 0.001", "under 0.001", "0.001", "0.250", "1.000", "\u2013"]  # fmt: skip
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        at_end(page, settled)
+        key = page.inner_text(".p-time .keyrow")
+        assert "prompt is read" in key and "guessed" in key and "checks them" in key
+        assert page.evaluate("[...document.querySelectorAll('.steps button')].every((b) => b.title.length > 20)")
 
     drive(use)

@@ -122,7 +122,7 @@
       cell = (x) => el("td", { class: "r" }, short(x));
     host.append(
       say(
-        "A drafted token is held against a law moved away from the draft's faults and towards the target; weight " +
+        "A drafted token is held against a distribution moved away from the draft's faults and towards the target; weight " +
           short(d.weight) +
           ".",
       ),
@@ -169,6 +169,6 @@
     superposed: { title: "Drafts in superposition", draw: superposed },
     successors: { title: "Successor table", draw: successors },
     chunks: { title: "What the draft read", draw: chunks },
-    enriched: { title: "An enriched law", draw: enriched },
+    enriched: { title: "An enriched distribution", draw: enriched },
   });
 })();

@@ -10,7 +10,9 @@
       sum = values.reduce((a, b) => a + b, 0);
     host.append(
       say(
-        "This rule lets through more than the target's law allows. Given up this round: " + short(sum) + " nats.",
+        "This rule lets through more than the target's distribution allows. Given up this round: " +
+          short(sum) +
+          " nats.",
         num(d.threshold) === null ? "" : " A token passed above probability " + short(d.threshold) + ".",
       ),
     );
@@ -34,5 +36,5 @@
       });
   }
 
-  SV.lens.drift = { title: "Drift from the target's law", draw };
+  SV.lens.drift = { title: "Drift from the target's distribution", draw };
 })();

@@ -99,7 +99,7 @@
       asked = at("asked");
     host.append(
       say(
-        "Each token follows a law made of both models. Under it: its probability for the large, the small, and the two together.",
+        "Each token follows a distribution made of both models. Under it: its probability for the large, the small, and the two together.",
       ),
     );
     strip(
@@ -165,7 +165,7 @@
     fallback: { title: "Where the small model fell back", draw: fallback },
     rollback: { title: "What the large model took back", draw: rollback },
     switch: { title: "Whose turn it is", draw: turns },
-    combined: { title: "Two opinions, one law", draw: combined },
+    combined: { title: "Two opinions, one distribution", draw: combined },
     grade: { title: "The grade of a step", draw: grade },
     step: { title: "Step by step", draw: step },
   });

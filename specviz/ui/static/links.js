@@ -10,9 +10,10 @@
     x: ["repeats", 1, 5],
   };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
-  const LONGEST = 4000;
 
-  /* {page, trace, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, system, target}} */
+  /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, system, target,
+     draft}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A prompt that
+     is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
@@ -25,15 +26,17 @@
       const x = q.get(key) === null || q.get(key) === "" ? NaN : Number(q.get(key));
       if (x >= low && x <= high) set[name] = x;
     }
-    if (q.has("p")) set.prompt = q.get("p").slice(0, LONGEST);
-    if (q.has("sys")) set.system = q.get("sys").slice(0, LONGEST);
+    if (q.has("p")) set.prompt = q.get("p");
+    if (q.has("sys")) set.system = q.get("sys");
     if (q.has("m")) set.methods = q.get("m").split(",").filter(Boolean).slice(0, 8);
     if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
+    if (/^[\w.-]{1,80}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
     const knobs = object(q.get("k"));
     if (knobs) set.knobs = knobs;
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
-    return { page: q.get("page") || "", trace, place: String(place), set };
+    const packed = /^[\w-]{1,8000}$/.test(q.get("z") || "") ? q.get("z") : "";
+    return { page: q.get("page") || "", trace, run: q.get("run") === "1", packed, place: String(place), set };
   }
   function object(text) {
     try {
@@ -46,10 +49,11 @@
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* set: as readLink gives it; defaults are left out, so that a link stays short. */
-  function makeLink(set, where) {
+  function makeLink(set, where, { run = false, trace = page.trace } = {}) {
     const q = new URLSearchParams();
     q.set("page", page.tab || "watch");
-    if (page.trace) q.set("trace", page.trace);
+    if (run) q.set("run", "1");
+    if (trace && !run) q.set("trace", trace);
     else {
       if (set.prompt) q.set("p", set.prompt);
       if (set.methods?.length) q.set("m", set.methods.join(","));
@@ -58,6 +62,7 @@
         if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
       if (set.system) q.set("sys", set.system);
       if (set.target) q.set("model", set.target);
+      if (set.draft) q.set("draft", set.draft);
     }
     const place = new URLSearchParams(String(where || "").replace(/^#/, ""));
     for (const key of PLACE) if (place.has(key)) q.set(key, place.get(key));
@@ -68,11 +73,24 @@
   Object.assign(page, { readLink, makeLink });
 
   /* The page's controls, in the order in which its listeners give them (see page.py). */
-  const NAMES = ["prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target"];
+  const NAMES = [
+    "prompt",
+    "methods",
+    "knobs",
+    "temperature",
+    "top_p",
+    "length",
+    "seed",
+    "repeats",
+    "system",
+    "target",
+    "draft",
+  ];
   const KINDS = {
     prompt: "string",
     system: "string",
     target: "string",
+    draft: "string",
     temperature: "number",
     top_p: "number",
     length: "number",
@@ -109,24 +127,89 @@
     return page.take(...values);
   };
 
+  /* What makes the run on the board again, from the headers of its lanes. */
+  page.settings = (heads, now = {}) => {
+    const methods = heads.filter((h) => h.method?.key !== "autoregressive"),
+      { prompt, sampling, max_new_tokens, target, draft } = heads[0] || {};
+    return {
+      prompt: prompt?.text || "",
+      methods: methods.map((h) => h.method?.key).filter(known),
+      knobs: Object.fromEntries(
+        methods.filter((h) => plain(h.knobs) && known(h.method?.key)).map((h) => [h.method.key, h.knobs]),
+      ),
+      temperature: sampling?.temperature,
+      top_p: sampling?.top_p,
+      seed: sampling?.seed,
+      length: max_new_tokens,
+      system: (prompt?.turns || []).find((t) => t?.role === "system")?.text || "",
+      target: page.models?.[target?.name] ?? now.target ?? "",
+      draft: draft ? (now.draft === "none" ? "" : now.draft) || "" : now.draft === undefined ? "" : "none",
+      repeats: now.repeats,
+    };
+  };
+
+  const THIS = "it opens this prompt, these methods and this round";
+  const AGAIN = "it makes this run again: press Run there; same seed, same tokens; then this round opens";
+  const WITHIN = "it carries this run in itself and opens this round; press Run makes it again: same seed, same tokens";
+
+  /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls. */
+  async function linkOf(now) {
+    const records = page.board()?.trace() || [],
+      heads = records.filter((r) => r.type === "header"),
+      where = page.board()?.link(),
+      own = heads.length && heads[0].mode !== "recorded";
+    if (!own) {
+      const typed = Boolean(now.prompt?.trim()) && now.prompt !== heads[0]?.prompt?.text;
+      const trace = page.trace || (heads.length && !typed ? "first" : "");
+      return {
+        link: makeLink({ ...now, prompt: now.prompt || page.asked() }, typed ? "" : where, {
+          trace: typed ? "" : trace,
+        }),
+        text: THIS,
+      };
+    }
+    const link = makeLink(page.settings(heads, now), where, { run: true }),
+      packed = await page.pack(records, 8000 - link.length - 3),
+      earlier = heads[0].prompt?.turns?.some((t) => t?.role === "user");
+    if (packed) return { link: link + "&z=" + packed, text: WITHIN };
+    return {
+      link,
+      text: earlier ? AGAIN.replace("makes this run again", "asks this again, without the turns before it") : AGAIN,
+    };
+  }
+
   page.share = async (...values) => {
-    const now = named(values),
-      asked = page.asked();
+    const now = named(values);
     try {
       now.methods = JSON.parse(now.methods);
     } catch {
       now.methods = [];
     }
-    const link = makeLink({ ...now, prompt: now.prompt || asked }, page.board()?.link());
+    const { link, text } = await linkOf(now);
     history.replaceState(null, "", link);
+    const say = (copied) => JSON.stringify({ state: "", text: `${copied}: ${text}.` });
     try {
       await navigator.clipboard.writeText(link);
-      return JSON.stringify({ state: "", text: "Link copied: it opens this prompt, these methods and this round." });
+      return say("Link copied");
     } catch {
-      return JSON.stringify({
-        state: "",
-        text: "The address bar now holds a link to this prompt, these methods and this round.",
-      });
+      return say("The address bar now holds a link");
     }
+  };
+
+  /* An example fills the prompt and chooses its methods, and says so where others were chosen. */
+  page.example = ({ prompt, look, methods, titles }, chosen) => {
+    let was = [];
+    try {
+      was = JSON.parse(chosen);
+    } catch {
+      /* nothing was chosen */
+    }
+    const same = was.length === methods.length && methods.every((key) => was.includes(key)),
+      says = same ? "" : `It runs with ${titles.join(" and ")}: that replaces what was chosen.`;
+    return [
+      prompt,
+      JSON.stringify({ state: "look", text: [look, says].filter(Boolean).join(" ") }),
+      JSON.stringify(methods),
+    ];
   };
 })();

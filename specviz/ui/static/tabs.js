@@ -25,6 +25,7 @@
   /* ---- the switch ---- */
   function start(root, props, trigger) {
     page.files = props.files;
+    page.models = props.models;
     page.send = trigger;
     const list = root.querySelector("[role=tablist]");
     for (const [name, title] of TABS) {
@@ -157,6 +158,7 @@
       showBoard,
       opened: (trace) => {
         page.trace = trace || "";
+        bind();
       },
       link: (set) => page.makeLink(set || {}, api()?.link()),
     });
@@ -166,7 +168,11 @@
   /* {prompt, methods, knobs, temperature, top_p, length, seed, system, target, tab, follow}: fills the controls and presses Run.
      follow: a further turn of the conversation; else a new one begins. tab: where to show it (default: watch or race). */
   function run(config) {
-    page.pending = { ...config };
+    const here = $("prompt")?.querySelector("textarea")?.value.trim() || page.asked();
+    page.pending = {
+      ...(config?.follow ? {} : { prompt: here }),
+      ...config,
+    }; /* who names no prompt means the one in sight */
     page.trace = "";
     const several = Array.isArray(config?.methods) && config.methods.length > 1;
     if (config?.tab !== null) go(config?.tab || (several ? "race" : "watch"));
@@ -185,15 +191,48 @@
       page.pending = to.set;
       page.send("input");
     }
+    if (to.run) {
+      page.trace = "";
+      return again(to);
+    }
     if (to.trace && to.trace !== page.trace) {
       try {
         const why = (await whenBoard()).load(await page.ask("library_trace", { name: to.trace }));
         page.trace = why ? "" : to.trace;
+        if (!why) bind();
       } catch {
         return; /* the recording on the board stays */
       }
     }
     if (to.place) (await whenBoard()).follow?.("#" + to.place);
+  }
+  /* A recording was opened: the controls hold what made it, and it belongs to no conversation. */
+  function bind() {
+    const heads = (api()?.trace() || []).filter((r) => r.type === "header");
+    if (!heads.length) return;
+    page.pending = page.settings(heads);
+    page.send("apply");
+  }
+
+  /* A link of somebody's own run: the run itself where the link carries it, else an empty board; and its round
+     once it was made. */
+  async function again(to) {
+    const board = await whenBoard(),
+      text = to.packed ? await page.unpack(to.packed) : "";
+    if (text && !board.load(text)) {
+      board.say("The run of this link. Press Run to make it again: same seed, same tokens.");
+      board.follow("#" + to.place);
+      return;
+    }
+    const round = Number(new URLSearchParams(to.place).get("round")),
+      then = round >= 0 && to.place.includes("round") ? ` Then round ${round + 1} opens.` : "";
+    board.blank("This link makes a run again: press Run. Same seed, same tokens." + then);
+    const off = board.on("change", () => {
+      const { state } = document.querySelector("#board .sv").dataset;
+      if (board.asked() !== to.set.prompt || !["done", "stopped"].includes(state)) return;
+      off();
+      board.follow("#" + to.place);
+    });
   }
   async function whenBoard() {
     for (let i = 0; i < 200 && !api(); i++) await new Promise((done) => setTimeout(done, 50));

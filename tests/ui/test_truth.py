@@ -1,0 +1,205 @@
+"""What the page says is so: nothing written is lost, a link opens the run it was made of, a stopped run is not accused."""
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from specviz.ui.chat import Chat, lanes
+from specviz.ui.limits import BASELINE, Ask, Refused, apart, read, together
+
+from .fake import FakeBackend
+from .test_page import begin, finish, run, state
+
+NOTICE = "document.querySelector('#notice').textContent"
+BOX = "#prompt textarea"
+
+
+def records(ask: Ask) -> list[dict]:
+    return [r for batch in FakeBackend().run(ask, threading.Event(), 60) for r in batch]
+
+
+def test_text_written_during_a_run_stays(page, backend):
+    backend.hold(5)
+    begin(page)
+    state(page, "live")
+    page.fill(BOX, "written meanwhile")
+    backend.hold(None)
+    finish(page)
+    assert page.input_value(BOX) == "written meanwhile"
+    backend.hold(0)
+    begin(page, "never answered")
+    state(page, "loading")
+    page.fill(BOX, "and this too")
+    page.click("#stop")
+    finish(page, "stopped")
+    assert page.input_value(BOX) == "and this too"
+
+
+def test_an_empty_prompt_takes_nothing_away(page, backend):
+    page.click("#run")
+    page.wait_for_function(f"{NOTICE}.includes('prompt is empty')")
+    page.wait_for_timeout(300)
+    assert page.inner_text("#stop").strip() == "Stop" and page.inner_text("#run").strip() == "Run" and backend.runs == []
+
+
+def test_a_prompt_that_is_too_long_is_refused_whole(page, backend):
+    page.evaluate("document.querySelector('#prompt textarea').value.length")
+    page.fill(BOX, "x" * 100_000)
+    page.click("#run")
+    page.wait_for_function(f"{NOTICE}.includes('100,000 characters; the limit is 4,000')")
+    assert backend.runs == [] and len(page.input_value(BOX)) == 100_000
+
+
+def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, backend):
+    run(page, "mine")
+    begin(page, "mine again")
+    finish(page)
+    page.wait_for_selector('.pg-chat[data-turns="1"]')
+    told = records(Ask("somebody else's", (("tree", {"gamma": 2}), (BASELINE, {})), max_new_tokens=21, temperature=0.7, seed=5))
+    page.click("#tab-traces")
+    page.set_input_files("#host-traces .pn-file", {"name": "a.jsonl", "mimeType": "text/plain",
+                                                   "buffer": "".join(json.dumps(r) + "\n" for r in told).encode()})
+    page.wait_for_function("document.querySelector('#prompt textarea').value === \"somebody else's\"")
+    page.wait_for_selector(".pg-chat", state="hidden")
+    held = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
+    assert held == {"temperature": "0.7", "length": "21", "seed": "5"}
+    page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
+    page.click("#run")
+    finish(page)
+    ask = backend.runs[-1]
+    assert (ask.prompt, ask.turns, [key for key, _ in ask.lanes]) == ("somebody else's", (), ["tree", BASELINE])
+    assert dict(ask.lanes)["tree"]["gamma"] == 2
+
+
+def test_who_asks_for_a_method_alone_gets_the_prompt_in_sight(page, backend):
+    run(page, "in sight")
+    page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
+    page.evaluate("SpecVizPage.run({ methods: ['tree'] })")
+    finish(page)
+    assert backend.runs[-1].prompt == "in sight" and backend.runs[-1].turns == ()
+
+
+def test_an_example_says_that_it_replaces_the_methods(page):
+    page.click("#example-0")
+    page.wait_for_function(f"{NOTICE} !== ''")
+    assert "replaces" not in page.evaluate(NOTICE)
+    page.check("#methods [data-key=tree] input")
+    page.click("#example-1")
+    page.wait_for_function(f"{NOTICE}.includes('replaces what was chosen')")
+
+
+def test_a_stopped_run_is_not_accused(page, backend):
+    page.click("#tab-race")
+    backend.hold(17)
+    begin(page)
+    state(page, "live")
+    assert backend.held()
+    page.click("#stop")
+    finish(page, "stopped")
+    page.wait_for_function("document.querySelector('#board .p-race .parts').textContent.includes('agrees with plain decoding')")
+    assert "differs" not in page.inner_text("#board .p-race .parts") and not page.is_visible("#lane")
+    assert "same so far" in page.inner_text("#board .rtable")
+
+
+def test_a_cut_lane_agrees_with_what_it_began():
+    told = records(Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40))
+    at = max(i for i, r in enumerate(told) if r["lane"] == 0 and r["type"] == "text")
+    cut = [r for i, r in enumerate(told) if r["lane"] or i < at] + [{"type": "done", "lane": 0, "seq": 9**9, "finish": "deadline", "totals": {}}]
+    chat = Chat()
+    turn = chat.add("tell of the fox", [r for r in cut if not (r["lane"] == 0 and r["type"] == "done" and r["finish"] == "length")])
+    assert lanes(cut)[0].text != lanes(cut)[1].text and turn.agree and turn.answer.key == BASELINE  # the whole one goes on
+    other = [json.loads(json.dumps(r).replace("length", "stop")) if r["type"] == "done" else r for r in cut]
+    for r in other:
+        if r["type"] == "done" and r["lane"] == 0:
+            r["finish"] = "stop"
+    assert not Chat().add("x", other).agree  # one that ended by itself has said all it had to say
+
+
+SHARED = "document.querySelector('#notice').textContent.includes('same seed, same tokens')"
+
+
+def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server, backend):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    run(page, "my own words")
+    page.fill(BOX, "half of the next")
+    page.evaluate("document.querySelector('#board .sv').svBoard.goto({ round: 4 })")
+    page.click("#share")
+    page.wait_for_function(SHARED)
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "z=" not in link and len(link) < 8000
+    other = visit(url=link)
+    other.wait_for_function("document.querySelector('#prompt textarea')?.value === 'my own words'")
+    other.wait_for_function("document.querySelector('#board .notice').textContent.includes('Same seed, same tokens. Then round 5 opens.')")
+    assert other.get_attribute("#board .sv", "data-records") == "0"  # nobody else's run
+    other.before = -1
+    other.click("#run")
+    finish(other)
+    assert backend.runs[0] == backend.runs[1]
+    other.wait_for_function("document.querySelector('#board .sv').svBoard.where().round === 4")
+
+
+def test_a_small_run_travels_inside_its_link(visit, server, backend):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    for key in ("lookup", "chain", "tree"):
+        page.evaluate(f"(() => {{ const i = document.querySelector('#methods [data-key={key}] input'); if (i.checked) i.click(); }})()")
+    page.fill("#length input", "12")
+    run(page, "short")
+    page.click("#share")
+    page.wait_for_function(SHARED)
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "&z=" in link and len(link) <= 8000
+    text = page.evaluate("document.querySelector('#board .lane .stage .text').textContent")
+    other = visit(url=link)
+    other.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")
+    other.wait_for_function("t => document.querySelector('#board .lane .stage .text').textContent === t", arg=text)
+    broken = visit(url=link[:link.index("&z=") + 3] + "AAAA")
+    broken.wait_for_function("document.querySelector('#board .notice').textContent.includes('This link makes a run again')")
+
+
+@pytest.mark.parametrize("letters", ["", "AAAA", "!!", "x" * 100])
+def test_what_is_no_packed_trace_is_nothing(page, letters):
+    assert page.evaluate("(z) => SpecVizPage.unpack(z)", letters) == ""
+
+
+def test_letters_that_unfold_without_end_are_refused(page):
+    found = page.evaluate("""async () => { const zeros = new Blob([new Uint8Array(9e6)]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+        const bytes = new Uint8Array(await new Response(zeros).arrayBuffer()); let s = ''; for (const b of bytes) s += String.fromCharCode(b);
+        return SpecVizPage.unpack(btoa(s).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')); }""")
+    assert found == ""
+
+
+def test_the_draft_is_chosen_in_the_settings(page, backend):
+    page.click("#open-settings")
+    page.click("#draft input")
+    page.click("[role=option]:has-text('Wide, 2 M')")
+    page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
+    run(page)
+    assert backend.runs[0].draft == "wide" and backend.runs[0].models == "|wide"
+    assert "draft wide" in page.inner_text("#board .notice")
+    backend.loaded.discard("|wide")
+
+
+def test_target_and_draft_are_one_name():
+    for pair in [(None, None), ("a", None), (None, "b"), ("a", "b"), ("a", "none")]:
+        assert apart(together(*pair)) == pair
+    cards = FakeBackend().cards
+    assert read(cards, prompt="x", draft="wide").models == "|wide" and read(cards, prompt="x", draft="").models is None
+    with pytest.raises(Refused, match="by its name"):
+        read(cards, prompt="x", draft=7)
+
+
+def test_the_engine_offers_the_drafts_of_the_same_tokenizer_and_no_other():
+    from specviz.ui.engine import Engine
+    from specviz.zoo.registry import register
+
+    engine, book = Engine(), register()
+    names = [d["name"] for d in engine.drafts()]
+    assert book.entries[book.default].draft in names and len(names) >= 4
+    assert all(book.entries[name].role == "draft" for name in names)  # a draft with words of its own is another thing
+    assert engine._given("|" + names[-1]) == ((None, names[-1]), {}) and engine._given("|none") == ((None, "none"), {})
+    for wrong in ("|../../etc", "|nope", f"|{book.default}"):
+        with pytest.raises(Refused, match="There is no draft model"):
+            engine._given(wrong)
+    assert engine.drafts("nope") == []

@@ -1,0 +1,74 @@
+"""A run in flight: nothing of the last one stays on the board, and what is chosen is where the board stands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from . import sample
+
+OLD, NEW = sample.race(), sample.race(mode="live", tokens=60)
+LOAD = "(text) => board.load(JSON.parse(text))"
+STAND = """() => ({ won: document.querySelector('.won').textContent, rate: [...document.querySelectorAll('.rtable td, .cellsrow .v')]
+  .map((e) => e.textContent), chart: [...document.querySelectorAll('.chart .nm')].map((e) => e.textContent),
+  ledger: [...document.querySelectorAll('.ledger td')].map((e) => e.textContent), title: document.querySelector('.p-insp h2').textContent })"""
+
+
+def frame(number: int, records: list[dict], **more) -> str:
+    return json.dumps({"s": number, "e": records, "status": {"state": "live", "text": ""}, **more})
+
+
+@pytest.mark.parametrize("layout", ["race", "watch"])
+def test_a_new_run_clears_what_stands_on_the_board_at_its_first_frame(drive, settled, layout) -> None:
+    """Also what is out of sight, which a run in flight does not paint."""
+    first = [r for r in NEW if r["type"] in ("header", "vocab", "prefill")]
+
+    def use(page):
+        page.evaluate("(l) => board.setLayout(l)", layout)
+        page.evaluate(LOAD, json.dumps(OLD))
+        page.evaluate("board.board.edge(1)")
+        settled(page)
+        page.wait_for_function("document.querySelector('.chart .nm')")  # drawn a quarter of a second after the last time
+        before = page.evaluate(STAND)
+        assert before["chart"] and any(c.isdigit() for c in "".join(before["rate"]))
+        page.evaluate("(v) => board.push(v)", frame(5, first, new=True, run="a"))
+        settled(page)
+        now = page.evaluate(STAND)
+        assert not [x for x in now["rate"] if x and x in before["rate"] and any(c in "123456789" for c in x)], now["rate"]
+        assert now["chart"] == [] and (layout == "watch" or now["won"] != before["won"])
+        assert not any(x.endswith("ms") and x != "0.0 ms" for x in now["ledger"]) and "ound " not in now["title"].replace("Round inspector", "")
+
+    drive(use, size=(1400, 300))
+
+
+def test_after_an_empty_board_the_panels_fill_while_the_run_goes_on(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(OLD))
+        page.evaluate("(v) => board.push(v)", json.dumps({"s": 4, "new": True, "run": "n", "e": [], "status": {"state": "idle", "text": "A new conversation."}}))
+        settled(page)
+        assert page.evaluate("document.querySelector('.p-insp .body').textContent") == ""
+        cut = next(i for i, r in enumerate(NEW) if r["type"] == "done")
+        page.evaluate("(v) => board.push(v)", frame(5, sample.interleaved(NEW)[: cut], new=True, run="b"))
+        page.wait_for_function("document.querySelector('.p-insp .body').textContent.length > 40")
+
+    drive(use, size=(1400, 300))
+
+
+@pytest.mark.parametrize("layout", ["race", "watch"])
+def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout) -> None:
+    def use(page):
+        page.evaluate("(l) => board.setLayout(l)", layout)
+        page.evaluate(LOAD, json.dumps(OLD))
+        page.evaluate("board.board.edge(1)")
+        settled(page)
+        cell = page.locator(".lane[data-lane='1'] .cells [data-cell] .t").first
+        n = int(page.evaluate("document.querySelector(\".lane[data-lane='1'] .cells [data-cell]\").dataset.cell"))
+        cell.dispatch_event("click")
+        settled(page)
+        assert f"ound {n + 1}" in page.text_content(".p-insp h2")
+        page.evaluate("board.setLayout('watch')")
+        settled(page)
+        assert page.text_content(".transport .where b").startswith(f"Round {n + 1} / ")
+
+    drive(use)
