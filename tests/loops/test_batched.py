@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -101,7 +102,7 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
         assert len(wrote) == size or size > 2 and len(wrote) == size - 1
         for seed, tokens in wrote.items():
             _, target, state = request(method, models, seed)
-            assert tokens == greedy(lambda so_far: logits(target, so_far), state.tokens, state.limit, state.stop), (size, seed)
+            assert tokens == greedy(partial(logits, target), state.tokens, state.limit, state.stop), (size, seed)
 
 
 @pytest.mark.parametrize("size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)])

@@ -1,3 +1,3 @@
 from ...core import Family
 
-FAMILY = Family("Many requests", "Several requests share each pass of the target, and what is drafted for them depends on the load.")
+FAMILY = Family("Many requests", "Requests share each pass of the target; what is drafted for them depends on the load.")
