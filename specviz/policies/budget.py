@@ -26,8 +26,12 @@ class RowBudget(JointPolicy):
         self.sure = [[] for _ in states]
         return [Budget(self.gamma + self.extra, stop=_recorder(line)) for line in self.sure]
 
+    def budget(self, requests: int) -> int:
+        """Draft rows for so many requests."""
+        return self.gamma * requests
+
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        budget = self.gamma * len(trees)
+        budget = self.budget(len(trees))
         lengths = shares([chances(line, len(tree)) for line, tree in zip(self.sure, trees)], budget)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
         why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest" for tree, few in zip(trees, kept)]
