@@ -247,7 +247,10 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
     """So many requests from the items in turn, shuffled: lengths from half of ``length`` to it. Raises SessionError where none fits."""
     dice, fitting = random.Random(session.sampling.seed), []
     for item in items:
-        ids = session.encode(item.prompt)
+        try:
+            ids = session.encode(item.prompt)
+        except SessionError:  # it does not fit even alone
+            continue
         if len(ids) + length <= session.loaded.context:
             fitting.append((item.task, ids))
     if not fitting:
