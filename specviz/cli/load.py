@@ -32,7 +32,8 @@ def load(args: argparse.Namespace) -> int:
     from .watching import ctrl_c
 
     cancel = threading.Event()
-    loaded, sampling = load_models(args.target, args.draft, args.device), read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    loaded = load_models(args.target, args.draft, args.device)
     with ctrl_c(cancel):
         report = load_test(loaded, _listed(args.methods) or METHODS, users=_listed(args.users), rates=_listed(args.rate),
                            requests=args.requests, suite=args.suite, tasks=_listed(args.tasks), max_new_tokens=args.max_new_tokens,
@@ -55,7 +56,8 @@ def load(args: argparse.Namespace) -> int:
 def _show(at: dict[str, Any]) -> None:
     """A line that stays in its place."""
     load = f"{at['users']:g} users" if "users" in at else f"{at['rate']:g} requests/s"
-    print(f"\r{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens\033[K", end="", file=sys.stderr, flush=True)
+    said = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
+    print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _listed(words: str | None) -> list[str]:

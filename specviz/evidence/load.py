@@ -35,7 +35,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Ask:
-    """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user is waited for."""
+    """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user asks it."""
 
     task: str
     ids: list[int]
@@ -191,7 +191,7 @@ def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
             if cancel.is_set():
                 break
 
-            def told(served: Served, key: str = key, load: float = load) -> None:
+            def told(served: Served, kind: str = kind, load: float = load, key: str = key) -> None:
                 if progress:
                     done = sum(answer.done is not None for answer in served.answers)
                     progress({"method": key, kind: load, "done": done, "of": count, "tokens": sum(a.tokens for a in served.answers)})
@@ -244,7 +244,8 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
 
 
 def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[Ask]:
-    """So many requests from the items in turn, shuffled: lengths from half of ``length`` to it. Raises SessionError where none fits."""
+    """So many requests from the items, shuffled and in turn; lengths from half of ``length`` to it. Raises SessionError where
+    none fits."""
     dice, fitting = random.Random(session.sampling.seed), []
     for item in items:
         try:

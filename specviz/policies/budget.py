@@ -34,7 +34,8 @@ class RowBudget(JointPolicy):
         budget = self.budget(len(trees))
         lengths = shares([chances(line, len(tree)) for line, tree in zip(self.sure, trees)], budget)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
-        why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest" for tree, few in zip(trees, kept)]
+        why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest"
+               for tree, few in zip(trees, kept)]
         note_rows(states, trees, kept, why, budget=budget)
         return kept
 

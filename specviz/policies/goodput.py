@@ -87,7 +87,8 @@ class Goodput(JointPolicy):
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
         self.rounds += 1
-        rows, steps = sum(len(outcome.tree) + 1 for outcome in outcomes), sum(max(outcome.tree.depths, default=0) for outcome in outcomes)
+        rows = sum(len(outcome.tree) + 1 for outcome in outcomes)
+        steps = sum(max(outcome.tree.depths, default=0) for outcome in outcomes)
         seconds = states[0].costs.charged(rows - 1, steps, outcomes[0].seconds)
         if self.rounds > 1:  # the first round's times include what is only done once
             self.passes.learn(rows, sum(len(state.tokens) for state in states), seconds["verify"])
