@@ -1,4 +1,4 @@
-"""The commands: list, run, bench, verify, replay; models and space have files of their own. An error is one line on stderr
+"""The commands: list, run, bench, verify, replay; load, models and space have files of their own. An error is one line on stderr
 and a non-zero exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import models, space
+from . import load, models, space
 from .watching import text_of
 
 INTERRUPTED = 130
@@ -111,6 +111,7 @@ def parser() -> Parser:
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
     _models(sub)
 
+    load.add(command, lambda sub: (_sampling(sub), _models(sub)))
     models.add(command)
     space.add(command)
 

@@ -138,6 +138,15 @@ NOTES: dict[str, Note] = {
     "arm": _note(
         "length", "Which of several drafters answered (SAM-Decoding and CopySpec with another drafter).",
         arm=("whose proposal it is, from 0", 1), of=("how many there are", 2)),
+    # many requests at once
+    "rows": _note(
+        "rows", "Which request of a batch got how many rows of the pass, and why (BASS, EMS-SD, SmartSpec, TETRIS).",
+        request=("which of the batch this one is, from 0", 1), asked=("rows each request drafted for, its root included", [4, 6, 3]),
+        given=("rows of the pass that each got", [3, 6, 2]), padded=("rows the pass would have if each took as many as the longest", 18),
+        why=("the reason for this one's", "5 of its 5 drafted tokens are among the batch's 8 likeliest"),
+        gamma_=("the draft length chosen for all", 5), budget_=("draft rows there were for the batch", 8),
+        acceptance_=("rate the choice was made with", 0.7),
+        speeds_=("tokens a second expected with drafts of 0, 1, ... tokens; none before anything was measured", [40.0, 52.0, 47.0])),
     # trees and stages
     "confidence": _note(
         "confidence", "The tree grown by the draft's own probabilities.",

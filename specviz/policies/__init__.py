@@ -1,7 +1,11 @@
 """Policies: how much to draft."""
 from .bandit import Bandit, Exp3, Ucb
+from .budget import RowBudget
 from .cost import CostRatio
 from .fixed import Fixed
+from .goodput import Goodput
+from .rows import Grown, Ragged
 from .stopping import Confidence, Entropy, Heuristic
 
-__all__ = ["Bandit", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Heuristic", "Ucb"]
+__all__ = ["Bandit", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput", "Grown", "Heuristic",
+           "Ragged", "RowBudget", "Ucb"]

@@ -1,0 +1,64 @@
+"""``specviz load``: methods under load, many users at once."""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Callable
+
+
+def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+    """Hang the command into the parser; ``options`` adds those of models and sampling."""
+    sub = command("load", load, "Many users at once: latency, throughput and goodput of methods on the same arrivals.")
+    sub.add_argument("--methods", default=None, metavar="A,B", help="keys (autoregressive,speculative,smartspec,tetris)")
+    sub.add_argument("--users", default="8", metavar="N,N", help="closed loads: so many users, each asks anew when answered (8)")
+    sub.add_argument("--rate", default=None, metavar="R,R", help="open loads instead: requests a second")
+    sub.add_argument("--requests", default=16, metavar="N", help="requests of each load (16)")
+    sub.add_argument("--slots", default=16, metavar="N", help="most requests in a batch (16)")
+    sub.add_argument("--suite", metavar="FILE", help="prompts, as of bench; ours by default")
+    sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
+    sub.add_argument("--out", metavar="FILE", help="also store the result as JSON")
+    options(sub)
+
+
+def load(args: argparse.Namespace) -> int:
+    from ..evidence.load import COLUMNS, METHODS, load_test
+    from ..run.request import read_sampling
+    from ..zoo import load as load_models
+    from .commands import INTERRUPTED, UsageError
+    from .terminal import table
+    from .watching import ctrl_c
+
+    cancel = threading.Event()
+    sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    loaded = load_models(args.target, args.draft, args.device)
+    with ctrl_c(cancel):
+        report = load_test(loaded, _listed(args.methods) or METHODS, users=_listed(args.users), rates=_listed(args.rate),
+                           requests=args.requests, suite=args.suite, tasks=_listed(args.tasks), max_new_tokens=args.max_new_tokens,
+                           sampling=sampling, slots=args.slots, cancel=cancel, deterministic=args.deterministic,
+                           progress=_show if sys.stderr.isatty() else None)
+    written = json.dumps(report, ensure_ascii=False, indent=2)
+    if args.out:
+        try:
+            Path(args.out).write_text(written + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{args.out} cannot be written: {error.strerror}.") from None
+    if args.json:
+        print(written)
+    else:
+        print(json.dumps(report["environment"], ensure_ascii=False))
+        print(table(report["rows"], COLUMNS))
+    return INTERRUPTED if report["environment"]["interrupted"] else 0
+
+
+def _show(at: dict[str, Any]) -> None:
+    """A line that stays in its place."""
+    load = f"{at['users']:g} users" if "users" in at else f"{at['rate']:g} requests/s"
+    said = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
+    print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _listed(words: str | None) -> list[str]:
+    return [word.strip() for word in (words or "").split(",") if word.strip()]

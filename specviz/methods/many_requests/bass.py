@@ -1,0 +1,38 @@
+"""BASS: the requests of a batch are drafted for with one length and verified in one ragged pass; the length grows by two
+whenever a
+draft was accepted whole, and falls by a tenth and more otherwise (Qian et al. 2404.15778, algorithm 1).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops.batched import alone
+from ...policies import Grown
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, up: int, most: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Grown(first, up, most), TokenRejection(), alone)
+
+
+METHOD = Method(
+    key="bass",
+    title="BASS (batched speculation)",
+    paper="Qian et al. 2024, arXiv 2404.15778",
+    summary="Speculates for several requests in one pass, each accepting as many tokens as it may; one draft length for all "
+            "follows the luckiest of them.",
+    knobs=(
+        Knob("first", 7, 1, 16, "draft length of the first round"),
+        Knob("up", 2, 0, 8, "tokens more after a draft that was accepted whole"),
+        Knob("most", 32, 1, 32, "longest draft"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The length climbs while any request of the batch has its whole draft accepted. Alone it follows that one request.",
+    wins="With a few requests at a time, each of which wants its answer soon.",
+    loses="When one easy request keeps drafts long for all the others.",
+    differs="The rule for the draft length is the paper's; its first length, step and limit are those of its algorithm. "
+            "Rows are packed as they come, where the paper's kernels pad or split, and the draft model is asked for one "
+            "request after the other.",
+    aliases=("batched speculation",),
+    build=build,
+)

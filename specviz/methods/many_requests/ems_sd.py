@@ -1,0 +1,36 @@
+"""EMS-SD: requests of a batch draft and accept different numbers of tokens, and neither the pass nor the caches are padded
+to the
+longest (Ni et al. 2405.07542). Here each drafts until its draft model doubts.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops.batched import alone
+from ...policies import Ragged
+from ...verifiers import TokenRejection
+
+
+def build(kit, most: int, least: float) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Ragged(most, least), TokenRejection(), alone)
+
+
+METHOD = Method(
+    key="ems_sd",
+    title="EMS-SD (no padding)",
+    paper="Ni et al. 2024, arXiv 2405.07542",
+    summary="Each request of a batch drafts as far as its own draft model is sure; rows of different lengths lie one behind "
+            "the other, without padding.",
+    knobs=(
+        Knob("most", 8, 1, 16, "longest draft"),
+        Knob("least", 0.4, 0.0, 1.0, "a request stops drafting where the draft's best token is less likely than this"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Rows of the pass against the rows a padded batch would need: the difference is work that is not done.",
+    wins="In large batches of uneven requests, where padding would be most of the pass.",
+    loses="With one request there is nothing to pad; then it is a confidence threshold.",
+    differs="The paper packs rows and shifts each request's cache in one kernel; here each request has a cache and an "
+            "attention of its own. That drafts end where the draft model doubts is ours, so that they are of different "
+            "lengths.",
+    build=build,
+)

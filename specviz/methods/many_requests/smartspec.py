@@ -1,0 +1,37 @@
+"""SmartSpec: the draft length that promises most written tokens a second for the batch as it is now, by measured costs of
+passes and
+drafts and by the acceptance so far; under load it falls to 0 (Liu et al. 2406.14066).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops.batched import alone
+from ...policies import Goodput
+from ...verifiers import TokenRejection
+
+
+def build(kit, first: int, most: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Goodput(first, most), TokenRejection(), alone)
+
+
+METHOD = Method(
+    key="smartspec",
+    title="SmartSpec (goodput)",
+    paper="Liu et al. 2024, arXiv 2406.14066",
+    summary="Measures what a pass costs by its rows and drafts as far as pays for all requests together; when the machine is "
+            "full it stops drafting.",
+    knobs=(
+        Knob("first", 4, 1, 16, "length of the first drafts, while nothing was measured yet"),
+        Knob("most", 8, 1, 16, "longest draft considered"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The line of tokens a second expected from each length: its peak is what is drafted, and it moves to 0 as "
+         "requests come in.",
+    wins="Wherever the load changes: it speculates for few requests and decodes plainly for many.",
+    loses="It takes all requests for equally easy, and its first rounds are spent measuring.",
+    differs="The formula and the costs it weighs are the paper's. One acceptance serves all requests, drafts are asked "
+            "for one after the other, and after 32 rounds without a draft one is tried again, which is ours.",
+    aliases=("TurboSpec", "DSD", "goodput"),
+    build=build,
+)

@@ -1,0 +1,35 @@
+"""TETRIS: every request drafts more tokens than there are rows for, and the batch's rows go to the likeliest of all of them
+(Wu et al.
+2502.15197).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...loops.batched import alone
+from ...policies import RowBudget
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, extra: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), RowBudget(gamma, extra), TokenRejection(), alone)
+
+
+METHOD = Method(
+    key="tetris",
+    title="TETRIS (row budget)",
+    paper="Wu et al. 2025, arXiv 2502.15197",
+    summary="Fills a fixed number of rows with the draft tokens that are most likely to be accepted, whichever request they "
+            "belong to.",
+    knobs=(
+        Knob("gamma", 4, 1, 16, "draft rows a request, on average over the batch"),
+        Knob("extra", 2, 0, 4, "tokens each request drafts beyond that"),
+    ),
+    needs=frozenset({"draft"}),
+    look="Which requests gave up rows and which got them: an easy text takes what a hard one would have wasted.",
+    wins="At equal rows, with requests of different difficulty in one batch.",
+    loses="The extra tokens are drafted in vain; alone, a request has nobody to trade rows with.",
+    differs="The paper ranks by the probabilities of the drafted tokens, which is biased at temperatures above 0; here "
+            "the draft's best token at each place ranks, the same at temperature 0.",
+    build=build,
+)

@@ -1,0 +1,56 @@
+"""Who gets how many rows of a batch's pass: what the policies of a batch have in common, and the two simplest of them.
+
+BASS (Qian et al. 2404.15778): one draft length for the batch, longer after a draft that was accepted whole. EMS-SD (Ni et al.
+2405.07542): every request its own length, and no row of padding.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+from ..core import Budget, DraftTree, JointPolicy, Outcome, State
+
+
+def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
+    """Tell every request what each one got of the pass; a request's root is a row, too."""
+    rows = [1 + len(tree) for tree in given]
+    for i, (state, reason) in enumerate(zip(states, why)):
+        state.note("rows", request=i, asked=[1 + len(tree) for tree in asked], given=rows, padded=len(rows) * max(rows), why=reason,
+                   **more)
+
+
+class Grown(JointPolicy):
+    """BASS's rule for the draft length l, from the longest accepted draft of the batch: l + up after one that was accepted whole;
+    else l - ceil(l / 10), one less again when it has just fallen, but never below what was accepted."""
+
+    def __init__(self, first: int = 7, up: int = 2, most: int = 32):
+        self.gamma, self.up, self.most, self.fell = first, up, most, 0
+
+    def plan_all(self, states: Sequence[State]) -> list[Budget]:
+        return [Budget(self.gamma)] * len(states)
+
+    def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
+        note_rows(states, trees, trees, [f"the batch drafts {self.gamma} tokens a request"] * len(states), gamma=self.gamma)
+        return trees
+
+    def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
+        longest = max(len(outcome.verdict.path) for outcome in outcomes)
+        if longest >= self.gamma:
+            self.gamma, self.fell = min(self.most, self.gamma + self.up), 0
+        else:
+            self.gamma, self.fell = max(1, longest, self.gamma - math.ceil(self.gamma / 10) - self.fell), 1
+
+
+class Ragged(JointPolicy):
+    """Every request drafts until the draft model doubts (its best token below ``least``), at most ``most`` tokens."""
+
+    def __init__(self, most: int = 8, least: float = 0.4):
+        self.budget, self.least = Budget(most, stop=lambda step: float(step.probs.max()) < least), least
+
+    def plan_all(self, states: Sequence[State]) -> list[Budget]:
+        return [self.budget] * len(states)
+
+    def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
+        note_rows(states, trees, trees, [f"its draft model doubted after {len(tree)}" if len(tree) < self.budget.gamma
+                                         else "its draft model never doubted" for tree in trees])
+        return trees

@@ -1,0 +1,137 @@
+"""Methods under load: arrivals, figures on a scripted clock, and the measurement on the tiny pair."""
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from specviz import load
+from specviz.cli import commands
+from specviz.core import Sampling
+from specviz.evidence.benchmark import Item
+from specviz.evidence.load import Answer, Ask, Served, Server, arriving, compared, load_test, middle, requests_of
+from specviz.run.request import SessionError
+from specviz.run.result import collect
+from specviz.run.session import Session
+
+
+@pytest.fixture
+def pair(at_home):
+    return load()
+
+
+def test_arrivals_are_the_same_for_everybody_and_come_at_the_rate():
+    asks = [Ask("a", [1], 4, i) for i in range(2000)]
+    times = [ask.at for ask in arriving(asks, 5.0, 3)]
+    assert times == [ask.at for ask in arriving(asks, 5.0, 3)] and times[0] == 0 and times == sorted(times)
+    assert times[-1] / 1999 == pytest.approx(1 / 5, rel=0.1) and times != [ask.at for ask in arriving(asks, 5.0, 4)]
+
+
+def test_requests_take_the_prompts_in_turn_with_lengths_of_their_own(pair):
+    session = Session(pair, "autoregressive")
+    asks = requests_of(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
+    assert {ask.task for ask in asks} == {"a", "b"} and len({ask.seed for ask in asks}) == 40
+    assert {ask.length for ask in asks} <= set(range(10, 21)) and len({ask.length for ask in asks}) > 5
+    assert asks == requests_of(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
+    with pytest.raises(SessionError, match="leaves room"):
+        requests_of(session, [Item("c", "x" * 900)], 4, 20)
+
+
+def test_figures_by_hand():
+    assert middle([]) is None and middle([3.0]) == [3.0, 3.0] and middle([float(i) for i in range(21)]) == [10, 19]
+    row = Served([Answer("a", 0.0, 1.0, 5.0, 9), Answer("a", 2.0, 2.5, 6.0, 8), Answer("a", 7.0)], [1, 2, 1], rows=34, drafted=20,
+                 accepted=5).row()
+    assert row["requests"] == 2 and row["seconds"] == 6 and row["goodput"] == 17 / 6 and row["throughput"] == 34 / 6
+    assert row["first_token"][0] == 0.75 and row["token_time"] == [0.5, 0.5] and row["latency"][0] == 4.5
+    assert row["batch"] == 4 / 3 and row["drafted"] == 5 and row["accepted"] == 0.25
+    assert Served().row() == {"requests": 0, "tokens": 0}
+    rows = compared([{"load": "1", "method": "autoregressive", "goodput": 10.0}, {"load": "1", "method": "x", "goodput": 5.0},
+                     {"load": "2", "method": "x", "goodput": 5.0}])
+    assert [r["against_plain"] for r in rows] == [1, 0.5, None]
+
+
+def served(pair, method, asks, users=0, slots=16, cancel=None, told=lambda _: None):
+    """On a clock that goes on by a millisecond whenever it is read."""
+    ticks = iter(range(10**7))
+    server = Server(Session(pair, method, None, Sampling(1.0)), slots, lambda: next(ticks) / 1000)
+    return server.serve(asks, users, cancel or threading.Event(), told)
+
+
+def asks_of(pair, count: int, length: int = 9) -> list[Ask]:
+    ids = Session(pair, "autoregressive").encode("the cat sat")
+    return [Ask("a", ids, length, i) for i in range(count)]
+
+
+@pytest.mark.parametrize("method", ["autoregressive", "speculative", "tetris", "smartspec"])
+def test_everybody_is_answered_and_never_more_at_once_than_there_are(pair, method):
+    out = served(pair, method, asks_of(pair, 7), users=3)
+    assert len(out.answers) == 7 and all(1 <= answer.tokens <= 9 for answer in out.answers)
+    assert all(answer.came <= answer.first <= answer.done for answer in out.answers) and max(out.rounds) == 3
+    ends = sorted(answer.done for answer in out.answers)
+    assert sorted(answer.came for answer in out.answers) == [0, 0, 0, *ends[:4]], "who is answered asks anew"
+    assert max(served(pair, method, asks_of(pair, 7), users=7, slots=2).rounds) == 2
+
+
+def test_an_idle_server_jumps_to_the_next_arrival(pair):
+    asks = [Ask("a", ask.ids, ask.length, ask.seed, at) for ask, at in zip(asks_of(pair, 3), (0.0, 500.0, 500.0))]
+    out = served(pair, "autoregressive", asks)
+    assert out.answers[1].first >= 500 and out.answers[1].first - 500 < 1 and set(out.rounds) == {1, 2}
+
+
+def test_under_load_a_request_writes_what_it_writes_alone(pair):
+    texts, told = {}, []
+
+    def keep(served):
+        told.append(sum(answer.tokens for answer in served.answers))
+    out = served(pair, "speculative", asks_of(pair, 4), users=4, told=keep)
+    for ask, answer in zip(asks_of(pair, 4), out.answers):
+        session = Session(pair, "speculative", None, Sampling(1.0, seed=ask.seed))
+        texts[ask.seed] = len(collect(session.run("the cat sat", ask.length)).token_ids)
+        assert answer.tokens == texts[ask.seed]
+    assert told == sorted(told) and told[-1] == sum(texts.values())
+
+
+def test_a_stop_ends_it_after_the_round_and_gives_every_cache_back(pair, monkeypatch):
+    cancel, kits, made = threading.Event(), [], pair.kit
+    monkeypatch.setattr(type(pair), "kit", lambda self: kits.append(made()) or kits[-1])
+    out = served(pair, "speculative", asks_of(pair, 5, 40), users=5, cancel=cancel, told=lambda _: cancel.set())
+    assert len(out.rounds) == 1 and not any(answer.done for answer in out.answers)
+    assert len(kits) == 5 and all(kit.target.seen == [] and kit.target._cache is None for kit in kits)
+
+
+def test_the_command_prints_and_stores_the_same(at_home, capsys, tmp_path):
+    status = commands.main(["load", "--users", "1,3", "--requests", "4", "--max-new-tokens", "8", "--tasks", "chat", "--json", "--methods",
+                            "autoregressive,smartspec,pearl", "--out", str(tmp_path / "load.json")])
+    found = json.loads(capsys.readouterr().out)
+    assert status == 0 and json.loads((tmp_path / "load.json").read_text()) == found
+    assert [(row["load"], row["method"]) for row in found["rows"]] == [
+        ("1 users", "autoregressive"), ("1 users", "smartspec"), ("3 users", "autoregressive"), ("3 users", "smartspec")]
+    assert all(row["requests"] == 4 and row["goodput"] > 0 and row["against_plain"] > 0 for row in found["rows"])
+    assert "a loop of its own" in found["environment"]["skipped"]["pearl"] and found["environment"]["packed"]
+    assert commands.main(["load", "--rate", "50", "--requests", "3", "--max-new-tokens", "6", "--methods", "tetris"]) == 0
+    assert "50 requests/s  tetris" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (["--users", "0"], "users must be a whole number, 1 to 64"), (["--users", "many"], "users must be a number"),
+    (["--rate", "-1"], "requests a second above 0"), (["--methods", "pearl"], "a loop of its own"),
+    (["--methods", "speculativ"], "did you mean speculative"), (["--requests", "0"], "requests must be"),
+    (["--tasks", "songs"], "no task 'songs'"), (["--slots", "1e9"], "slots must be"),
+])
+def test_a_mistake_is_one_line(at_home, capsys, wrong, says):
+    assert commands.main(["load", *wrong]) != 0
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+
+
+def test_progress_is_told_and_a_stop_reports_what_there_is(pair):
+    cancel, seen = threading.Event(), []
+
+    def progress(at):
+        seen.append(at)
+        if len(seen) == 9:
+            cancel.set()
+    report = load_test(pair, users=[2], requests=3, max_new_tokens=6, tasks=["chat"], progress=progress, cancel=cancel)
+    assert report["environment"]["interrupted"] and 1 <= len(report["rows"]) <= 4
+    assert seen[0].keys() == {"method", "users", "done", "of", "tokens"} and seen[0]["of"] == 3

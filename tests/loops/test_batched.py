@@ -1,0 +1,142 @@
+"""Requests of a batch write what they write alone, whoever joins, leaves or drafts further beside them."""
+from __future__ import annotations
+
+import copy
+import random
+from functools import partial
+
+import pytest
+import torch
+
+from specviz.core import DraftTree, Sampling, State, open_run
+from specviz.loops.batched import Batch, why_not_batched
+from specviz.targets.fast import FastModel
+
+from ..exactness.pair import Pair
+from ..exactness.toys import LENT, greedy, later, methods, player, sample
+from ..targets.tiny import CONFIGS, VOCAB, network
+
+TEXTS = [[7, 3, 21, 7, 3, 40, 7], [3, 21, 9, 7, 3, 40], [1, 2, 3, 4, 1, 2, 3]]
+METHODS = methods("exact", "greedy only")
+SAMPLE = sample()
+SIZES = (1, 2, 5, 16)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Target and draft in double precision, so that no sum of another order breaks a tie; the draft is right now and then."""
+    config, folder = CONFIGS["llama"](), tmp_path_factory.mktemp("pair")
+    config.tie_word_embeddings = False
+    net = network(config, seed=2)
+    noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        net.get_input_embeddings().weight.mul_(0.2)  # so that the layers have a say, and the text varies
+        noisy.get_input_embeddings().weight.mul_(0.2)
+        for weight in noisy.parameters():
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.1)
+    for name, one in (("target", net), ("draft", noisy)):
+        one.save_pretrained(folder / name)
+    return [FastModel(folder / name, device="cpu", dtype=torch.float64) for name in ("target", "draft")]
+
+
+def kit_of(models) -> Pair:
+    return Pair(*models, VOCAB, TEXTS)
+
+
+def batched_methods():
+    """Everything exact; what cannot be batched, as its parts say, must be refused."""
+    return [later(pytest.param(method, id=method.key), method.key in SAMPLE) for method in METHODS]
+
+
+def request(method, models, seed: int, sampling: Sampling = Sampling()):
+    """(parts, target, state) of a request of its own: prompt, length and dice by the seed."""
+    source, kit = random.Random(seed), kit_of(models)
+    prompt = (TEXTS[seed % 3] * 2)[:source.randrange(2, 14)]
+    state = State(prompt, Sampling(sampling.temperature, seed=seed), limit=source.randrange(1, 13), stop=frozenset({11}))
+    return method.build(kit, **method.read_knobs({})), kit.target, state
+
+
+@torch.inference_mode()
+def alone(method, models, seed, sampling=Sampling()):
+    parts, target, state = request(method, models, seed, sampling)
+    open_run(parts, target, state)
+    while not state.done:
+        player(parts)(parts, target, state)
+    return state.tokens
+
+
+@torch.inference_mode()
+def together(method, models, seeds, sampling=Sampling(), leaves=None):
+    """Tokens by seed. The second half joins while the first is under way; ``leaves`` is taken out after two rounds."""
+    batch, here, wrote = Batch(), {}, {}
+    waiting = list(seeds)
+
+    def join(count):
+        for seed in [waiting.pop(0) for _ in range(min(count, len(waiting)))]:
+            here[seed] = batch.join(*request(method, models, seed, sampling))[0]
+
+    join((len(seeds) + 1) // 2)
+    rounds = 0
+    while here:
+        batch.round()
+        rounds += 1
+        if rounds == 2 and leaves in here:
+            batch.leave(here.pop(leaves))
+        for seed in [seed for seed, one in here.items() if one.state.done]:
+            wrote[seed] = here[seed].state.tokens
+            batch.leave(here.pop(seed))
+        join(len(waiting) if rounds == 1 else 0)
+    return wrote
+
+
+@pytest.mark.parametrize("method", batched_methods())
+def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
+    kit = kit_of(models)
+    if not method.needs <= kit.target.provides | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+        with pytest.raises(ValueError, match="cannot be batched"):
+            Batch().join(*request(method, models, 0))
+        return
+    for size in SIZES if method.key in ("speculative", "autoregressive") else (5,):
+        seeds = range(20 * size, 21 * size)
+        wrote = together(method, models, seeds, leaves=seeds[0] if size > 2 else None)
+        assert len(wrote) == size or size > 2 and len(wrote) == size - 1
+        for seed, tokens in wrote.items():
+            _, target, state = request(method, models, seed)
+            assert tokens == greedy(partial(logits, target), state.tokens, state.limit, state.stop), (size, seed)
+
+
+@pytest.mark.parametrize("size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)])
+def test_every_size_above_temperature_0_keeps_each_requests_own_dice(models, size):
+    """A request's draws are its seed's, so that the run is the same alone and in any company."""
+    method = next(m for m in METHODS if m.key == "speculative")
+    heat = Sampling(1.0)
+    for seed, tokens in together(method, models, range(size), heat).items():
+        assert tokens == alone(method, models, seed, heat)
+
+
+@torch.inference_mode()
+def logits(target, tokens):
+    target.close()
+    target.sync(tokens[:1])
+    return target.score(DraftTree.chain(tokens[1:])).logits
+
+
+def test_a_loop_of_its_own_and_the_targets_own_layers_are_refused(models):
+    by_key = {method.key: method for method in METHODS}
+    for key, why in (("pearl", "a loop of its own"), ("layerskip", "the target's own layers")):
+        with pytest.raises(ValueError, match=why):
+            Batch().join(*request(by_key[key], models, 0))
+
+
+def test_requests_of_different_methods_share_a_pass(models, monkeypatch):
+    """What is drafted, and how, is each request's own matter."""
+    by_key, batch, here = {m.key: m for m in METHODS}, Batch(), []
+    for seed, key in enumerate(("autoregressive", "speculative", "draft_tree", "prompt_lookup")):
+        parts, target, state = request(by_key[key], models, seed)
+        here.append(batch.join(parts, target, State(state.tokens, limit=9))[0])
+    sizes, project = [], models[0].project
+    monkeypatch.setattr(models[0], "project", lambda block, x, turn: sizes.append(len(x)) or project(block, x, turn))
+    with torch.inference_mode():
+        outcomes = batch.round()
+    assert len(sizes) == models[0].layers, "one pass of the target for all of them"
+    assert sizes[0] == sum(len(outcome.tree) + 1 for _, outcome in outcomes)

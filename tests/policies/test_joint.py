@@ -1,0 +1,141 @@
+"""Policies of a batch on scripted rounds: BASS's length, the rows of TETRIS, SmartSpec's goodput on scripted costs."""
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from specviz.core import IID, DraftTree, FixedCosts, Outcome, Scores, State, Step, Verdict
+from specviz.policies import Goodput, Grown, Ragged, RowBudget
+from specviz.policies.budget import shares
+from specviz.policies.goodput import PassCost
+
+
+def states(count: int, tokens: int = 10) -> list[State]:
+    return [State([0] * tokens) for _ in range(count)]
+
+
+def outcome(drafted: int, accepted: int, verify: float = 1.0, draft: float = 0.0) -> Outcome:
+    return Outcome(DraftTree.chain([1] * drafted), Scores(torch.zeros(1, 2)), Verdict(tuple(range(accepted)), 0, ""), None,
+                   (1,) * (accepted + 1), (0,), {"verify": verify, "draft": draft})
+
+
+def sure(chance: float, depth: int = 0) -> Step:
+    return Step(0, torch.tensor([chance, (1 - chance) / 2, (1 - chance) / 2]), depth)
+
+
+def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
+    policy, crowd, lengths = Grown(7, 2, 12), states(2), []
+    for accepted in ((7, 0), (1, 9), (4, 11), (12, 12), (0, 0), (1, 0), (0, 0), (8, 2)):
+        assert {budget.gamma for budget in policy.plan_all(crowd)} == {policy.gamma}
+        policy.learn_all(crowd, [outcome(policy.gamma, n) for n in accepted])
+        lengths.append(policy.gamma)
+    assert lengths == [9, 11, 12, 12, 10, 8, 6, 8]
+    for _ in range(9):
+        policy.learn_all(crowd, [outcome(3, 0)])
+    assert policy.gamma == 1
+
+
+def test_tetris_gives_rows_to_the_likeliest_tokens_of_all():
+    assert shares([[0.9, 0.8, 0.7, 0.6], [0.5, 0.1], [0.3]], 5) == [4, 1, 0]
+    assert shares([[0.5, 0.5], [0.5, 0.5]], 2) == [1, 1], "of equal ones the nearer to the root"
+    assert shares([[0.5], []], 9) == [1, 0] and shares([], 3) == []
+
+
+def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
+    """No other beginnings of the chains with so many rows promise more accepted tokens."""
+    source = torch.Generator().manual_seed(1)
+    for budget in range(7):
+        chains = [torch.rand(n, generator=source).cumprod(0).tolist() for n in (3, 2, 4)]
+        chosen = shares(chains, budget)
+        promised = {lengths: sum(sum(chain[:n]) for chain, n in zip(chains, lengths))
+                    for lengths in itertools.product(*(range(len(chain) + 1) for chain in chains)) if sum(lengths) == budget}
+        assert promised[tuple(chosen)] == pytest.approx(max(promised.values()))
+
+
+def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
+    policy, crowd = RowBudget(2, 1), states(2)
+    budgets = policy.plan_all(crowd)
+    assert [budget.gamma for budget in budgets] == [3, 3]
+    laws = torch.full((3, 4), 0.25)
+    for budget, chance in zip(budgets, (0.9, 0.4)):
+        assert not any(budget.stop(sure(chance, depth)) for depth in range(3))
+    kept = policy.share(crowd, [DraftTree.chain([1, 2, 3], laws), DraftTree.chain([3, 2, 1], laws)])
+    assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
+    note = dict(crowd[1].notes)["rows"]
+    assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
+    assert note["why"] == "1 of its 3 drafted tokens are among the batch's 4 likeliest" and note["request"] == 1
+
+
+def test_a_request_without_beliefs_gets_rows_all_the_same():
+    policy, crowd = RowBudget(1, 1), states(2)
+    policy.plan_all(crowd)[0].stop(sure(0.4))
+    assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1, 2])])] == [1, 1]
+
+
+def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
+    policy, crowd = Ragged(5, 0.5), states(2)
+    stop = policy.plan_all(crowd)[0].stop
+    assert [stop(sure(chance)) for chance in (0.9, 0.51, 0.49)] == [False, False, True]
+    policy.share(crowd, [DraftTree.chain([1] * 5), DraftTree.chain([1])])
+    why = [dict(state.notes)["rows"]["why"] for state in crowd]
+    assert why == ["its draft model never doubted", "its draft model doubted after 1"]
+    assert dict(crowd[0].notes)["rows"]["padded"] == 12
+
+
+def settled(requests: int, row: float, step: float, accept: float) -> Goodput:
+    """After thirty rounds with so many requests, where a row costs ``row`` passes, a draft step ``step``, and so many drafts hold."""
+    policy, crowd, count = Goodput(4, 8), states(requests), itertools.count()
+    for _ in range(30):
+        gamma = policy.plan_all(crowd)[0].gamma
+        rows = requests * (gamma + 1)
+        kept = [next((i for i in range(gamma) if (next(count) % 100) / 100 >= accept), gamma) for _ in crowd]
+        policy.learn_all(crowd, [outcome(gamma, n, 1.0 + row * rows, step * gamma * requests) for n in kept])
+    return policy
+
+
+def test_smartspec_drafts_for_few_and_not_for_many():
+    free, dear = settled(1, 0.0, 0.01, 0.8), settled(1, 0.0, 2.0, 0.8)
+    assert free.plan_all(states(1))[0].gamma >= 5 and dear.plan_all(states(1))[0].gamma == 0
+    few, many = settled(1, 0.05, 0.01, 0.8), settled(32, 0.5, 0.2, 0.4)
+    assert few.plan_all(states(1))[0].gamma >= 3 and many.plan_all(states(32))[0].gamma == 0
+    loads = [few.goodput(n, 4, 10) / few.goodput(n, 0, 10) for n in (1, 8, 64)]
+    assert loads == sorted(loads, reverse=True), "what speculation brings falls with the load"
+
+
+def test_smartspec_takes_the_best_length_by_its_own_figures():
+    policy = settled(4, 0.1, 0.05, 0.7)
+    gamma = policy.plan_all(states(4))[0].gamma
+    a, rows = policy.acceptance, lambda k: 4 * (k + 1)
+    by_hand = [4 * (1 - a ** (k + 1)) / (1 - a) / (1.0 + 0.1 * rows(k) + 0.05 * 4 * k) for k in range(9)]
+    assert policy.speeds == pytest.approx(by_hand, rel=1e-3) and gamma == max(range(9), key=by_hand.__getitem__)
+
+
+def test_smartspec_wakes_up_now_and_then():
+    policy, crowd, drafted = settled(1, 0.0, 3.0, 0.9), states(1), []
+    for _ in range(80):
+        drafted.append(policy.plan_all(crowd)[0].gamma)
+        policy.learn_all(crowd, [outcome(drafted[-1], 0, 1.0, 3.0 * drafted[-1])])
+    assert set(drafted) == {0, 1} and 2 <= sum(drafted) <= 3
+
+
+def test_no_clock_decides_where_none_may():
+    def lengths(seconds):
+        policy, crowd, out = Goodput(4, 8), [State([0] * 10, costs=FixedCosts(0.1)) for _ in range(3)], []
+        for i in range(12):
+            out.append(policy.plan_all(crowd)[0].gamma)
+            policy.learn_all(crowd, [outcome(out[-1], out[-1] // 2, seconds(i), seconds(i)) for _ in crowd])
+        return out
+    assert lengths(lambda i: 0.01) == lengths(lambda i: 5.0 * (i % 3))
+
+
+def test_a_pass_is_a_line_over_rows_and_context_that_never_falls():
+    cost = PassCost()
+    for rows, context in ((1, 10), (5, 12), (9, 30), (2, 80), (16, 7)):
+        cost.learn(rows, context, 2.0 + 0.3 * rows + 0.01 * context)
+    assert cost.line == pytest.approx([2.0, 0.3, 0.01], rel=1e-2)
+    odd = PassCost()
+    for rows, seconds in ((1, 3.0), (8, 1.0), (1, 3.2), (8, 0.9)):
+        odd.learn(rows, 5, seconds)
+    assert min(odd.line) >= 0 and odd.seconds(99, 5) >= odd.seconds(1, 5) > 0
