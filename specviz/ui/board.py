@@ -53,6 +53,12 @@ def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
                    js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
 
 
+def summary() -> gr.HTML:
+    """The settings of a run as one line; a press opens the fields below it."""
+    return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
+                   js_on_load=script("summary.js"), apply_default_css=False, elem_id="summary")
+
+
 def conversation() -> gr.HTML:
     """Earlier turns above the board. The value is JSON ``{turns, shown}``; ``select`` tells which turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),

@@ -95,6 +95,7 @@
     const set = page.pending || {};
     page.pending = null;
     page.defaults = page.defaults || named(values);
+    document.dispatchEvent(new CustomEvent("specviz:taken"));
     return NAMES.map((name) => {
       const value = set[name];
       if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : AS_IS;
