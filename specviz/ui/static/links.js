@@ -27,13 +27,22 @@
     }
     if (q.has("p")) set.prompt = q.get("p").slice(0, LONGEST);
     if (q.has("sys")) set.system = q.get("sys").slice(0, LONGEST);
-    if (q.has("m")) set.methods = q.get("m").split(",").filter(Boolean).slice(0, 8);
+    if (q.has("m")) set.methods = lanes(q.get("m")).slice(0, 8);
     if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
     const knobs = object(q.get("k"));
     if (knobs) set.knobs = knobs;
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
     return { page: q.get("page") || "", trace, place: String(place), set };
+  }
+  /* Names with commas between, or JSON where a lane has knobs of its own. */
+  function lanes(text) {
+    if (!text.startsWith("[")) return text.split(",").filter(Boolean);
+    try {
+      return JSON.parse(text).filter((x) => typeof x === "string" || (plain(x) && typeof x.method === "string"));
+    } catch {
+      return [];
+    }
   }
   function object(text) {
     try {
@@ -52,7 +61,8 @@
     if (page.trace) q.set("trace", page.trace);
     else {
       if (set.prompt) q.set("p", set.prompt);
-      if (set.methods?.length) q.set("m", set.methods.join(","));
+      const own = set.methods?.some((x) => typeof x !== "string");
+      if (set.methods?.length) q.set("m", own ? JSON.stringify(set.methods) : set.methods.join(","));
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
       for (const [key, [name]] of Object.entries(NUMBERS))
         if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
@@ -82,7 +92,8 @@
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
   /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
-  const known = (key) => {
+  const known = (lane) => {
+    const key = typeof lane === "string" ? lane : lane?.method;
     const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
     return Boolean((told?.props?.cards ?? told?.cards)?.some((card) => card.key === key));
   };
