@@ -18,6 +18,7 @@ const lanes = () =>
 const off = () => read(props.off, {});
 
 function set(list) {
+  say("");
   const seen = new Set(),
     kept = list.filter((lane) => {
       const key = JSON.stringify([lane.method, Object.entries(lane.knobs).sort()]);
@@ -57,13 +58,21 @@ const row = make("div", "pg-chips"),
   });
 row.setAttribute("role", "group");
 row.setAttribute("aria-label", "Methods to compare");
-box.append(row, all.page);
+const why = make("p", "pg-why");
+why.setAttribute("role", "status");
+why.hidden = true;
+box.append(row, why, all.page);
+const say = (text) => {
+  why.textContent = text;
+  why.hidden = !text;
+};
 
 function chip(card, lane, text, mark) {
   const on = Boolean(lane);
   const node = button("pg-chip", text, () => {
     if (on) set(lanes().filter((l) => JSON.stringify(l) !== JSON.stringify(lane)));
-    else if (!state(card.key).blocked) add(card.key);
+    else if (state(card.key).blocked) say(`${card.title}: ${state(card.key).why}`);
+    else add(card.key);
   });
   node.dataset.key = card.key;
   node.setAttribute("aria-pressed", String(on));
@@ -92,13 +101,15 @@ function paint() {
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
   tray.paint();
   if (!all.page.hidden) all.paint();
+  box.dataset.lanes = props.value || "[]";
   box.dataset.on = now.map((lane) => lane.method).join(" ");
 }
 /* What is loaded now cannot run everything that was chosen: take that away rather than let the run fail. */
 function drop() {
   const gone = lanes().filter((lane) => off()[lane.method]);
-  if (gone.length) set(lanes().filter((lane) => !off()[lane.method]));
-  else paint();
+  if (!gone.length) return paint();
+  set(lanes().filter((lane) => !off()[lane.method]));
+  say(gone.map((lane) => `${cardOf(lane.method).title}: ${off()[lane.method]}`).join(" "));
 }
 watch(["value", "off"], drop);
 paint();
