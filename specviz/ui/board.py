@@ -51,6 +51,12 @@ def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
                    js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
 
 
+def unknown() -> gr.HTML:
+    """What the embedded model does not know of the prompt that is being written."""
+    return gr.HTML("", html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
+                   apply_default_css=False, elem_id="unknown")
+
+
 def summary() -> gr.HTML:
     """The settings of a run as one line; a press opens the fields below it."""
     return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',

@@ -102,6 +102,7 @@ def _chatbar(ui: dict[str, Any]) -> None:
 
 def _ask(ui: dict[str, Any], offered: Offer) -> list[gr.Button]:
     ui["notice"] = board.line("notice")
+    board.unknown()
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
         tries = _examples(offered)

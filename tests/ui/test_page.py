@@ -542,3 +542,12 @@ def test_the_first_screen_says_what_the_run_comes_to(visit, size):
     assert page.locator(".prow .speed").count() == 2 and all(t.endswith("tok/s") for t in page.locator(".prow .speed").all_inner_texts())
     low = max(page.locator(s).bounding_box()["y"] + page.locator(s).bounding_box()["height"] for s in (".headline", ".passes", ".p-stage .rail"))
     assert low <= page.locator("#dock").bounding_box()["y"] and page.locator("#dock").bounding_box()["y"] < size[1] - 60
+
+
+def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, backend):
+    page.fill("#prompt textarea", "a plain question, na\u00efve caf\u00e9")
+    assert page.is_hidden(".pg-unknown")
+    for asked, says in (("\U0001f600 hello", "emoji"), ("\u0645\u0631\u062d\u0628\u0627", "Arabic"), ("\u4f60\u597d", "Chinese"), ("\u3053\u3093\u306b\u3061\u306f", "Japanese")):
+        page.fill("#prompt textarea", asked)
+        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes('does not know ' + says)", arg=says)
+    assert backend.runs == []
