@@ -105,8 +105,15 @@
         this.ledger.say,
         this.headline.root,
         this.passes.root,
-        el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.chart.root, this.ribbon.root),
-        this.ledger.root,
+        el(
+          "div",
+          { class: "grid" },
+          this.stagePanel,
+          this.inspector.root,
+          this.chart.root,
+          this.ribbon.root,
+          this.ledger.root,
+        ),
         this.figures.root,
         this.hints,
         this.announce,
@@ -249,7 +256,8 @@
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
-      for (const part of [this.ribbon, this.inspector, this.ledger, this.transport, this.passes]) clearTimeout(part.timer);
+      for (const part of [this.ribbon, this.inspector, this.ledger, this.transport, this.passes])
+        clearTimeout(part.timer);
       clearTimeout(this.beat);
       this.root.replaceChildren();
     }

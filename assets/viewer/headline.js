@@ -10,7 +10,9 @@
   const dice = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
   const cut = (lane) => Boolean(lane.done && ["stopped", "deadline"].includes(lane.done.finish));
   const loose = (lane) =>
-    Boolean(lane.header && lane.header.method && lane.header.method.exactness && lane.header.method.exactness !== "exact");
+    Boolean(
+      lane.header && lane.header.method && lane.header.method.exactness && lane.header.method.exactness !== "exact",
+    );
   const passes = (n) => count(n, "pass", "passes");
 
   /* {text, same, at}: the sentence, what is said of the text, and the place where it first differs (an index) or null. */
@@ -21,22 +23,39 @@
     if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
     if (!n) return { ...out, text: "The prompt is being read: the first tokens follow." };
     if (M.isBaseline(lane))
-      return { ...out, text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass." };
+      return {
+        ...out,
+        text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass.",
+      };
     if (!over(lane) || (base && !over(base))) {
       const same = base && !dice(lane) ? "same text: checked at the end" : "";
-      return { ...out, same, text: `So far: ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}.` };
+      return {
+        ...out,
+        same,
+        text: `So far: ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}.`,
+      };
     }
     if (!base)
-      return { ...out, text: `${count(n, "token")} in ${passes(m.passes)} of the large model; plain decoding needs ${n}.` };
+      return {
+        ...out,
+        text: `${count(n, "token")} in ${passes(m.passes)} of the large model; plain decoding needs ${n}.`,
+      };
     const d = parting(lane, base),
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
     const k = m.walltime_speedup,
       fast = k === null ? "" : k >= AS_FAST ? k.toFixed(1) + " times as fast" : "no faster on this machine";
     if (dice(lane)) {
-      const same = loose(lane) ? "drawn with dice; this method may change the text" : "drawn with dice: other words, the same probabilities";
-      const lead = (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
-      return { ...out, same, text: lead + ` of the large model instead of ${n}` + (fast && !stopped ? ": " + fast + "." : ".") };
+      const same = loose(lane)
+        ? "drawn with dice; this method may change the text"
+        : "drawn with dice: other words, the same probabilities";
+      const lead =
+        (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
+      return {
+        ...out,
+        same,
+        text: lead + ` of the large model instead of ${n}` + (fast && !stopped ? ": " + fast + "." : "."),
+      };
     }
     if (differs)
       return {
@@ -64,7 +83,11 @@
   }
 
   const tick = () =>
-    svg("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: "M2 7.5 5.5 11 12 3.5" }));
+    svg(
+      "svg",
+      { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" },
+      svg("path", { d: "M2 7.5 5.5 11 12 3.5" }),
+    );
 
   class Headline {
     constructor(board, notice) {

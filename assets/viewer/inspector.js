@@ -174,7 +174,11 @@
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
       setText(
         this.title,
-        r ? (v.race ? SV.stage.titleOf(v.lane) + ", pass " : "Pass ") + (r.i + 1) + (v.race ? "" : " of " + v.lane.committed) : "Round inspector",
+        r
+          ? (v.race ? SV.stage.titleOf(v.lane) + ", pass " : "Pass ") +
+              (r.i + 1) +
+              (v.race ? "" : " of " + v.lane.committed)
+          : "Round inspector",
       );
       this.steps.hidden = v.race || !r || !r.nodes.length;
       for (const b of this.steps.children) {
@@ -286,7 +290,9 @@
     paintBody(v) {
       v.inner =
         (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
-      const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
+      const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
+        this.tab
+      ];
       const note = v.round && this.tab === "why" ? SV.short.cold(v) : null;
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
     }

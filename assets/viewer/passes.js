@@ -5,7 +5,7 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, sheet, span, rate, who } = SV.dom;
   const M = SV.metrics,
-    PAD = 4, /* room for the ring around the current pass */
+    PAD = 4 /* room for the ring around the current pass */,
     EVERY = 240; /* ms between two drawings of a run in flight */
 
   /* Places in the text that one strip holds: what was written, or what a run in flight may still write. */
@@ -39,7 +39,16 @@
       c.roundRect(x, top, Math.max(0.6, wide - gap), tall, Math.min(3, wide / 3));
       c.clip();
       for (let j = r.first; j < r.upto; j++)
-        segment(c, p, base ? "pla" : lane.tokens[j].v, x + (j - r.first) * unit, top, unit - (j === r.upto - 1 ? gap : 0), tall, j > r.first);
+        segment(
+          c,
+          p,
+          base ? "pla" : lane.tokens[j].v,
+          x + (j - r.first) * unit,
+          top,
+          unit - (j === r.upto - 1 ? gap : 0),
+          tall,
+          j > r.first,
+        );
       c.restore();
     }
     const at = now >= 0 ? lane.rounds[now] : null;
@@ -86,12 +95,20 @@
         { class: "prow" },
         el("div", { class: "plab" }, this.name, this.small),
         this.box,
-        el("div", { class: "pfig" }, el("span", { class: "pn" }, this.n, this.word), el("small", null, this.speed, this.time)),
+        el(
+          "div",
+          { class: "pfig" },
+          el("span", { class: "pn" }, this.n, this.word),
+          el("small", null, this.speed, this.time),
+        ),
       );
     }
     say(lane, m) {
       setText(this.name, SV.stage.titleOf(lane));
-      setText(this.small, lane.error ? "failed" : M.isBaseline(lane) ? "one token a pass" : SV.stage.knobsOf(lane.header));
+      setText(
+        this.small,
+        lane.error ? "failed" : M.isBaseline(lane) ? "one token a pass" : SV.stage.knobsOf(lane.header),
+      );
       setText(this.n, String(m.passes));
       setText(this.word, m.passes === 1 ? " pass" : " passes");
       setText(this.speed, m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");
@@ -113,7 +130,14 @@
         el("span", { class: "mid" }, "one block is one pass of the large model; its width is how many tokens it gave"),
         (this.end = el("span")),
       );
-      this.root = el("section", { class: "panel passes", "aria-label": "Passes of the large model" }, this.list, this.axis, board.transport.root, board.legend);
+      this.root = el(
+        "section",
+        { class: "panel passes", "aria-label": "Passes of the large model" },
+        this.list,
+        this.axis,
+        board.transport.root,
+        board.legend,
+      );
       this.list.addEventListener("click", (e) => this.clicked(e));
       this.last = 0;
     }
@@ -122,7 +146,25 @@
       const { focus, base, race } = v;
       this.root.classList.toggle("none", !focus);
       const above = race ? v.views.slice(0, 4) : v.views.filter((x) => x.lane === base && base !== focus);
-      const key = [v.width, v.theme, v.scale, race, who(focus), v.round, ...v.views.map((x) => who(x.lane) + ":" + x.k + ":" + x.lane.committed + x.lane.rounds.length + SV.stage.titleOf(x.lane) + Boolean(x.lane.done))].join();
+      const key = [
+        v.width,
+        v.theme,
+        v.scale,
+        race,
+        who(focus),
+        v.round,
+        ...v.views.map(
+          (x) =>
+            who(x.lane) +
+            ":" +
+            x.k +
+            ":" +
+            x.lane.committed +
+            x.lane.rounds.length +
+            SV.stage.titleOf(x.lane) +
+            Boolean(x.lane.done),
+        ),
+      ].join();
       if (key === this.key) return;
       if (v.moving && performance.now() - this.last < EVERY) {
         this.timer ??= setTimeout(() => {

@@ -19,24 +19,31 @@
   function reason(v, cls, node, tail) {
     const r = v.round,
       hot = heat(v.lane) > 0,
-      last = r.commit && r.why === "correction" ? r.path[r.path.length - 1] ?? -1 : null;
+      last = r.commit && r.why === "correction" ? (r.path[r.path.length - 1] ?? -1) : null;
     if (node === "tail")
-      return {
-        bonus: "Every guess on the way was right, so the same pass gives one more token at no cost.",
-        correction: hot
-          ? "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did."
-          : "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays the same as in plain decoding.",
-        small: "The small model wrote this token alone; the large one was not asked.",
-        unchecked: "This token was written without a test by the large model.",
-      }[r.why] || "Nothing was guessed here: one pass of the large model, one token.";
+      return (
+        {
+          bonus: "Every guess on the way was right, so the same pass gives one more token at no cost.",
+          correction: hot
+            ? "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did."
+            : "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays the same as in plain decoding.",
+          small: "The small model wrote this token alone; the large one was not asked.",
+          unchecked: "This token was written without a test by the large model.",
+        }[r.why] || "Nothing was guessed here: one pass of the large model, one token."
+      );
     if (cls === "acc")
       return hot
         ? "The large model finds this token likely enough, and the throw was on its side: it is kept without a pass of its own."
         : "The large model would have written the same token here, so it is kept without a pass of its own.";
     if (cls === "rej") {
-      if (hot) return "The large model wants this token less than the small one does, and the throw went against it. What was guessed behind it is thrown away.";
+      if (hot)
+        return "The large model wants this token less than the small one does, and the throw went against it. What was guessed behind it is thrown away.";
       if (last !== null && node.parent === last)
-        return ["The large model would write ", el("bdi", { class: "mono" }, SV.fold.label(v.lane, tail, 24)), " here, so the guess is refused and everything behind it is thrown away."];
+        return [
+          "The large model would write ",
+          el("bdi", { class: "mono" }, SV.fold.label(v.lane, tail, 24)),
+          " here, so the guess is refused and everything behind it is thrown away.",
+        ];
       return "The large model would write another token here, so the guess is refused.";
     }
     if (cls === "dra") return "A guess: the large model has not looked at it yet.";
@@ -67,12 +74,20 @@
     const h = v.lane.header,
       page = globalThis.SpecVizPage;
     const go = () =>
-      page.run({ prompt: h.prompt.text, methods: [h.method.key], knobs: { [h.method.key]: h.knobs || {} }, temperature: 1, tab: "watch" });
+      page.run({
+        prompt: h.prompt.text,
+        methods: [h.method.key],
+        knobs: { [h.method.key]: h.knobs || {} },
+        temperature: 1,
+        tab: "watch",
+      });
     return el(
       "p",
       { class: "cold" },
       "Temperature 0: every chance is 0 or 1, so a throw decides nothing here.",
-      page && page.run && h.prompt && h.prompt.text ? el("button", { type: "button", on: { click: go } }, "Run it with dice") : null,
+      page && page.run && h.prompt && h.prompt.text
+        ? el("button", { type: "button", on: { click: go } }, "Run it with dice")
+        : null,
     );
   }
 

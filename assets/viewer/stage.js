@@ -103,12 +103,17 @@
     }
     /* What a finished run goes on to write stands there already, pale: nothing moves when it comes. */
     coming(lane, upto, opts) {
-      const from = upto + this.next.querySelectorAll(".t").length, /* what is guessed stands in its place */
+      const from = upto + this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
         show = opts.coming && from < lane.tokens.length,
         key = show ? from : -1;
       if (key === this.restKey) return;
       this.restKey = key;
-      const text = show ? lane.tokens.slice(from, from + 600).map((t) => SV.text.joined(t.parts)).join("") : "";
+      const text = show
+        ? lane.tokens
+            .slice(from, from + 600)
+            .map((t) => SV.text.joined(t.parts))
+            .join("")
+        : "";
       if (this.rest.textContent !== text) this.rest.textContent = text;
     }
 

@@ -68,13 +68,7 @@
       this.live = el("button", { class: "golive", hidden: true, on: { click: () => board.goLive() } }, "Live");
       this.line3 = el("span", { class: "slow" });
       this.where = el("div", { class: "where" }, this.line1, this.line2, this.line3, this.live);
-      this.root = el(
-        "section",
-        { class: "transport", "aria-label": "Playback" },
-        this.keys,
-        this.seg,
-        this.where,
-      );
+      this.root = el("section", { class: "transport", "aria-label": "Playback" }, this.keys, this.seg, this.where);
       this.last = 0;
       this.drag();
     }

@@ -37,7 +37,8 @@ class Api:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; a method may
-        come again with other knobs, as {"method": name, "knobs": {knob: value}}. max_new_tokens: 1 to 512. temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
+        come again with other knobs, as {"method": name, "knobs": {knob: value}}. max_new_tokens: 1 to 512. temperature: 0 to 2.
+        top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
         repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
         hold "repeats". deterministic: no clock has a say in what is drafted, so that the seed gives the same run every time.

@@ -17,13 +17,15 @@ _ROW = re.compile(r"^\| ([^|]+) \| (?:exact|approximate)[^|]* \| [^|]+ \| ([\d.]
 
 NEEDS = {  # by the part of a need before its colon; what every model here has is not said
     "draft": "a small draft model", "small": "a third, tiny model", "other_draft": "a draft model with another vocabulary",
-    "tree": "a model that reads a tree in one pass", "head": "a trained head", "store": "a library of text", "skip": "layers that can be left out",
+    "tree": "a model that reads a tree in one pass", "head": "a trained head", "store": "a library of text",
+    "skip": "layers that can be left out",
     "early": "an early exit", "fuzzy": "layers side by side", "tap": "the model's inner states",
 }
 SHAPES = {"Lookup": "copy", "Parallel decoding": "grid", "Parallel": "grid", "Self-speculation": "layers"}
 ORDER = ("Draft model", "Draft length", "Draft tree", "Lookup", "Trained heads", "Self-speculation", "Parallel decoding", "Parallel",
          "Verification", "Other vocabulary", "Lossy verification", "Collaboration")
 FOUNDERS = {"speculative", "draft_tree", "prompt_lookup", "medusa", "layerskip", "jacobi"}
+SAID = {"key", "title", "summary", "family", "paper", "exactness", "wins", "loses", "knobs"}
 BLOCKS = {"head:dflash", "head:dspark"}  # heads that write a whole block in one pass
 
 
@@ -35,7 +37,8 @@ def measured(path: Path = BENCH) -> dict[str, Any]:
     except OSError:
         return {"where": "", "of": {}}
     where = next((line for line in text.splitlines() if line and not line.startswith(("#", " ", "|"))), "")
-    return {"where": where, "of": {title.strip(): [float(greedy), float(dice) if dice else None] for title, greedy, dice in _ROW.findall(text)}}
+    found = _ROW.findall(text)
+    return {"where": where, "of": {title.strip(): [float(greedy), float(dice) if dice else None] for title, greedy, dice in found}}
 
 
 def shape(card: Any) -> str:
@@ -58,7 +61,7 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
     speeds = measured(path)["of"]
     out = []
     for card in cards.values():
-        said = {k: v for k, v in told(card).items() if k in ("key", "title", "summary", "family", "paper", "exactness", "wins", "loses", "knobs")}
+        said = {name: value for name, value in told(card).items() if name in SAID}
         out.append(said | {"baseline": card.key == BASELINE, "first": card.key in first, "shape": shape(card), "needs": needs(card),
                            "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.title)})
     return sorted(out, key=lambda row: (row["baseline"], _place(row["family"]), row["key"] not in FOUNDERS, -(row["speed"] or [0])[0]))

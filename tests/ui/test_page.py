@@ -41,11 +41,11 @@ def finish(page, wanted="done"):
     page.wait_for_selector("#run:not([disabled])")
 
 
-def choose(page, *keys, shown=None):
+def pick(page, *keys):
     """The methods on the page of all of them: pressed where they were not, taken away where they were."""
     page.click(".pg-more")
     for key in keys:
-        page.click(f".pg-row[data-key={key}]" if f"{key}" not in page.get_attribute(".pg-pick", "data-on").split() else
+        page.click(f".pg-row[data-key={key}]" if key not in page.get_attribute(".pg-pick", "data-on").split() else
                    f".pg-slot:has-text('{next(c.title for c in CARDS if c.key == key)}') [aria-label^='Take']")
     page.click(".pg-done")
 
@@ -103,7 +103,7 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
 
 
 def test_four_lanes_lose_no_event(page, backend):
-    choose(page, "tree")
+    pick(page, "tree")
     page.click(".pg-more")
     assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"  # four lanes at most
     assert "4 lanes are full" in page.get_attribute(".pg-row[data-key=heads]", "title") and page.is_disabled(".pg-add")
@@ -308,13 +308,13 @@ def test_knobs_come_from_the_catalogue(page, backend):
     page.click("#settings .toggle-button")
     page.click(".pg-chips [data-key=chain]")
     page.wait_for_selector("#knob-chain-gamma", state="detached")
-    choose(page, "chain")
+    pick(page, "chain")
     page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
 
 
 def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
     """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and a screen reader."""
-    choose(page, "tree")
+    pick(page, "tree")
     page.click("#open-settings")
 
     def grey():

@@ -24,7 +24,9 @@ function set(list) {
       const key = JSON.stringify([lane.method, Object.entries(lane.knobs).sort()]);
       return !seen.has(key) && seen.add(key);
     });
-  props.value = JSON.stringify(kept.slice(0, most).map((lane) => (Object.keys(lane.knobs).length ? lane : lane.method)));
+  props.value = JSON.stringify(
+    kept.slice(0, most).map((lane) => (Object.keys(lane.knobs).length ? lane : lane.method)),
+  );
   trigger("change");
   paint();
 }
@@ -32,12 +34,15 @@ function state(key) {
   const count = lanes().filter((lane) => lane.method === key).length,
     locked = off()[key];
   if (locked) return { count, blocked: true, lock: true, why: locked };
-  if (lanes().length >= most) return { count, blocked: true, lock: false, why: `${most + 1} lanes are full: take one away first.` };
+  if (lanes().length >= most)
+    return { count, blocked: true, lock: false, why: `${most + 1} lanes are full: take one away first.` };
   return { count, blocked: false, lock: false, why: "" };
 }
 function add(key) {
   const now = lanes();
-  const lane = now.some((l) => l.method === key && !Object.keys(l.knobs).length) ? another(cardOf(key), now) : { method: key, knobs: {} };
+  const lane = now.some((l) => l.method === key && !Object.keys(l.knobs).length)
+    ? another(cardOf(key), now)
+    : { method: key, knobs: {} };
   if (lane && !state(key).blocked) set([...now, lane]);
 }
 function preset(one) {
@@ -49,7 +54,17 @@ function preset(one) {
 }
 
 const tray = trayOf({ most, cardOf, lanes, set, done: () => all.close() });
-const all = shelf({ cards, families: props.families, where: props.where, presets: props.presets, state, add, preset, tray: tray.root, closed: paint });
+const all = shelf({
+  cards,
+  families: props.families,
+  where: props.where,
+  presets: props.presets,
+  state,
+  add,
+  preset,
+  tray: tray.root,
+  closed: paint,
+});
 const row = make("div", "pg-chips"),
   more = button("pg-more", "All methods", () => {
     trigger("focus");
@@ -87,7 +102,9 @@ function paint() {
   const now = lanes(),
     held = document.activeElement?.closest?.(".pg-chip")?.dataset.key;
   const twice = (lane) => now.filter((l) => l.method === lane.method).length > 1 || Object.keys(lane.knobs).length;
-  const pays = cards.filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key)).slice(0, 3);
+  const pays = cards
+    .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
+    .slice(0, 3);
   row.replaceChildren(
     make("span", "pg-word", "Lanes"),
     ...now.map((lane) => {

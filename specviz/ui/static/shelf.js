@@ -16,8 +16,13 @@ const button = (name, text, press) => {
 const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 const times = (x) => "\u00d7" + (x >= 1.095 ? x.toFixed(1) : x.toFixed(2));
 const SHAPES = {
-  one: "each pass gives one token", chain: "each pass checks a chain", tree: "each pass checks a tree", block: "a whole block in one pass",
-  copy: "guesses are copied", grid: "many places at once", layers: "fewer of its own layers",
+  one: "each pass gives one token",
+  chain: "each pass checks a chain",
+  tree: "each pass checks a tree",
+  block: "a whole block in one pass",
+  copy: "guesses are copied",
+  grid: "many places at once",
+  layers: "fewer of its own layers",
 };
 
 /* Where the search found it: a name that others use is shown. */
@@ -25,7 +30,15 @@ function found(card, families, query) {
   const q = plain(query);
   if (!q) return { alias: "" };
   const alias = card.aliases.find((name) => plain(name).includes(q));
-  const text = [card.title, card.key, card.summary, card.family, families[card.family] || "", card.paper, ...card.knobs.map((k) => k.name)];
+  const text = [
+    card.title,
+    card.key,
+    card.summary,
+    card.family,
+    families[card.family] || "",
+    card.paper,
+    ...card.knobs.map((k) => k.name),
+  ];
   return alias ? { alias } : text.some((part) => plain(part || "").includes(q)) ? { alias: "" } : null;
 }
 
@@ -82,7 +95,10 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
     chip.title = one.about || "";
     second.append(chip);
   }
-  if (where) second.append(make("span", "pg-where", "bar: speed measured here; right of the notch is faster than plain decoding"));
+  if (where)
+    second.append(
+      make("span", "pg-where", "bar: speed measured here; right of the notch is faster than plain decoding"),
+    );
   second.lastChild.title = where;
   head.append(first, second);
   const body = make("div", "pg-shelfbody");
@@ -136,8 +152,16 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
     fact("Wins", card.wins);
     fact("Loses", card.loses);
     fact("Needs", card.needs.join(", ") || "nothing but the large model");
-    fact("Text", card.exactness === "exact" ? "Exactly what plain decoding would write." : "May differ from plain decoding.");
-    fact("Measured", card.speed ? times(card.speed[0]) + " here, greedy" + (card.speed[1] ? "; " + times(card.speed[1]) + " with dice" : "") : "not measured here");
+    fact(
+      "Text",
+      card.exactness === "exact" ? "Exactly what plain decoding would write." : "May differ from plain decoding.",
+    );
+    fact(
+      "Measured",
+      card.speed
+        ? times(card.speed[0]) + " here, greedy" + (card.speed[1] ? "; " + times(card.speed[1]) + " with dice" : "")
+        : "not measured here",
+    );
     fact("Called", card.aliases.join(", "));
     const title = make("div", "pg-cardhead"),
       names = make("div");
@@ -169,10 +193,22 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
       mark.hidden = s.lock;
       node.title = s.why;
       node.dataset.lock = s.lock ? "cannot run here" : "";
-      node.setAttribute("aria-label", [card.title, SHAPES[card.shape], card.speed ? times(card.speed[0]) + " here" : "not measured", s.why].filter(Boolean).join(", "));
+      node.setAttribute(
+        "aria-label",
+        [card.title, SHAPES[card.shape], card.speed ? times(card.speed[0]) + " here" : "not measured", s.why]
+          .filter(Boolean)
+          .join(", "),
+      );
     }
-    for (const { section, grid } of sections.values()) section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
-    count.textContent = search.value ? (n === 1 ? "1 method" : n ? n + " methods" : "Nothing is called that here.") : all.length + " methods";
+    for (const { section, grid } of sections.values())
+      section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
+    count.textContent = search.value
+      ? n === 1
+        ? "1 method"
+        : n
+          ? n + " methods"
+          : "Nothing is called that here."
+      : all.length + " methods";
     const shown = all.find((c) => !rows.get(c.key).node.hidden);
     if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
     tell();
@@ -196,7 +232,9 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
   });
   /* Tab goes round within the page while it is open. */
   function keepIn(event) {
-    const all = [...page.querySelectorAll("button, input, select")].filter((node) => node.offsetParent && !node.disabled),
+    const all = [...page.querySelectorAll("button, input, select")].filter(
+        (node) => node.offsetParent && !node.disabled,
+      ),
       to = event.shiftKey ? all[all.length - 1] : all[0],
       edge = event.shiftKey ? all[0] : all[all.length - 1];
     if (document.activeElement !== edge) return;

@@ -14,7 +14,9 @@ function another(card, lanes) {
       ? knob.choices
       : typeof knob.default === "boolean"
         ? [!knob.default]
-        : [knob.default * 2, knob.default / 2, knob.default * 3, knob.high, knob.low].map((x) => (whole ? Math.round(x) : +x.toPrecision(3)));
+        : [knob.default * 2, knob.default / 2, knob.default * 3, knob.high, knob.low].map((x) =>
+            whole ? Math.round(x) : +x.toPrecision(3),
+          );
     const value = tries.find((x) => !had.includes(x) && (typeof x !== "number" || (x >= knob.low && x <= knob.high)));
     if (value !== undefined) return { method: card.key, knobs: { [knob.name]: value } };
   }
@@ -69,7 +71,13 @@ function trayOf({ most, cardOf, lanes, set, done }) {
           field.append(option);
         }
       else if (typeof knob.default === "boolean") field.type = "checkbox";
-      else Object.assign(field, { type: "number", min: knob.low, max: knob.high, step: Number.isInteger(knob.default) ? 1 : "any" });
+      else
+        Object.assign(field, {
+          type: "number",
+          min: knob.low,
+          max: knob.high,
+          step: Number.isInteger(knob.default) ? 1 : "any",
+        });
       if (field.type === "checkbox") field.checked = now;
       else field.value = now;
       field.addEventListener("change", () => {
@@ -87,8 +95,14 @@ function trayOf({ most, cardOf, lanes, set, done }) {
   }
   function paint() {
     const now = lanes();
-    say.replaceChildren(make("b", "", `${now.length} of ${most} methods`), make("span", "", "plain decoding always runs beside them"));
-    slots.replaceChildren(...now.map(slot), ...Array.from({ length: most - now.length }, (_, i) => make("div", "pg-slot none", i ? "" : "room for one more")));
+    say.replaceChildren(
+      make("b", "", `${now.length} of ${most} methods`),
+      make("span", "", "plain decoding always runs beside them"),
+    );
+    slots.replaceChildren(
+      ...now.map(slot),
+      ...Array.from({ length: most - now.length }, (_, i) => make("div", "pg-slot none", i ? "" : "room for one more")),
+    );
   }
   return { root, paint };
 }
