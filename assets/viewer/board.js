@@ -67,6 +67,8 @@
       this.chart = new SV.chart.Chart(this);
       this.figures = new SV.figures.Figures();
       SV.legend.build(this);
+      this.headline = new SV.headline.Headline(this, this.notice);
+      this.passes = new SV.passes.Passes(this);
       this.lanePick = new SV.pick.Pick(this);
       this.blank = el(
         "div",
@@ -79,8 +81,6 @@
         "section",
         { class: "panel p-stage", "aria-label": "Text" },
         this.lanePick.root,
-        this.legend,
-        this.ledger.say,
         this.blank,
         this.lanesBox,
       );
@@ -106,17 +106,24 @@
         css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" },
       });
       this.root.replaceChildren(
-        this.notice.root,
-        this.transport.root,
-        el("div", { class: "grid" }, this.stagePanel, this.inspector.root, this.ribbon.root, this.chart.root),
-        this.ledger.root,
+        this.ledger.say,
+        this.headline.root,
+        this.passes.root,
+        el(
+          "div",
+          { class: "grid" },
+          this.stagePanel,
+          this.inspector.root,
+          this.chart.root,
+          this.ribbon.root,
+          this.ledger.root,
+        ),
         this.figures.root,
         this.hints,
         this.announce,
       );
       this.lanes = new Map();
       this.links = new SV.link.Links(this);
-      this.inspector.sheet.watch(this.root);
       if (!this.root.hasAttribute("tabindex")) this.root.tabIndex = -1;
     }
 
@@ -160,6 +167,9 @@
       this.mid = w <= 980;
       this.root.classList.toggle("narrow", this.narrow);
       this.root.classList.toggle("mid", this.mid);
+      this.wide = w >= 1560; /* a projector */
+      this.root.classList.toggle("wide", this.wide);
+      this.strip = (this.narrow ? 20 : this.wide ? 44 : 28) + 2 * SV.passes.PAD;
     }
 
     /* While a run streams, only what can be seen is painted: see paint.js. */
@@ -253,9 +263,9 @@
       this.root.removeEventListener("keydown", this.onKey);
       this.dark?.removeEventListener?.("change", this.onScheme);
       this.chart.stop();
-      for (const part of [this.ribbon, this.inspector, this.ledger, this.transport]) clearTimeout(part.timer);
+      for (const part of [this.ribbon, this.inspector, this.ledger, this.transport, this.passes])
+        clearTimeout(part.timer);
       clearTimeout(this.beat);
-      this.inspector.sheet.stop();
       this.root.replaceChildren();
     }
   }

@@ -74,11 +74,18 @@
         pts: curve(lane, k),
       }));
       const top = Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1])));
-      if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
+      if (!series.some((s) => s.pts.length)) this.nothing();
+      else if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
       else this.svg(series, v, w, top);
       this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * 2));
     }
 
+    /* No axes where there is nothing to draw. */
+    nothing() {
+      if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box);
+      this.drawn = false;
+      this.box.replaceChildren(el("p", { class: "empty quiet" }, "Nothing yet."));
+    }
     svg(series, v, w, top) {
       const right = margin(series, w),
         L = 30,
@@ -106,7 +113,7 @@
       );
       const ends = [];
       for (const s of series) {
-        if (s.pts.length < 1) continue;
+        if (!s.pts.length) continue;
         add(
           svg("path", {
             class: "ln " + (s.base ? "base" : "l" + (s.dash % 4)),
@@ -118,14 +125,6 @@
         ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) });
       }
       spread(ends, B).forEach((l) => add(svg("text", { class: "nm", x: w - right + 10, y: l.y + 4 }, l.text)));
-      if (!ends.length)
-        add(
-          svg(
-            "text",
-            { class: "ax", x: (w - right) / 2, y: B / 2, "text-anchor": "middle" },
-            "two rounds are needed for a rate",
-          ),
-        );
       this.box.replaceChildren(S);
     }
 

@@ -119,9 +119,8 @@
       if (this.race()) return this.seekTime(x * this.end());
       const lane = this.focus();
       if (!lane || !lane.committed) return;
-      const w = this.scrubWidth,
-        cw = Math.min(44, w / lane.committed);
-      this.goto(Math.floor((x * w) / cw));
+      const at = lane.tokens[Math.floor(x * this.scale)];
+      this.goto(at ? at.round : lane.committed - 1);
     },
     seekTime(t) {
       const lane = this.focus();

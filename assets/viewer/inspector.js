@@ -36,30 +36,25 @@
       });
       this.tabs = el("div", { class: "sub", role: "tablist", "aria-label": "Details of the round" });
       this.body = el("div", { class: "body", role: "tabpanel", "aria-label": "Details" });
-      this.grip = el("button", { class: "grip", "aria-expanded": "false", "aria-label": "Round inspector" }, el("i"));
       this.head = el("div", { class: "phead" }, this.title, this.say);
       this.root = el(
         "section",
         { class: "panel p-insp", "aria-label": "Round inspector" },
-        this.grip,
         this.head,
         this.steps,
         el("div", { class: "treewrap" }, this.tree, this.zoom.keys),
         this.tabs,
         this.body,
       );
-      this.sheet = new SV.sheet.Sheet(this);
       this.root.addEventListener("click", (e) => this.clicked(e));
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
-      this.tab = "why";
+      this.tab = "token";
+      this.chosen = false; /* until somebody asks for another tab: with dice the dice card, else one sentence */
       this.every = false;
       this.filled = new Set();
       this.keys = {};
       this.last = 0;
       this.timer = null;
-    }
-    raise() {
-      if (this.board.narrow) this.sheet.open(true);
     }
     clicked(e) {
       const step = e.target.closest("[data-step]"),
@@ -68,8 +63,7 @@
         row = e.target.closest("tr[data-round]"); /* the board itself carries data-round, too */
       if (step && this.v && this.v.round) this.board.goto(this.v.round.i, Number(step.dataset.step));
       else if (tab) {
-        this.tab = tab.dataset.tab;
-        this.board.later();
+        this.show(tab.dataset.tab);
       } else if (row) this.board.goto(Number(row.dataset.round), 4);
       else if (node && this.v && this.v.round && !node.closest("[data-of]"))
         this.board.selectNode(
@@ -87,12 +81,13 @@
       e.preventDefault();
       e.stopPropagation();
       const next = all[(i + (e.key === "ArrowRight" ? 1 : all.length - 1)) % all.length];
-      this.tab = next.dataset.tab;
+      this.show(next.dataset.tab);
       this.board.paint();
       this.tabs.querySelector('[aria-selected="true"]').focus();
     }
     show(tab) {
       this.tab = tab;
+      this.chosen = true;
       this.keys.tabs = null;
       this.board.later();
     }
@@ -122,10 +117,15 @@
       this.last = performance.now();
       this.v = v;
       const r = v.round;
+      if (!this.chosen && v.lane) this.tab = v.race || SV.short.heat(v.lane) > 0 ? "why" : "token";
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
       setText(
         this.title,
-        r ? (v.race ? SV.stage.titleOf(v.lane) + ", round " : "Round ") + (r.i + 1) : "Round inspector",
+        r
+          ? (v.race ? SV.stage.titleOf(v.lane) + ", pass " : "Pass ") +
+              (r.i + 1) +
+              (v.race ? "" : " of " + v.lane.committed)
+          : "Round inspector",
       );
       this.steps.hidden = v.race || !r || !r.nodes.length;
       for (const b of this.steps.children) {
@@ -170,7 +170,6 @@
     paintTree(v) {
       const r = v.round;
       this.fill(this.tree, r);
-      this.tree.classList.toggle("short", !v.race && (!r || r.kind !== "tree"));
       const probes = r ? r.nodes.filter((n) => n.probe).length : 0;
       if (!r || r.nodes.length === probes) {
         const why = !r
@@ -188,7 +187,7 @@
         return;
       }
       const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
-      const H = v.race ? 444 : r.kind === "tree" ? 376 : 284;
+      const H = v.race ? 444 : this.board.wide ? 320 : 216;
       v.every = this.every;
       const tree = r.kind === "tree" && !v.narrow,
         fresh = this.keys.round !== r || this.keys.every !== this.every || this.keys.size !== W;
@@ -216,12 +215,13 @@
     }
     paintTabs(v) {
       const list = [
-        ["why", "Why"],
+        ["token", "Why"],
+        ["why", "Probabilities"],
         ["mask", "Mask and cache"],
         ["log", "Log"],
       ];
       if (v.lane && SV.lens.any(v)) list.push(["lens", "Lens"]);
-      if (!list.some(([id]) => id === this.tab)) this.tab = "why";
+      if (!list.some(([id]) => id === this.tab)) this.tab = "token";
       const key = this.tab + list.length;
       if (key === this.keys.tabs) return;
       this.keys.tabs = key;
@@ -243,9 +243,12 @@
     paintBody(v) {
       v.inner =
         (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
-      const draw = { why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[this.tab];
+      const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
+        this.tab
+      ];
+      const note = v.round && this.tab === "why" ? SV.short.cold(v) : null;
       this.fill(this.body, v.round);
-      this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "card" }));
+      this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
     }
   }
 

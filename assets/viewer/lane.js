@@ -62,7 +62,6 @@
     clicked(e) {
       const t = e.target.closest("[data-i], [data-node], [data-cell]");
       if (!t || (t.dataset.i === "" && !t.dataset.node)) return;
-      this.board.inspector.raise();
       const lane = this.lane,
         cell = t.closest("[data-cell]");
       if (t.dataset.i) {
@@ -117,6 +116,7 @@
         ended: Boolean(lane.done && view.k >= lane.committed),
         few: view.race && view.live,
         marks: view.marks,
+        coming: Boolean(lane.done) && !view.race && !view.live,
       });
       Object.assign(view, { n, lane });
       this.paintRail(lane, view);

@@ -4,11 +4,11 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el } = SV.dom;
   const LEGEND = [
-    ["acc", "accepted", "accepted"],
-    ["rej", "rejected", "rejected"],
-    ["cor", "correction", "correction"],
-    ["bon", "bonus", "bonus"],
-    ["ski", "never examined", "skipped"],
+    ["acc", "accepted"],
+    ["rej", "rejected"],
+    ["cor", "correction"],
+    ["bon", "bonus"],
+    ["ski", "never examined"],
   ];
 
   function build(board) {
@@ -26,7 +26,6 @@
           },
           el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"),
           name,
-          el("span", { class: "n" }),
         ),
       ),
       (board.asked = el("bdi", { class: "asked" })),

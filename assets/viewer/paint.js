@@ -28,7 +28,9 @@
     ctx.at = ctx.views.find((v) => v.lane === focus) || null;
     /* What is not on the screen is painted when it comes there, or when the run ends. */
     const out = (part) => !ctx.fresh && b.state === "live" && follow && !part.root.hidden && !b.seenNow.has(part.root);
+    ctx.scale = b.scale = SV.passes.scaleOf(race ? lanes : [focus, ctx.base].filter(Boolean));
     b.transport.paint({
+      k: ctx.at ? ctx.at.k : 0,
       race,
       playing,
       speed: b.ui.speed,
@@ -58,6 +60,14 @@
       });
     if (!out(b.ledger)) ledger(b, ctx);
     notice(b, ctx);
+    b.headline.paint(ctx);
+    b.passes.paint({
+      ...ctx,
+      theme: b.theme,
+      width: b.scrubWidth,
+      moving: b.state === "live" && follow,
+      round: b.cur.round,
+    });
     b.lanePick.paint(ctx);
     stage(b, ctx);
     inspector(b, ctx, b.state === "live" && follow && !ctx.fresh ? b.seenNow : null);
@@ -90,7 +100,7 @@
     }
   }
 
-  function notice(b, { race, lanes, views }) {
+  function notice(b, { race, lanes }) {
     b.notice.paint({
       header: b.header(),
       state: b.state,
@@ -100,10 +110,6 @@
       reopened: b.reopened,
       slow: SV.verdict.busy(lanes),
     });
-    const sum = {};
-    for (const v of views)
-      if (race || v.lane === b.focus())
-        for (const [, , key] of SV.legend.LEGEND) sum[key] = (sum[key] || 0) + (v.m[key] || 0);
     const h = b.header();
     if (h !== b.askedOf) {
       b.askedOf = h;
@@ -111,16 +117,14 @@
     }
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
     setAttr(b.root, "data-filter", b.ui.filter || "");
-    b.filters.forEach((btn, i) => {
-      setText(btn.lastChild, views.length ? String(sum[SV.legend.LEGEND[i][2]] || 0) : "");
+    b.filters.forEach((btn) => {
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });
   }
 
   function order(b, { lanes, race, focus }) {
     if (race) return lanes.slice(0, 4);
-    const rest = lanes.filter((l) => l !== focus && M.isBaseline(l));
-    return focus ? [focus, ...rest] : [];
+    return focus ? [focus] : [];
   }
   function stage(b, ctx) {
     const list = order(b, ctx);
@@ -129,20 +133,7 @@
         part.root.remove();
         b.lanes.delete(id);
       }
-    /* One width a token for all lanes: what the run may still write while it runs, what it wrote afterwards. */
-    const scale = Math.max(
-      40,
-      ...list.map((l) => {
-        const n = F.sumAt(l, l.committed).tokens;
-        return l.done
-          ? n
-          : Math.max(
-              n,
-              (l.header && Math.min(2000, l.header.max_new_tokens)) || 0,
-              40 * 2 ** Math.ceil(Math.log2(Math.max(1, n / 40))),
-            );
-      }),
-    );
+    const scale = Math.max(40, ctx.scale);
     list.forEach((lane, i) => {
       let part = b.lanes.get(lane.id);
       if (!part) {
@@ -237,7 +228,7 @@
   }
   function ribbon(b, ctx) {
     b.ribbon.paint({
-      lanes: order(b, ctx),
+      lanes: shownLanes(ctx).map((v) => v.lane),
       now: ctx.now,
       end: scaleEnd(b, ctx),
       focus: ctx.focus,

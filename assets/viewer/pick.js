@@ -11,7 +11,7 @@
       this.buttons = new Map();
     }
     paint({ lanes, race, focus, views }) {
-      this.root.hidden = race || lanes.filter((l) => !SV.metrics.isBaseline(l)).length < 2;
+      this.root.hidden = race || !lanes.length;
       if (this.root.hidden) return;
       const key = lanes.map((l) => l.id).join();
       if (key !== this.key) this.build(lanes, key);

@@ -32,7 +32,8 @@
       this.now = el("span", { class: "live" });
       this.next = el("span", { class: "next" });
       this.caret = el("span", { class: "caret" });
-      this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret);
+      this.rest = el("span", { class: "rest", "aria-hidden": "true" });
+      this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret, this.rest);
       this.page = el("div", { class: "page" }, this.turns, this.ask, this.text);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
       this.up = false;
@@ -55,6 +56,8 @@
       this.hi = 0;
       this.epoch = null;
       this.nextKey = "";
+      this.restKey = -1;
+      this.rest.textContent = "";
     }
 
     header(lane) {
@@ -96,6 +99,22 @@
       this.select(opts.sel);
       this.pending(lane, upto, opts);
       this.caret.hidden = opts.ended;
+      this.coming(lane, upto, opts);
+    }
+    /* What a finished run goes on to write stands there already, pale: nothing moves when it comes. */
+    coming(lane, upto, opts) {
+      const from = upto + this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
+        show = opts.coming && from < lane.tokens.length,
+        key = show ? from : -1;
+      if (key === this.restKey) return;
+      this.restKey = key;
+      const text = show
+        ? lane.tokens
+            .slice(from, from + 600)
+            .map((t) => SV.text.joined(t.parts))
+            .join("")
+        : "";
+      if (this.rest.textContent !== text) this.rest.textContent = text;
     }
 
     rewind() {
@@ -196,7 +215,13 @@
     /* The box is anchored at its bottom by style, so the newest text stays in sight without a question to the page. Only who has
        scrolled up by hand is brought back, and not while a run streams: then he is reading. */
     follow() {
-      if (this.up) {
+      if (this.rest.textContent) {
+        /* the place in the text, not its end */
+        const at = this.caret.getBoundingClientRect(),
+          box = this.box.getBoundingClientRect();
+        if (at.height && at.top < box.top + 8) this.box.scrollTop -= box.top + 40 - at.top;
+        else if (at.height && at.bottom > box.bottom - 8) this.box.scrollTop += at.bottom - box.bottom + 40;
+      } else if (this.up) {
         this.up = false;
         this.box.scrollTop = 0;
       }

@@ -1,5 +1,5 @@
-/* Transport: play, step, speed, and a scrubber with one column a round whose height is what the round committed.
-   In a race the scrubber is one thin line a lane on the shared clock. */
+/* Transport: play, step, speed, and the scrubber: in Watch the open lane's strip of passes (passes.js), in a race one thin line a
+   lane on the shared clock. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -62,20 +62,13 @@
         ),
       );
       this.canvas = el("canvas", { "aria-hidden": "true" });
-      this.scrub = el("div", { class: "scrub", role: "slider", tabindex: 0, "aria-label": "Round" }, this.canvas);
+      this.scrub = el("div", { class: "scrub", role: "slider", tabindex: 0, "aria-label": "Pass" }, this.canvas);
       this.line1 = el("b");
       this.line2 = el("span");
       this.live = el("button", { class: "golive", hidden: true, on: { click: () => board.goLive() } }, "Live");
       this.line3 = el("span", { class: "slow" });
       this.where = el("div", { class: "where" }, this.line1, this.line2, this.line3, this.live);
-      this.root = el(
-        "section",
-        { class: "panel transport", "aria-label": "Playback" },
-        this.keys,
-        this.seg,
-        this.scrub,
-        this.where,
-      );
+      this.root = el("section", { class: "transport", "aria-label": "Playback" }, this.keys, this.seg, this.where);
       this.last = 0;
       this.drag();
     }
@@ -113,7 +106,7 @@
       this.live.hidden = !showLive;
       this.line2.hidden = showLive;
       const n = v.lane ? v.lane.committed : 0;
-      setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n);
+      setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Pass " + (n ? v.round + 1 : 0) + " / " + n);
       setText(
         this.line2,
         v.empty
@@ -132,12 +125,19 @@
       setAttr(this.scrub, "aria-valuemin", 0);
       setAttr(this.scrub, "aria-valuemax", v.race ? Math.round(v.end * 1e3) : Math.max(1, n));
       setAttr(this.scrub, "aria-valuenow", v.race ? Math.round(v.now * 1e3) : v.round + 1);
-      setAttr(this.scrub, "aria-valuetext", this.line1.textContent);
+      setAttr(this.scrub, "aria-valuetext", this.valueText(v));
       this.draw(v);
+    }
+    /* "Pass 22: 3 tokens" */
+    valueText(v) {
+      const r = !v.race && v.lane && v.lane.rounds[v.round];
+      return r && r.upto > r.first
+        ? "Pass " + (v.round + 1) + ": " + SV.dom.count(r.upto - r.first, "token")
+        : this.line1.textContent;
     }
     draw(v) {
       const w = this.board.scrubWidth,
-        h = 56;
+        h = v.race ? 56 : this.board.strip;
       if (!w) return;
       const key = [
         w,
@@ -148,6 +148,9 @@
         v.following,
         ...v.lanes.map((l) => who(l) + ":" + l.committed),
         who(v.lane),
+        h,
+        this.board.scale,
+        v.k,
         v.race ? v.now + "/" + v.end : "",
       ].join();
       if (key === this.key) return;
@@ -162,44 +165,10 @@
       this.key = key;
       const c = sheet(this.canvas, w, h);
       if (v.race) this.lines(c, v, w, h);
-      else if (v.lane) this.columns(c, v, w, h);
+      else if (v.lane)
+        SV.passes.draw(c, this.board.colors, v.lane, { k: v.k, now: v.round, n: this.board.scale, w, h });
     }
 
-    columns(c, v, w, h) {
-      const p = this.board.colors,
-        n = v.lane.committed;
-      if (!n) return;
-      const cw = Math.min(44, w / n),
-        most = Math.max(1, ...v.lane.rounds.slice(0, n).map((r) => r.upto - r.first));
-      const unit = Math.min(6, 36 / most),
-        bw = Math.max(0.8, Math.min(28, cw - (cw > 4 ? 3 : cw > 2 ? 0.6 : 0)));
-      const every = Math.max(1, Math.ceil(22 / cw));
-      if (v.round < n) {
-        c.fillStyle = p.sunken;
-        c.fillRect(v.round * cw, 0, Math.max(3, cw), h);
-        c.fillStyle = p.ink;
-        c.fillRect(v.round * cw, h - 2, Math.max(3, cw), 2);
-      }
-      for (let i = 0; i < n; i++) {
-        const r = v.lane.rounds[i],
-          x = i * cw + (cw - bw) / 2;
-        c.globalAlpha = i <= v.round ? 1 : 0.34;
-        let y = h - 17;
-        for (let j = r.first; j < r.upto; j++) {
-          y -= unit;
-          block(c, p, v.lane.tokens[j].v, x, y, bw, Math.max(0.7, unit - (unit > 3 ? 1 : 0)));
-        }
-        if (i % every === 0 || i === v.round) this.number(c, p, i, v.round, every, i * cw + cw / 2, h, w);
-      }
-      c.globalAlpha = 1;
-    }
-    number(c, p, i, cur, every, x, h, w) {
-      if (i !== cur && Math.abs(i - cur) < every) return;
-      c.font = (i === cur ? "600 " : "") + "10px " + p.sans;
-      c.fillStyle = i === cur ? p.ink : p.ink3;
-      c.textAlign = "center";
-      c.fillText(String(i + 1), Math.min(w - 8, Math.max(6, x)), h - 5);
-    }
     lines(c, v, w, h) {
       const p = this.board.colors,
         n = Math.max(1, v.lanes.length),
@@ -242,21 +211,6 @@
         : k >= 1
           ? "slowed " + +k.toPrecision(2) + "\u00d7"
           : "sped up " + +(1 / k).toPrecision(2) + "\u00d7";
-
-  function block(c, p, v, x, y, w, h) {
-    if (v === "cor" && h > 2.5 && w > 4) {
-      c.strokeStyle = p.cor;
-      c.lineWidth = 1.5;
-      c.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
-      return;
-    }
-    c.fillStyle = v === "acc" ? p.acc : v === "cor" ? p.cor : v === "bon" ? p.bon : p.ink3;
-    c.fillRect(x, y, w, h);
-    if (v === "bon" && w > 5 && h > 3) {
-      c.fillStyle = p.surface;
-      c.fillRect(x + w / 2 - 1, y + h / 2 - 1, 2, 2);
-    }
-  }
 
   SV.transport = { Transport, SPEEDS };
 })();

@@ -36,8 +36,9 @@ class Api:
                   request: gr.Request = None) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
-        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most. max_new_tokens: 1 to 512.
-        temperature: 0 to 2. top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
+        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; a method may
+        come again with other knobs, as {"method": name, "knobs": {knob: value}}. max_new_tokens: 1 to 512. temperature: 0 to 2.
+        top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
         predicted: a text that the answer is expected to be like, at most 4,000 characters; predicted_output drafts from it.
         draft: a draft model of models.yaml with the target's tokenizer, "none", or empty for the one that goes with the target.

@@ -11,13 +11,11 @@ import gradio as gr
 
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
-from .limits import BASELINE, LANES
+from . import rows
+from .limits import LANES
 from .offer import Offer
 from .stream import pack
 from .theme import PANELS, STATIC
-
-HONEST = "Pick up to three methods. Lanes take turns on one processor; each clock runs only while its own lane decodes."
-
 
 def script(name: str) -> str:
     """A file of the page's own JavaScript."""
@@ -32,12 +30,12 @@ def board(value: str) -> gr.HTML:
 
 
 def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:
-    """The method chips. The value is a JSON list of keys; ``off`` a JSON object key -> why it cannot run."""
-    shown = [{"key": c.key, "title": c.title, "summary": c.summary, "family": c.family, "baseline": c.key == BASELINE,
-              "first": c.key in offered.first} for c in cards.values()]
-    shown.sort(key=lambda card: card["baseline"])
-    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script("picker.js"),
-                   apply_default_css=False, elem_id="methods", cards=shown, most=LANES - 1, fold=9, hint=HONEST, off="{}")
+    """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
+    {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run."""
+    script_ = "\n".join(script(name) for name in ("glyphs.js", "shelf.js", "tray.js", "picker.js"))
+    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
+                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(), where=rows.measured()["where"],
+                   presets=list(offered.presets), most=LANES - 1, off="{}")
 
 
 def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
@@ -51,6 +49,18 @@ def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
     """One line of text that the server may change: a status, or what is wrong with a request."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
                    js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
+
+
+def unknown() -> gr.HTML:
+    """What the embedded model does not know of the prompt that is being written."""
+    return gr.HTML("", html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
+                   apply_default_css=False, elem_id="unknown")
+
+
+def summary() -> gr.HTML:
+    """The settings of a run as one line; a press opens the fields below it."""
+    return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
+                   js_on_load=script("summary.js"), apply_default_css=False, elem_id="summary")
 
 
 def conversation() -> gr.HTML:

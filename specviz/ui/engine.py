@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 from .. import lab
 from .cards import cards, told
 from .choices import fetched, fitting
-from .limits import NO_DRAFT, Ask, Refused, apart
+from .limits import NO_DRAFT, Ask, Refused, apart, titles
 from .stream import Record, said
 
 LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
@@ -190,18 +190,19 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
     sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted) for key, knobs in ask.lanes]
+    names = titles(ask.lanes, {session.method.key: session.method for session in sessions})
     recorders = [Recorder(i, loaded.token_bytes, loaded.token_bytes.special) for i in range(len(sessions))]
     again = 0
     for lane, event in race(sessions, ask.messages(), ask.max_new_tokens, repeats=ask.repeats, deadline=seconds, cancel=cancel,
                             top_k_saved=TOP):
         if event is None:
             again += 1
-            yield said("live", f"Measuring once more: {again} of {(ask.repeats - 1) * len(sessions)}, {sessions[lane].method.title}.")
+            yield said("live", f"Measuring once more: {again} of {(ask.repeats - 1) * len(sessions)}, {names[lane]}.")
             continue
         records, checks = recorders[lane].take(event), []
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "env": record["env"] | machine.told()}
+                record |= {"mode": mode, "env": record["env"] | machine.told(), "method": record["method"] | {"title": names[lane]}}
                 checks = machine.begun()
         checks += machine.see(lane, event)
         late = [row for check in checks for row in recorders[lane].take(check)]

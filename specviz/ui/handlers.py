@@ -296,5 +296,6 @@ def _keys(picked: Any) -> Any:
 def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
     """The methods of the picker's value that there are, each once and no more than there are lanes."""
     keys = _keys(picked)
-    known = dict.fromkeys(key for key in keys if isinstance(key, str) and key in cards) if isinstance(keys, list) else ()
+    names = [item.get("method") if isinstance(item, dict) else item for item in keys] if isinstance(keys, list) else ()
+    known = dict.fromkeys(key for key in names if isinstance(key, str) and key in cards)
     return [key for key in known if key != BASELINE][: LANES - 1]

@@ -21,6 +21,7 @@ CONVERSATION_CHARACTERS = 40_000
 RUN_SECONDS = 60.0
 WAITING = 20
 OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address, a flood is one
+NO_LIST = 'The methods must be a list of method names, or of {"method": name, "knobs": {knob: value}}.'
 SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
 NO_DRAFT = "none"
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
@@ -124,20 +125,48 @@ def _cut(text: str, most: int) -> str:
 
 
 def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
-    methods = [methods] if isinstance(methods, str) else methods or []
-    if not isinstance(methods, (list, tuple)) or not all(isinstance(key, str) for key in methods):
-        raise Refused("The methods must be a list of method names.")
+    """(method, knobs) a lane: a method may come again with other knobs; the same lane twice is one lane."""
+    asked = [lane_of(item) for item in ([methods] if isinstance(methods, (str, dict)) else _listed(methods))]
     if knobs is None:
         knobs = {}
     if not isinstance(knobs, dict) or not all(isinstance(given, dict) for given in knobs.values()):
         raise Refused("The knobs must be given as {method: {knob: value}}.")
-    alien = next((key for key in (*methods, *knobs) if key not in cards), None)
+    alien = next((key for key in (*(key for key, _ in asked), *knobs) if key not in cards), None)
     if alien is not None:
         raise Refused(f"There is no method {_shown(alien)}; there are {', '.join(cards)}.")
-    chosen = [key for key in dict.fromkeys(methods) if key != BASELINE]
+    chosen: list[tuple[str, dict[str, Any]]] = []
+    for key, own in asked:
+        lane = (key, _knobs(cards[key], knobs.get(key, {}) | own))
+        if key != BASELINE and lane not in chosen:
+            chosen.append(lane)
     if len(chosen) > LANES - 1:
         raise Refused(f"At most {LANES} lanes run at once, plain decoding among them; {len(chosen) + 1} were asked for.")
-    return tuple((key, _knobs(cards[key], knobs.get(key, {}))) for key in (*chosen, BASELINE))
+    return (*chosen, (BASELINE, _knobs(cards[BASELINE], knobs.get(BASELINE, {}))))
+
+
+def _listed(methods: Any) -> list[Any]:
+    if not isinstance(methods or [], (list, tuple)):
+        raise Refused(NO_LIST)
+    return list(methods or [])
+
+
+def lane_of(item: Any) -> tuple[str, dict[str, Any]]:
+    """A lane as a method's name, or as {"method": name, "knobs": {knob: value}}; Refused with a sentence else."""
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, dict) and isinstance(item.get("method"), str) and isinstance(item.get("knobs", {}), dict):
+        return item["method"], item.get("knobs", {})
+    raise Refused(NO_LIST)
+
+
+def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
+    """What each lane is called: its method's title, and where a method comes twice the knobs in which its lanes differ."""
+    out = []
+    for key, knobs in lanes:
+        others = [given for other, given in lanes if other == key]
+        apart = [f"{name} {value}" for name, value in knobs.items() if any(given.get(name) != value for given in others)]
+        out.append(", ".join([cards[key].title, *apart]))
+    return out
 
 
 def _knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:

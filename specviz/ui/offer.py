@@ -19,11 +19,13 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 
 @dataclass(frozen=True)
 class Offer:
-    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods always in sight; ``chosen``: at first."""
+    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods that pay, offered beside the chosen ones;
+    ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about."""
 
     examples: tuple[dict[str, Any], ...] = ()
     first: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
+    presets: tuple[dict[str, Any], ...] = ()
 
 
 def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
@@ -40,7 +42,10 @@ def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
     families = {card.family: key for key, card in reversed(cards.items())}
     first = methods(told.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
     examples = [row | {"methods": methods(row.get("methods"))} for row in told.get("examples") or () if _whole(row)]
-    return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]))
+    presets = [row | {"methods": methods(row.get("methods"))} for row in told.get("presets") or ()
+               if isinstance(row, dict) and isinstance(row.get("name"), str)]
+    return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]),
+                 tuple(row for row in presets if row["methods"]))
 
 
 def _whole(row: Any) -> bool:

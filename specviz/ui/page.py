@@ -20,7 +20,6 @@ from .stream import Backend, pack
 from .theme import css, theme
 
 TITLE = "specviz"
-SAYS = "A small model guesses ahead, the large one checks: watch every token that is kept or refused."
 
 
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
@@ -33,16 +32,10 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         with gr.Column(elem_id="page"):
             _top(ui, backend)
             with gr.Column(elem_id="play"):
-                _ask(ui)
-                with gr.Row(elem_id="under"):
-                    tries = _examples(offered)
-                    with gr.Row(elem_id="sampling"):
-                        ui |= zip(("temperature", "top_p", "length", "seed", "repeats"), controls.sampling())
-                ui["methods"] = board.picker(backend.cards, offered)
-                _chatbar(ui)
                 ui["conversation"] = board.conversation()
                 ui["board"] = board.board(offer.recorded(recorded))
                 board.host("race")
+                tries = _dock(ui, backend, offered)
             for panel in ("lab", "learn", "traces"):
                 board.host(panel)
         Api(backend, hands.turnstile, hands.loader).offer()  # before the page's own listeners: the plain names are for programs
@@ -84,6 +77,19 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
 
 
+def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Button]:
+    """At the bottom of the screen: the prompt, Run and Stop, the lanes, the settings as one line that opens. The examples."""
+    with gr.Column(elem_id="dock"):
+        _chatbar(ui)
+        tries = _ask(ui, offered)
+        with gr.Row(elem_id="under"):
+            ui["methods"] = board.picker(backend.cards, offered)
+            board.summary()
+        with gr.Row(elem_id="sampling"):
+            ui |= zip(("temperature", "top_p", "length", "seed", "repeats"), controls.sampling())
+    return tries
+
+
 def _chatbar(ui: dict[str, Any]) -> None:
     with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
         ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
@@ -93,18 +99,19 @@ def _chatbar(ui: dict[str, Any]) -> None:
         ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
 
 
-def _ask(ui: dict[str, Any]) -> None:
-    gr.HTML(f"<p>{SAYS}</p>", elem_id="says", apply_default_css=False, js_on_load=None)
+def _ask(ui: dict[str, Any], offered: Offer) -> list[gr.Button]:
+    ui["notice"] = board.line("notice")
+    board.unknown()
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
+        tries = _examples(offered)
         ui["run"] = gr.Button("Run", variant="primary", elem_id="run", scale=0, min_width=96)
-        ui["stop"] = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", scale=0, min_width=80)
-    ui["notice"] = board.line("notice")
+        ui["stop"] = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", scale=0, min_width=96)
+    return tries
 
 
 def _examples(offered: Offer) -> list[gr.Button]:
     with gr.Row(elem_id="examples"):
-        gr.HTML("<span>Try</span>", apply_default_css=False, js_on_load=None, elem_id="try")
         return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(offered.examples)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from specviz import ROOT
 
 from .conftest import Server, free_port
-from .test_page import painted, run, state, text
+from .test_page import open_fields, painted, run, state, text
 
 FIRST_LOAD = """
 import sys, threading
@@ -78,6 +78,7 @@ def real():
 def test_the_embedded_pair_runs_on_the_page(visit, real):
     page = visit(url=real.url)
     page.click("#tab-race")
+    open_fields(page)
     page.fill("#length input", "24")
     run(page, "Tell the child-appropriate tale called `The Fox`. <b>${1+1}</b>")
     assert page.get_attribute("#board .sv", "data-lost") == "0"

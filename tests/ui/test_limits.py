@@ -9,7 +9,7 @@ import pytest
 from specviz import catalogue
 from specviz.ui.cards import cards
 from specviz.ui.controls import unlawful
-from specviz.ui.limits import BASELINE, Refused, Turnstile, read
+from specviz.ui.limits import BASELINE, Refused, Turnstile, read, titles
 
 from .fake import CARDS
 
@@ -53,6 +53,18 @@ def test_the_baseline_is_always_the_last_lane():
     for methods in ([], None, "chain", ["chain", BASELINE], [BASELINE, "chain", "chain"]):
         lanes = [key for key, _ in ask(methods=methods).lanes]
         assert lanes[-1] == BASELINE and lanes.count(BASELINE) == 1 and len(lanes) == len(set(lanes)) <= 2
+
+
+def test_a_method_comes_again_with_other_knobs_and_the_same_lane_only_once():
+    again = {"method": "chain", "knobs": {"gamma": 8}}
+    got = ask(methods=["chain", again, again, {"method": "tree"}], knobs={"chain": {"gamma": 3}}).lanes
+    assert [(key, knobs.get("gamma")) for key, knobs in got[:2]] == [("chain", 3), ("chain", 8)]
+    assert [key for key, _ in got] == ["chain", "chain", "tree", BASELINE]
+    names = titles(got, KNOWN)
+    assert names[0].endswith("gamma 3") and names[1].endswith("gamma 8") and names[2] == KNOWN["tree"].title
+    for bad in ([{"knobs": {}}], [{"method": 3}], [{"method": "chain", "knobs": 4}], {"knobs": {}}):
+        with pytest.raises(Refused, match="list of method names"):
+            ask(methods=bad)
 
 
 def test_what_fits_is_taken_as_it_is():

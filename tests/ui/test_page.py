@@ -15,7 +15,7 @@ from specviz.ui.limits import Ask
 from specviz.ui.offer import EXAMPLES
 
 from .conftest import Server
-from .fake import FakeBackend
+from .fake import CARDS, FakeBackend
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "${alert(3)}", "{{7*7}}", "<b>bold</b>", "`${1+1}`"]
 SAYS = {"acc": "accepted", "cor": "correction", "bon": "bonus", "pla": "plain"}
@@ -39,6 +39,21 @@ def finish(page, wanted="done"):
     page.wait_for_function(f"before => {SEQ} > before", arg=page.before)
     state(page, wanted)
     page.wait_for_selector("#run:not([disabled])")
+
+
+def pick(page, *keys):
+    """The methods on the page of all of them: pressed where they were not, taken away where they were."""
+    page.click(".pg-more")
+    for key in keys:
+        page.click(f".pg-row[data-key={key}]" if key not in page.get_attribute(".pg-pick", "data-on").split() else
+                   f".pg-slot:has-text('{next(c.title for c in CARDS if c.key == key)}') [aria-label^='Take']")
+    page.click(".pg-done")
+
+
+def open_fields(page):
+    """The settings of a run, behind their one line."""
+    if page.get_attribute(".pg-set", "aria-expanded") != "true":
+        page.click(".pg-set")
 
 
 def run(page, prompt="tell of the fox"):
@@ -88,8 +103,11 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
 
 
 def test_four_lanes_lose_no_event(page, backend):
-    page.check("#methods [data-key=tree] input")
-    assert page.is_disabled("#methods [data-key=heads] input")  # four lanes at most
+    pick(page, "tree")
+    page.click(".pg-more")
+    assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"  # four lanes at most
+    assert "4 lanes are full" in page.get_attribute(".pg-row[data-key=heads]", "title") and page.is_disabled(".pg-add")
+    page.click(".pg-done")
     backend.hold(0)
     begin(page)
     state(page, "loading")
@@ -176,6 +194,7 @@ def test_edit_takes_the_last_message_back(page, backend):
 
 
 def test_where_lanes_differ_the_person_picks_one(page, backend):
+    open_fields(page)
     page.fill("#temperature input", "1")
     run(page, "first")
     choices = page.locator("#lane label:has(input)")
@@ -257,6 +276,7 @@ def test_a_crash_is_one_sentence(page, backend):
 
 
 def test_what_cannot_be_run_is_said_beside_the_prompt(page, backend):
+    open_fields(page)
     for field, value, good, says in [
         ("#prompt textarea", "   ", "fine", "The prompt is empty"),
         ("#temperature input", "3", "0", "temperature must lie between 0 and 2"),
@@ -284,15 +304,17 @@ def test_knobs_come_from_the_catalogue(page, backend):
     ask: Ask = backend.runs[0]
     assert dict(ask.lanes)["chain"] == {"gamma": 7, "shape": "even", "warm": False}
     assert ask.system == "Be brief." and ask.messages()[0] == {"role": "system", "content": "Be brief."}
-    page.uncheck("#methods [data-key=chain] input")
+    page.keyboard.press("Escape")
+    page.click("#settings .toggle-button")
+    page.click(".pg-chips [data-key=chain]")
     page.wait_for_selector("#knob-chain-gamma", state="detached")
-    page.check("#methods [data-key=chain] input")
+    pick(page, "chain")
     page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
 
 
 def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
     """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and a screen reader."""
-    page.check("#methods [data-key=tree] input")
+    pick(page, "tree")
     page.click("#open-settings")
 
     def grey():
@@ -330,15 +352,18 @@ def test_an_unlawful_pair_from_a_link_is_said_and_can_be_mended(visit, server):
 def test_an_unavailable_method_says_why(visit, backend):
     page = visit(has_touch=True)
     run(page)
-    page.wait_for_selector("#methods [data-key=heads][data-off=unavailable]")
-    chip = page.locator("#methods [data-key=heads] input")
-    for reach in (chip.hover, chip.focus, lambda: chip.tap(force=True)):
-        page.hover("#says")
-        page.evaluate("document.activeElement.blur()")
+    page.click(".pg-more")
+    page.wait_for_selector(".pg-row.lock[data-key=heads]")
+    row = page.locator(".pg-row[data-key=heads]")
+    for reach in (row.hover, row.focus, row.tap):
+        page.hover(".pg-row[data-key=chain]")
+        page.wait_for_function("!document.querySelector('.pg-card').textContent.includes('need heads trained')")
         reach()
-        page.wait_for_function("document.querySelector('.pg-hint').textContent.includes('need heads trained')")
+        page.wait_for_function("document.querySelector('.pg-card').textContent.includes('need heads trained')")
+        assert page.is_disabled(".pg-add")
     page.keyboard.press("Space")
-    assert not chip.is_checked() and chip.get_attribute("aria-disabled") == "true" and "need heads" in chip.get_attribute("title")
+    assert row.get_attribute("aria-pressed") == "false" and row.get_attribute("aria-disabled") == "true"
+    assert "need heads" in row.get_attribute("aria-label")
     assert "heads" not in page.get_attribute(".pg-pick", "data-on")
 
 
@@ -346,7 +371,7 @@ def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
     backend.loaded.clear()
     page.evaluate("SpecVizPage.pending = { methods: ['heads', 'tree'] }; SpecVizPage.send('input')")
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree'")  # choosing loads, and loading tells
-    page.wait_for_function("document.querySelector('.pg-hint').textContent.includes('need heads trained')")
+    page.wait_for_function("document.querySelector('.pg-why').textContent.includes('need heads trained')")
     run(page)
     assert [key for key, _ in backend.runs[-1].lanes] == ["tree", "autoregressive"]
 
@@ -364,10 +389,17 @@ def test_by_keyboard_alone(page, backend):
     page.keyboard.press("Enter")
     finish(page)
     assert backend.runs[0].prompt == "typed by hand"
-    page.focus("#methods [data-key=tree] input")
-    page.keyboard.press("Space")
+    page.focus(".pg-more")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.type === 'search'")
+    page.keyboard.type("several guesses")
+    assert page.inner_text(".pg-count") == "1 method"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on.includes('tree')")
-    page.focus("#board .transport .scrub")
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.classList.contains('pg-more')")  # back where it was opened
+    page.focus("#board .scrub")
     page.keyboard.press("Home")
     page.wait_for_function("document.querySelector('#board .sv').dataset.mode === 'hold'")
 
@@ -398,18 +430,19 @@ def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
     page = visit(url=shelf.url, width=390, height=844)
     for width, more in ((390, False), (320, False), (320, True), (390, True)):
         page.set_viewport_size({"width": width, "height": 844})
-        if more != page.evaluate("document.querySelector('.pg-pick').classList.contains('all')"):
+        if more and page.is_hidden(".pg-shelf"):
             page.click(".pg-more")
-        cut = page.evaluate("""() => [...document.querySelectorAll('#top *, #ask *, #under *, #methods *')].filter((x) => {
+        # the lanes, presets and the tray are rows that may be pushed sideways, as the names of the lanes are
+        cut = page.evaluate("""() => [...document.querySelectorAll('#top *, #ask *, #summary *, .pg-shelfline *, .pg-list *')].filter((x) => {
             const r = x.getBoundingClientRect(), seen = x.checkVisibility() && r.width > 0;
-            const text = !x.children.length && x.matches('p, span, button, h1, small') && x.scrollWidth > x.clientWidth + 1 && x.clientWidth;
+            const text = !x.children.length && x.matches('p, span, button, h1, small') && !x.matches('.pg-title') && x.scrollWidth > x.clientWidth + 1 && x.clientWidth;
             return seen && (r.left < -1 || r.right > innerWidth + 1 || text);
         }).map((x) => x.outerHTML.slice(0, 90))""")
         assert (width, more, cut) == (width, more, [])
         assert more or page.evaluate("document.querySelector('#board .transport').getBoundingClientRect().top < innerHeight * 0.75")
     low = page.evaluate("[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).length")
     assert low == 0 and page.is_visible("#run") and page.is_hidden("#stop")
-    assert page.locator(".pg-chip:visible").count() == len(shelf.backend.cards)
+    assert page.locator(".pg-row:visible").count() == len(shelf.backend.cards) - 1
 
 
 def test_on_a_phone_stop_takes_the_place_of_run(visit, backend):
@@ -467,10 +500,54 @@ def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, width):
-    page = visit(width=width, height=700)
-    page.evaluate("""() => { document.querySelector('.pg-pick').classList.add('all');
-        document.querySelector('.pg-chips').style.minHeight = '3000px'; scrollTo(0, 1800); }""")
-    page.wait_for_function("scrollY >= 1500")
-    top = page.evaluate("document.querySelector('.pg-hint').getBoundingClientRect().top")
-    assert 0 <= top < 80
+def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf, width):
+    page = visit(url=shelf.url, width=width, height=700)
+    page.click(".pg-more")
+    last = page.locator(".pg-row").last
+    last.scroll_into_view_if_needed()
+    last.click()
+    title = last.locator(".pg-title").inner_text()
+    page.wait_for_function("title => document.querySelector('.pg-card h3').textContent === title", arg=title)
+    box = page.locator(".pg-card").bounding_box()
+    assert 0 <= box["y"] < 700 and page.locator(".pg-card h3").is_visible()
+
+
+def test_the_same_method_runs_twice_with_other_knobs(page, backend):
+    page.click(".pg-more")
+    page.click("[aria-label='Draft chain once more, with another knob']", timeout=5000)
+    page.click(".pg-done")
+    assert page.get_attribute(".pg-pick", "data-on").split().count("chain") == 2
+    run(page)
+    gammas = [knobs["gamma"] for key, knobs in backend.runs[-1].lanes if key == "chain"]
+    assert gammas[0] == 4 and len(gammas) == 2 and gammas[1] != 4
+    link = page.evaluate("(SpecVizPage.readLink(new URL(SpecVizPage.makeLink({methods: JSON.parse(document.querySelector('.pg-pick').dataset.lanes)})).hash)).set.methods")
+    assert link[0] == "chain" and {"method": "chain", "knobs": {"gamma": gammas[1]}} in link
+
+
+def test_the_settings_are_one_line_that_opens(page):
+    page.wait_for_function("document.querySelector('.pg-set').textContent.startsWith('96 tokens \u00b7 greedy')")
+    assert page.is_hidden("#temperature")
+    open_fields(page)
+    page.fill("#temperature input", "0.7")
+    page.wait_for_function("document.querySelector('.pg-set').textContent.includes('temperature 0.7')")
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)])
+def test_the_first_screen_says_what_the_run_comes_to(visit, size):
+    """Speed-up, passes and the proof that the text is the same stand above the fold, with speeds beside the strips."""
+    page = visit(width=size[0], height=size[1])
+    page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
+    assert re.match(r"The same \d+ tokens in \d+ passes of the large model instead of \d+: .* same text", page.inner_text(".headline"))
+    assert page.inner_text(".same").startswith("same text: checked")
+    assert page.locator(".prow .speed").count() == 2 and all(t.endswith("tok/s") for t in page.locator(".prow .speed").all_inner_texts())
+    low = max(page.locator(s).bounding_box()["y"] + page.locator(s).bounding_box()["height"] for s in (".headline", ".passes", ".p-stage .rail"))
+    assert low <= page.locator("#dock").bounding_box()["y"] and page.locator("#dock").bounding_box()["y"] < size[1] - 60
+
+
+def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, backend):
+    page.fill("#prompt textarea", "a plain question, na\u00efve caf\u00e9")
+    assert page.is_hidden(".pg-unknown")
+    for asked, says in (("\U0001f600 hello", "emoji"), ("\u0645\u0631\u062d\u0628\u0627", "Arabic"), ("\u4f60\u597d", "Chinese"), ("\u3053\u3093\u306b\u3061\u306f", "Japanese")):
+        page.fill("#prompt textarea", asked)
+        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes('does not know ' + says)", arg=says)
+    assert backend.runs == []

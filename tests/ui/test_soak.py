@@ -10,7 +10,7 @@ import re
 import pytest
 
 from .conftest import Server
-from .test_page import begin, finish, run
+from .test_page import begin, finish, open_fields, run
 
 LONG = "Write a long story about a fox, an owl and the river behind the mill."
 FOUR = ["speculative", "draft_tree", "prompt_lookup"]
@@ -54,8 +54,9 @@ def test_the_page_shows_the_engines_own_speed(visit, real):
     """Four lanes of 512 tokens, the most that a run may ask for: 2,048 tokens."""
     page = visit(url=real.url)
     page.click("#tab-race")
-    for key in FOUR:
-        page.check(f"#methods [data-key={key}] input")
+    page.evaluate("keys => { SpecVizPage.pending = { methods: keys }; SpecVizPage.send('input'); }", list(FOUR))
+    page.wait_for_function("keys => document.querySelector('.pg-pick').dataset.on === keys.join(' ')", arg=list(FOUR))
+    open_fields(page)
     page.fill("#length input", "512")
     begin(page, LONG)
     nodes = 0

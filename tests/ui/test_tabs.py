@@ -12,7 +12,7 @@ import axe_playwright_python
 import pytest
 
 from .fake import FakeBackend
-from .test_page import HOSTILE, SEQ, begin, finish, painted, run, state, text
+from .test_page import HOSTILE, SEQ, begin, finish, open_fields, painted, run, state, text
 
 TABS = ["watch", "race", "lab", "learn", "traces"]
 ASK = "([name, details]) => SpecVizPage.ask(name, details).then((answer) => ({ answer }), (error) => ({ error: error.message }))"
@@ -139,6 +139,7 @@ def test_a_panel_can_run_something(page, backend):
 def test_a_shared_link_opens_the_same_choice_and_round(visit, server, backend):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     page.click("#tab-race")
+    open_fields(page)
     page.fill("#seed input", "7")
     run(page, "tell of the \u05d3\u05d1 & the fox")
     page.evaluate("document.querySelector('#board .sv').svBoard.goto({ lane: 1, round: 3, node: 1 })")
@@ -182,7 +183,6 @@ def test_a_bogus_link_changes_nothing_it_should_not(visit, server, backend, hash
     assert page.input_value("#length input") == "96" and page.input_value("#temperature input") == "0"
     assert page.evaluate("document.querySelectorAll('#page img, #page script').length") == 0
     page.click("#tab-watch")
-    page.check("#methods [data-key=chain] input")
     page.evaluate("SpecVizPage.run({ prompt: 'still here', knobs: {} })")
     page.wait_for_selector("#board .sv[data-state=done] >> nth=0")
     page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said')")

@@ -98,10 +98,9 @@ def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -
 
     def look(page):
         shown = "[...document.querySelectorAll('.lane .stage .text')].map((t) => { const c = t.cloneNode(true); c.querySelectorAll('.chip, .t.eos').forEach((x) => x.remove()); return c.textContent; })"
-        full, beside = page.evaluate(shown)  # plain decoding is at the same moment of the clock, not at its end
-        assert full == literal and len(beside) > 20 and literal.startswith(beside)
+        assert page.evaluate(shown) == [literal]
         assert page.evaluate("document.querySelectorAll('.sv img, .sv script, .sv iframe, .sv a').length") == 0
-        for tab in ("mask", "log", "why"):
+        for tab in ("mask", "log", "why", "token"):
             page.click(f".sub [data-tab={tab}]")
             settled(page)
 
@@ -192,7 +191,6 @@ def test_no_sideways_scroll(drive, settled, width) -> None:
         for records in (long, RACE):
             page.evaluate(LOAD, json.dumps(records))
             at_end(page, settled)
-            page.evaluate("board.board.inspector.raise()")
             for tab in ("log", "mask", "why"):
                 page.click(f".sub [data-tab={tab}]")
                 settled(page)

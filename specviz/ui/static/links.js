@@ -28,7 +28,7 @@
     }
     if (q.has("p")) set.prompt = q.get("p");
     if (q.has("sys")) set.system = q.get("sys");
-    if (q.has("m")) set.methods = q.get("m").split(",").filter(Boolean).slice(0, 8);
+    if (q.has("m")) set.methods = lanes(q.get("m")).slice(0, 8);
     if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
     if (/^[\w.-]{1,80}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
     const knobs = object(q.get("k"));
@@ -37,6 +37,15 @@
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
     const packed = /^[\w-]{1,8000}$/.test(q.get("z") || "") ? q.get("z") : "";
     return { page: q.get("page") || "", trace, run: q.get("run") === "1", packed, place: String(place), set };
+  }
+  /* Names with commas between, or JSON where a lane has knobs of its own. */
+  function lanes(text) {
+    if (!text.startsWith("[")) return text.split(",").filter(Boolean);
+    try {
+      return JSON.parse(text).filter((x) => typeof x === "string" || (plain(x) && typeof x.method === "string"));
+    } catch {
+      return [];
+    }
   }
   function object(text) {
     try {
@@ -56,7 +65,8 @@
     if (trace && !run) q.set("trace", trace);
     else {
       if (set.prompt) q.set("p", set.prompt);
-      if (set.methods?.length) q.set("m", set.methods.join(","));
+      const own = set.methods?.some((x) => typeof x !== "string");
+      if (set.methods?.length) q.set("m", own ? JSON.stringify(set.methods) : set.methods.join(","));
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
       for (const [key, [name]] of Object.entries(NUMBERS))
         if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
@@ -100,7 +110,8 @@
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
   /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
-  const known = (key) => {
+  const known = (lane) => {
+    const key = typeof lane === "string" ? lane : lane?.method;
     const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
     return Boolean((told?.props?.cards ?? told?.cards)?.some((card) => card.key === key));
   };
@@ -113,6 +124,7 @@
     const set = page.pending || {};
     page.pending = null;
     page.defaults = page.defaults || named(values);
+    document.dispatchEvent(new CustomEvent("specviz:taken"));
     return NAMES.map((name) => {
       const value = set[name];
       if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : AS_IS;

@@ -1,13 +1,6 @@
-/* Method chips: real checkboxes, so that keyboard and screen readers work by themselves. The value is a JSON list of keys.
-   Folded, one chip a family and whatever is chosen; unfolded, every method under its family. Only textContent is written.
-   A chip that cannot be chosen stays in reach of the keyboard and of a finger, so that everybody can be told why. */
+/* The lanes as chips in the dock, what pays here beside them, and the page of all methods. The value is a JSON list of lanes: a
+   key, or {method, knobs} where a lane has knobs of its own. A chip that cannot be chosen stays in reach and says why. */
 const box = element.querySelector(".pg-pick");
-const make = (tag, name, text = "") => {
-  const node = document.createElement(tag);
-  node.className = name;
-  node.textContent = text;
-  return node;
-};
 const read = (text, other) => {
   try {
     return JSON.parse(text) ?? other;
@@ -15,119 +8,125 @@ const read = (text, other) => {
     return other;
   }
 };
-const chips = make("div", "pg-chips"),
-  hint = make("p", "pg-hint"),
-  more = make("button", "pg-more");
-chips.setAttribute("role", "group");
-chips.setAttribute("aria-label", "Methods to compare");
-hint.setAttribute("aria-live", "polite");
-more.type = "button";
-more.addEventListener("click", () => {
-  box.classList.toggle("all");
-  trigger("focus");
-  paint();
-});
-box.append(chips, hint);
-
 const cards = props.cards,
   most = props.most,
-  inputs = new Map(),
-  families = new Map();
-let pointed = null;
+  cardOf = (key) => cards.find((card) => card.key === key);
+const lanes = () =>
+  read(props.value, [])
+    .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
+    .filter((lane) => cardOf(lane.method));
+const off = () => read(props.off, {});
 
-for (const card of cards) {
-  if (!families.has(card.family)) {
-    const family = make("div", "pg-family");
-    family.append(make("span", "pg-familyname", card.family));
-    families.set(card.family, family);
-    chips.append(family);
-  }
-  families.get(card.family).append(chip(card));
-}
-const few = cards.length <= props.fold;
-box.classList.toggle("few", few);
-if (!few) chips.append(more);
-
-function chip(card) {
-  const label = make("label", "pg-chip"),
-    input = make("input", "");
-  label.dataset.key = card.key;
-  input.type = "checkbox";
-  label.append(input, make("span", "", card.title));
-  if (card.baseline) label.append(make("small", "", "always"));
-  inputs.set(card.key, input);
-  input.addEventListener("click", (event) => {
-    if (input.getAttribute("aria-disabled") === "true") event.preventDefault();
-  });
-  input.addEventListener("change", choose);
-  const point = () => {
-    pointed = card;
-    paint();
-  };
-  const leave = (event) => {
-    if (pointed === card && event.pointerType !== "touch") {
-      pointed = null;
-      paint();
-    }
-  };
-  label.addEventListener("pointerenter", point);
-  label.addEventListener("pointerleave", leave);
-  input.addEventListener("focus", point);
-  input.addEventListener("blur", leave);
-  return label;
-}
-
-function choose() {
-  props.value = JSON.stringify(cards.filter((c) => !c.baseline && inputs.get(c.key).checked).map((c) => c.key));
+function set(list) {
+  say("");
+  const seen = new Set(),
+    kept = list.filter((lane) => {
+      const key = JSON.stringify([lane.method, Object.entries(lane.knobs).sort()]);
+      return !seen.has(key) && seen.add(key);
+    });
+  props.value = JSON.stringify(
+    kept.slice(0, most).map((lane) => (Object.keys(lane.knobs).length ? lane : lane.method)),
+  );
   trigger("change");
   paint();
 }
+function state(key) {
+  const count = lanes().filter((lane) => lane.method === key).length,
+    locked = off()[key];
+  if (locked) return { count, blocked: true, lock: true, why: locked };
+  if (lanes().length >= most)
+    return { count, blocked: true, lock: false, why: `${most + 1} lanes are full: take one away first.` };
+  return { count, blocked: false, lock: false, why: "" };
+}
+function add(key) {
+  const now = lanes();
+  const lane = now.some((l) => l.method === key && !Object.keys(l.knobs).length)
+    ? another(cardOf(key), now)
+    : { method: key, knobs: {} };
+  if (lane && !state(key).blocked) set([...now, lane]);
+}
+function preset(one) {
+  set(one.methods.filter((key) => cardOf(key) && !off()[key]).map((method) => ({ method, knobs: {} })));
+  if (typeof one.temperature === "number") {
+    window.SpecVizPage.pending = { temperature: one.temperature };
+    window.SpecVizPage.send("input");
+  }
+}
 
-function state(card, on, off) {
-  if (card.baseline)
-    return { checked: true, blocked: true, why: "Always measured, so that a speed-up is not assumed." };
-  const checked = on.includes(card.key);
-  if (off[card.key]) return { checked: false, blocked: true, why: off[card.key] };
-  if (!checked && on.length >= most)
-    return { checked, blocked: true, why: `${most + 1} lanes at most: take one away first.` };
-  return { checked, blocked: false, why: "" };
+const tray = trayOf({ most, cardOf, lanes, set, done: () => all.close() });
+const all = shelf({
+  cards,
+  families: props.families,
+  where: props.where,
+  presets: props.presets,
+  state,
+  add,
+  preset,
+  tray: tray.root,
+  closed: paint,
+});
+const row = make("div", "pg-chips"),
+  more = button("pg-more", "All methods", () => {
+    trigger("focus");
+    tray.paint();
+    all.open(more);
+  });
+row.setAttribute("role", "group");
+row.setAttribute("aria-label", "Methods to compare");
+const why = make("p", "pg-why");
+why.setAttribute("role", "status");
+why.hidden = true;
+box.append(row, why, all.page);
+const say = (text) => {
+  why.textContent = text;
+  why.hidden = !text;
+};
+
+function chip(card, lane, text, mark) {
+  const on = Boolean(lane);
+  const node = button("pg-chip", text, () => {
+    if (on) set(lanes().filter((l) => JSON.stringify(l) !== JSON.stringify(lane)));
+    else if (state(card.key).blocked) say(`${card.title}: ${state(card.key).why}`);
+    else add(card.key);
+  });
+  node.dataset.key = card.key;
+  node.setAttribute("aria-pressed", String(on));
+  node.title = on ? `${card.summary} Press to take it away.` : state(card.key).why || card.summary;
+  node.setAttribute("aria-disabled", String(!on && state(card.key).blocked));
+  if (mark) node.append(make("small", "", mark));
+  node.addEventListener("focus", () => trigger("focus"));
+  return node;
 }
 
 function paint() {
-  const on = read(props.value, []),
-    off = read(props.off, {}),
-    all = few || box.classList.contains("all");
-  for (const card of cards) {
-    const s = state(card, on, off),
-      input = inputs.get(card.key),
-      label = input.parentElement;
-    input.checked = s.checked;
-    input.setAttribute("aria-disabled", String(s.blocked));
-    input.title = s.why;
-    label.dataset.off = card.baseline ? "baseline" : off[card.key] ? "unavailable" : s.blocked ? "full" : "";
-    label.hidden = !(all || s.checked || card.first || card.baseline);
-  }
-  const s = pointed && state(pointed, on, off);
-  more.textContent = all ? "Fewer" : `All ${cards.length} methods`;
-  more.setAttribute("aria-expanded", String(all));
-  hint.textContent = !pointed
-    ? props.hint
-    : s.why
-      ? `${pointed.title}: ${s.why}`
-      : `${pointed.title}: ${pointed.summary}`;
-  box.dataset.on = on.join(" ");
+  const now = lanes(),
+    held = document.activeElement?.closest?.(".pg-chip")?.dataset.key;
+  const twice = (lane) => now.filter((l) => l.method === lane.method).length > 1 || Object.keys(lane.knobs).length;
+  const pays = cards
+    .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
+    .slice(0, 3);
+  row.replaceChildren(
+    make("span", "pg-word", "Lanes"),
+    ...now.map((lane) => {
+      const card = cardOf(lane.method);
+      return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
+    }),
+    make("span", "pg-word gap", "What pays here"),
+    ...pays.map((card) => chip(card, null, card.title, card.speed ? times(card.speed[0]) : "")),
+    more,
+  );
+  if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
+  tray.paint();
+  if (!all.page.hidden) all.paint();
+  box.dataset.lanes = props.value || "[]";
+  box.dataset.on = now.map((lane) => lane.method).join(" ");
 }
 /* What is loaded now cannot run everything that was chosen: take that away rather than let the run fail. */
 function drop() {
-  const on = read(props.value, []),
-    off = read(props.off, {}),
-    gone = cards.find((card) => on.includes(card.key) && off[card.key]);
-  if (gone) {
-    pointed = gone;
-    props.value = JSON.stringify(on.filter((key) => !off[key]));
-    trigger("change");
-  }
-  paint();
+  const gone = lanes().filter((lane) => off()[lane.method]);
+  if (!gone.length) return paint();
+  set(lanes().filter((lane) => !off()[lane.method]));
+  say(gone.map((lane) => `${cardOf(lane.method).title}: ${off()[lane.method]}`).join(" "));
 }
 watch(["value", "off"], drop);
 paint();

@@ -55,6 +55,8 @@
     addEventListener("hashchange", follow);
     addEventListener("popstate", follow);
     if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
+    /* the board may be mounted after the tab was chosen */
+    whenBoard().then((board) => board?.setLayout?.(page.tab === "race" ? "race" : "watch"));
     follow(null, true).then(() => {
       if (new URLSearchParams(location.search).get("present") === "1") present();
     });

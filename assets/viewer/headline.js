@@ -1,0 +1,121 @@
+/* The headline: what this run comes to, in one sentence, and whether the text is the same. From the folded trace alone. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, svg, setText, count } = SV.dom;
+  const { parting, over } = SV.verdict;
+  const M = SV.metrics,
+    AS_FAST = 1.05; /* nearer than this is no difference that anybody would feel */
+
+  const dice = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
+  const cut = (lane) => Boolean(lane.done && ["stopped", "deadline"].includes(lane.done.finish));
+  const loose = (lane) =>
+    Boolean(
+      lane.header && lane.header.method && lane.header.method.exactness && lane.header.method.exactness !== "exact",
+    );
+  const passes = (n) => count(n, "pass", "passes");
+
+  /* {text, same, at}: the sentence, what is said of the text, and the place where it first differs (an index) or null. */
+  function say(lane, base) {
+    const m = M.of(lane, lane.committed, base),
+      n = m.tokens,
+      out = { text: "", same: "", at: null, sure: false };
+    if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
+    if (!n) return { ...out, text: "The prompt is being read: the first tokens follow." };
+    if (M.isBaseline(lane))
+      return {
+        ...out,
+        text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass.",
+      };
+    if (!over(lane) || (base && !over(base))) {
+      const same = base && !dice(lane) ? "same text: checked at the end" : "";
+      return {
+        ...out,
+        same,
+        text: `So far: ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}.`,
+      };
+    }
+    if (!base)
+      return {
+        ...out,
+        text: `${count(n, "token")} in ${passes(m.passes)} of the large model; plain decoding needs ${n}.`,
+      };
+    const d = parting(lane, base),
+      stopped = cut(lane) || cut(base),
+      differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
+    const k = m.walltime_speedup,
+      fast = k === null ? "" : k >= AS_FAST ? k.toFixed(1) + " times as fast" : "no faster on this machine";
+    if (dice(lane)) {
+      const same = loose(lane)
+        ? "drawn with dice; this method may change the text"
+        : "drawn with dice: other words, the same probabilities";
+      const lead =
+        (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
+      return {
+        ...out,
+        same,
+        text: lead + ` of the large model instead of ${n}` + (fast && !stopped ? ": " + fast + "." : "."),
+      };
+    }
+    if (differs)
+      return {
+        ...out,
+        at: d.at,
+        same: loose(lane) ? "allowed to differ: this method may change the text" : "differs from plain decoding",
+        text: loose(lane)
+          ? `${count(n, "token")} in ${passes(m.passes)} of the large model: another text from place ${d.at + 1} on.`
+          : `The text differs from place ${d.at + 1} on.`,
+      };
+    if (stopped)
+      return {
+        ...out,
+        sure: true,
+        same: "same text so far: checked",
+        text: `Stopped after ${count(n, "token")}: the same so far, in ${passes(m.passes)} instead of ${n}.`,
+      };
+    const end = !fast ? "same text." : k >= AS_FAST ? fast + ", same text." : "same text, but " + fast + ".";
+    return {
+      ...out,
+      sure: true,
+      same: "same text: checked",
+      text: `The same ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}: ${end}`,
+    };
+  }
+
+  const tick = () =>
+    svg(
+      "svg",
+      { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" },
+      svg("path", { d: "M2 7.5 5.5 11 12 3.5" }),
+    );
+
+  class Headline {
+    constructor(board, notice) {
+      this.board = board;
+      this.text = el("h2", { class: "headline" });
+      this.mark = el("span");
+      this.place = el("button", { hidden: true, on: { click: () => this.go() } }, "show the place");
+      this.tick = tick();
+      this.same = el("span", { class: "same", hidden: true }, this.tick, this.mark, this.place);
+      notice.badge.after(this.same);
+      this.root = el("div", { class: "hero" }, this.text, notice.root);
+    }
+    /* v: {focus, base, race, empty}; in a race the verdict stands here, which the ledger writes. */
+    paint({ focus, base, race, empty }) {
+      this.text.hidden = race && !empty;
+      const said = empty || !focus ? null : say(focus, base === focus ? null : base);
+      setText(this.text, said ? said.text : "Several tokens can arrive from one pass of a large model.");
+      setText(this.mark, said ? said.same : "");
+      this.same.hidden = !said || !said.same || race;
+      this.tick.style.display = said && said.sure ? "" : "none";
+      this.place.hidden = !said || said.at === null;
+      this.at = said && said.at !== null ? { lane: focus, i: said.at } : null;
+    }
+    go() {
+      const t = this.at && this.at.lane.tokens[Math.min(this.at.i, this.at.lane.tokens.length - 1)];
+      if (t) this.board.selectNode(this.at.lane.id, t.round, t.node);
+    }
+  }
+
+  SV.headline = { Headline, say };
+})();

@@ -1,0 +1,260 @@
+/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
+   shelf({cards, families, where, presets, state, add, preset, tray, closed}) gives {open, paint}; a card's state(key) is
+   {count, blocked, why}. */
+const make = (tag, name = "", text = "") => {
+  const node = document.createElement(tag);
+  if (name) node.className = name;
+  if (text) node.textContent = text;
+  return node;
+};
+const button = (name, text, press) => {
+  const node = make("button", name, text);
+  node.type = "button";
+  node.addEventListener("click", press);
+  return node;
+};
+const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
+const times = (x) => "\u00d7" + (x >= 1.095 ? x.toFixed(1) : x.toFixed(2));
+const SHAPES = {
+  one: "each pass gives one token",
+  chain: "each pass checks a chain",
+  tree: "each pass checks a tree",
+  block: "a whole block in one pass",
+  copy: "guesses are copied",
+  grid: "many places at once",
+  layers: "fewer of its own layers",
+};
+
+/* Where the search found it: a name that others use is shown. */
+function found(card, families, query) {
+  const q = plain(query);
+  if (!q) return { alias: "" };
+  const alias = card.aliases.find((name) => plain(name).includes(q));
+  const text = [
+    card.title,
+    card.key,
+    card.summary,
+    card.family,
+    families[card.family] || "",
+    card.paper,
+    ...card.knobs.map((k) => k.name),
+  ];
+  return alias ? { alias } : text.some((part) => plain(part || "").includes(q)) ? { alias: "" } : null;
+}
+
+function speedMark(speed) {
+  const mark = make("span", "pg-mark");
+  if (!speed) {
+    mark.classList.add("no");
+    mark.textContent = "not measured";
+    return mark;
+  }
+  const bar = make("span", "pg-bar"),
+    fill = make("i"),
+    reach = Math.min(40, Math.abs(speed[0] - 1) * 60);
+  mark.classList.toggle("slow", speed[0] < 1);
+  fill.style.width = reach + "px";
+  fill.style.left = (speed[0] < 1 ? 24 - Math.min(24, reach) : 24) + "px";
+  if (speed[0] < 1) fill.style.width = Math.min(24, reach) + "px";
+  bar.append(fill);
+  mark.append(bar, make("b", "", times(speed[0])));
+  return mark;
+}
+
+function shelf({ cards, families, where, presets, state, add, preset, tray, closed }) {
+  const page = make("div", "pg-shelf"),
+    head = make("div", "pg-shelfhead"),
+    search = make("input"),
+    count = make("span", "pg-count"),
+    list = make("div", "pg-list"),
+    nav = make("nav", "pg-nav"),
+    side = make("aside", "pg-card"),
+    rows = new Map(),
+    sections = new Map();
+  let pointed = cards[0],
+    opener = null;
+  page.hidden = true;
+  page.setAttribute("role", "dialog");
+  page.setAttribute("aria-modal", "true");
+  page.setAttribute("aria-label", "All methods");
+  search.type = "search";
+  search.placeholder = "Name, idea, or what other engines call it: ngram, suffix, medusa";
+  search.setAttribute("aria-label", "Search the methods");
+  count.setAttribute("role", "status");
+  nav.setAttribute("aria-label", "Families");
+  side.setAttribute("aria-live", "polite");
+  list.setAttribute("role", "group");
+  list.setAttribute("aria-label", "Methods");
+  const first = make("div", "pg-shelfline"),
+    second = make("div", "pg-presets");
+  first.append(make("h2", "", "All methods"), search, count, button("pg-close", "\u2715", close));
+  first.lastChild.setAttribute("aria-label", "Close");
+  second.append(make("span", "", "Start from"));
+  for (const one of presets) {
+    const chip = button("pg-chip", one.name, () => preset(one));
+    chip.title = one.about || "";
+    second.append(chip);
+  }
+  if (where)
+    second.append(
+      make("span", "pg-where", "bar: speed measured here; right of the notch is faster than plain decoding"),
+    );
+  second.lastChild.title = where;
+  head.append(first, second);
+  const body = make("div", "pg-shelfbody");
+  body.append(nav, list, side);
+  page.append(head, body, tray);
+
+  for (const card of cards) {
+    if (card.baseline) continue;
+    if (!sections.has(card.family)) {
+      const section = make("section"),
+        name = make("h3", "", card.family),
+        grid = make("div", "pg-rows");
+      section.append(name, make("p", "", families[card.family] || ""), grid);
+      const link = button("", card.family, () => section.scrollIntoView({ block: "start" }));
+      link.append(make("span", "", String(cards.filter((c) => c.family === card.family).length)));
+      nav.append(link);
+      list.append(section);
+      sections.set(card.family, { section, grid });
+    }
+    sections.get(card.family).grid.append(row(card));
+  }
+
+  function row(card) {
+    const node = button("pg-row", "", () => {
+      const narrow = matchMedia("(max-width: 760px)").matches;
+      if (narrow && pointed !== card) return point(card); /* the first tap tells, the second takes */
+      if (narrow && page.contains(side)) return point(card);
+      point(card);
+      if (!state(card.key).blocked) add(card.key);
+    });
+    const title = make("span", "pg-title", card.title),
+      also = make("span", "pg-also");
+    node.dataset.key = card.key;
+    title.append(also);
+    node.append(glyph(card.shape), title, speedMark(card.speed));
+    node.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && point(card));
+    node.addEventListener("focus", () => !matchMedia("(max-width: 760px)").matches && point(card));
+    rows.set(card.key, { node, also, mark: node.lastChild });
+    return node;
+  }
+
+  function point(card) {
+    pointed = card;
+    tell();
+  }
+  function tell() {
+    const card = pointed,
+      s = state(card.key),
+      facts = make("dl");
+    const fact = (name, text) => text && facts.append(make("dt", "", name), make("dd", "", text));
+    fact("Wins", card.wins);
+    fact("Loses", card.loses);
+    fact("Needs", card.needs.join(", ") || "nothing but the large model");
+    fact(
+      "Text",
+      card.exactness === "exact" ? "Exactly what plain decoding would write." : "May differ from plain decoding.",
+    );
+    fact(
+      "Measured",
+      card.speed
+        ? times(card.speed[0]) + " here, greedy" + (card.speed[1] ? "; " + times(card.speed[1]) + " with dice" : "")
+        : "not measured here",
+    );
+    fact("Called", card.aliases.join(", "));
+    const title = make("div", "pg-cardhead"),
+      names = make("div");
+    names.append(make("h3", "", card.title), make("span", "", card.family + " \u00b7 " + SHAPES[card.shape]));
+    title.append(glyph(card.shape), names);
+    const take = button("pg-add", s.count ? "Add again" : "Add as a lane", () => add(card.key));
+    take.disabled = s.blocked;
+    const go = make("div", "pg-go");
+    go.append(take, make("span", "", s.why || card.paper));
+    side.replaceChildren(title, make("p", "", card.summary), facts, go);
+    for (const [key, { node }] of rows) node.classList.toggle("cur", key === card.key);
+    if (matchMedia("(max-width: 760px)").matches) rows.get(card.key)?.node.after(side);
+    else if (side.parentElement !== body) body.append(side);
+  }
+
+  function paint() {
+    let n = 0;
+    const all = cards.filter((c) => !c.baseline);
+    for (const card of all) {
+      const hit = found(card, families, search.value),
+        s = state(card.key),
+        { node, also, mark } = rows.get(card.key);
+      node.hidden = !hit;
+      n += hit ? 1 : 0;
+      also.textContent = hit?.alias ? " = " + hit.alias : "";
+      node.setAttribute("aria-pressed", String(Boolean(s.count)));
+      node.setAttribute("aria-disabled", String(s.blocked));
+      node.classList.toggle("lock", s.lock);
+      mark.hidden = s.lock;
+      node.title = s.why;
+      node.dataset.lock = s.lock ? "cannot run here" : "";
+      node.setAttribute(
+        "aria-label",
+        [card.title, SHAPES[card.shape], card.speed ? times(card.speed[0]) + " here" : "not measured", s.why]
+          .filter(Boolean)
+          .join(", "),
+      );
+    }
+    for (const { section, grid } of sections.values())
+      section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
+    count.textContent = search.value
+      ? n === 1
+        ? "1 method"
+        : n
+          ? n + " methods"
+          : "Nothing is called that here."
+      : all.length + " methods";
+    const shown = all.find((c) => !rows.get(c.key).node.hidden);
+    if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
+    tell();
+  }
+  search.addEventListener("input", paint);
+  page.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    const seen = [...rows.values()].map((r) => r.node).filter((node) => !node.hidden),
+      at = seen.indexOf(document.activeElement);
+    if (event.key === "Escape") {
+      if (search.value && document.activeElement === search) {
+        search.value = "";
+        paint();
+      } else close();
+    } else if (event.key === "/" && document.activeElement !== search) search.focus();
+    else if (event.key === "ArrowDown" && seen.length) seen[Math.min(seen.length - 1, at + 1)].focus();
+    else if (event.key === "ArrowUp" && at >= 0) (at ? seen[at - 1] : search).focus();
+    else if (event.key === "Tab") return keepIn(event);
+    else return;
+    event.preventDefault();
+  });
+  /* Tab goes round within the page while it is open. */
+  function keepIn(event) {
+    const all = [...page.querySelectorAll("button, input, select")].filter(
+        (node) => node.offsetParent && !node.disabled,
+      ),
+      to = event.shiftKey ? all[all.length - 1] : all[0],
+      edge = event.shiftKey ? all[0] : all[all.length - 1];
+    if (document.activeElement !== edge) return;
+    event.preventDefault();
+    to.focus();
+  }
+  function open(from) {
+    opener = from;
+    page.hidden = false;
+    document.documentElement.classList.add("pg-still");
+    paint();
+    search.focus();
+  }
+  function close() {
+    if (page.hidden) return;
+    page.hidden = true;
+    search.value = "";
+    document.documentElement.classList.remove("pg-still");
+    closed();
+    opener?.focus();
+  }
+  return { page, open, close, paint };
+}

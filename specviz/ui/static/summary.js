@@ -1,0 +1,28 @@
+/* The settings of a run as one line, "96 tokens, greedy"; a press opens the fields. */
+const button = element.querySelector(".pg-set");
+const field = (id) => document.querySelector(`#${id} input`)?.value ?? "";
+const dock = () => document.getElementById("dock");
+function paint() {
+  const heat = Number(field("temperature")),
+    top = Number(field("top-p")),
+    repeats = Number(field("repeats"));
+  const parts = [
+    field("length") + " tokens",
+    heat > 0 ? "temperature " + heat + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed") : "greedy",
+    repeats > 1 ? repeats + " runs each" : "",
+  ];
+  const open = Boolean(dock()?.classList.contains("open"));
+  button.textContent = parts.filter(Boolean).join(" \u00b7 ") + (open ? " \u25b4" : " \u25be");
+  button.setAttribute("aria-expanded", String(open));
+}
+button.addEventListener("click", () => {
+  dock()?.classList.toggle("open");
+  paint();
+});
+document.addEventListener("input", (event) => {
+  if (event.target.closest?.("#sampling")) paint();
+});
+/* a link or a panel fills the fields without an event of theirs */
+document.addEventListener("specviz:taken", () => setTimeout(paint, 120));
+setTimeout(paint, 0);
+setTimeout(paint, 800);

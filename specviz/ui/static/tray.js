@@ -1,0 +1,108 @@
+/* The chosen lanes at the foot of the page of all methods: what each is, its knobs, once more, away. A lane is {method, knobs}. */
+/* The knobs that tell a lane from its method's defaults, or the first of them: "gamma 8". */
+function knobWord(card, lane) {
+  const own = Object.entries(lane.knobs);
+  const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
+  return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + value).join(", ");
+}
+/* The same method once more, with the first knob set to something that no lane of it has. */
+function another(card, lanes) {
+  for (const knob of card.knobs) {
+    const had = lanes.filter((l) => l.method === card.key).map((l) => l.knobs[knob.name] ?? knob.default);
+    const whole = Number.isInteger(knob.default);
+    const tries = knob.choices.length
+      ? knob.choices
+      : typeof knob.default === "boolean"
+        ? [!knob.default]
+        : [knob.default * 2, knob.default / 2, knob.default * 3, knob.high, knob.low].map((x) =>
+            whole ? Math.round(x) : +x.toPrecision(3),
+          );
+    const value = tries.find((x) => !had.includes(x) && (typeof x !== "number" || (x >= knob.low && x <= knob.high)));
+    if (value !== undefined) return { method: card.key, knobs: { [knob.name]: value } };
+  }
+  return null;
+}
+
+function trayOf({ most, cardOf, lanes, set, done }) {
+  const root = make("div", "pg-tray"),
+    slots = make("div", "pg-slots"),
+    say = make("div", "pg-traysay");
+  root.append(say, slots, button("pg-done", "Use these", done));
+  let open = -1;
+
+  function slot(lane, i) {
+    const card = cardOf(lane.method),
+      node = make("div", "pg-slot"),
+      words = make("div", "pg-slotwords"),
+      keys = make("div", "pg-slotkeys");
+    const knobs = button("pg-knobword", knobWord(card, lane) || "no knobs", () => {
+      open = open === i ? -1 : i;
+      paint();
+    });
+    knobs.disabled = !card.knobs.length;
+    knobs.setAttribute("aria-expanded", String(open === i));
+    words.append(make("b", "", card.title), knobs);
+    const more = another(card, lanes());
+    const twice = button("", "\u29c9", () => set([...lanes(), more]));
+    twice.title = "Once more, with another knob";
+    twice.setAttribute("aria-label", card.title + " once more, with another knob");
+    twice.disabled = !more || lanes().length >= most;
+    const away = button("", "\u2715", () => {
+      open = -1;
+      set(lanes().filter((_, j) => j !== i));
+    });
+    away.setAttribute("aria-label", "Take " + card.title + " away");
+    keys.append(twice, away);
+    node.append(glyph(card.shape), words, keys);
+    if (open === i) node.append(fields(card, lane, i));
+    return node;
+  }
+  function fields(card, lane, i) {
+    const box = make("div", "pg-fields");
+    for (const knob of card.knobs) {
+      const label = make("label", "", knob.name.replaceAll("_", " ")),
+        now = lane.knobs[knob.name] ?? knob.default;
+      label.title = knob.help;
+      const field = make(knob.choices.length ? "select" : "input");
+      if (knob.choices.length)
+        for (const choice of knob.choices) {
+          const option = make("option", "", choice);
+          option.value = choice;
+          field.append(option);
+        }
+      else if (typeof knob.default === "boolean") field.type = "checkbox";
+      else
+        Object.assign(field, {
+          type: "number",
+          min: knob.low,
+          max: knob.high,
+          step: Number.isInteger(knob.default) ? 1 : "any",
+        });
+      if (field.type === "checkbox") field.checked = now;
+      else field.value = now;
+      field.addEventListener("change", () => {
+        const number = field.type === "number",
+          value = field.type === "checkbox" ? field.checked : number ? Number(field.value) : field.value;
+        if (number && (field.value === "" || !(value >= knob.low && value <= knob.high))) return (field.value = now);
+        const rest = { ...lane.knobs, [knob.name]: value };
+        if (value === knob.default) delete rest[knob.name];
+        set(lanes().map((l, j) => (j === i ? { ...l, knobs: rest } : l)));
+      });
+      label.append(field);
+      box.append(label);
+    }
+    return box;
+  }
+  function paint() {
+    const now = lanes();
+    say.replaceChildren(
+      make("b", "", `${now.length} of ${most} methods`),
+      make("span", "", "plain decoding always runs beside them"),
+    );
+    slots.replaceChildren(
+      ...now.map(slot),
+      ...Array.from({ length: most - now.length }, (_, i) => make("div", "pg-slot none", i ? "" : "room for one more")),
+    );
+  }
+  return { root, paint };
+}
