@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "kangaroo", "dflash", "dspark",
+ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "kangaroo", "dflash", "dspark",
          "datastore", "report")
 
 
