@@ -22,6 +22,7 @@ KINDS = {
     "hydra": "specviz.models.hydra",
     "eagle": "specviz.models.eagle",
     "eagle3": "specviz.models.eagle3",
+    "mtp": "specviz.models.mtp",
     "kangaroo": "specviz.models.kangaroo",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
