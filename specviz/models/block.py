@@ -12,7 +12,6 @@ from the token drafted before it, through a matrix of low rank; the confidence h
 """
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from torch.nn import functional as F
 from .eagle import layer_weights, like
 from .eagle_layers import STEP, Attention, Fused, Layer, RowCache, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .llama import Block, Norm
+from .llama import Norm
 from .weights import ModelError
 
 
@@ -32,8 +31,7 @@ class BlockAttention(Attention):
     """Attention of block rows over the text's rows and the block itself, with a norm on each head of queries and keys."""
 
     def __init__(self, sizes: Sizes, bias: bool = False):
-        super().__init__(sizes, bias)
-        self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) for _ in range(2))
+        super().__init__(sizes, bias, qk_norm=True)
 
     def heads(self, project: nn.Linear, x: Tensor) -> Tensor:
         return project(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
@@ -167,14 +165,6 @@ class BlockNet(Fused):
             self.text = torch.cat([torch.cat([self._paired(at.k_proj.weight), at.v_proj.weight]) for at in parts]).detach()
             biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
-
-    def _paired(self, x: Tensor) -> Tensor:
-        """Rows of whole heads, reordered from halves to pairs."""
-        return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
-
-    def _block(self, layer: BlockLayer, matrices: dict[str, Any]) -> Block:
-        norms = (Norm(self._paired(norm.weight.detach()), self.eps) for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm))
-        return replace(super()._block(layer, matrices), **dict(zip(("norm_q", "norm_k"), norms)))
 
     def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int) -> None:
         """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim] from ``at`` on."""

@@ -12,6 +12,7 @@ serves in its place.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,17 @@ from .llama import rope_of
 from .weights import ModelError, Weights
 
 
+def seen(place: Tensor, step: int) -> Tensor | None:
+    """Who looks where in step ``step`` of a rollout, [n, (step + 1) * n]: what stands on true features up to ``step`` places before
+    the row, and of each later step the one row of its own path. None = causal."""
+    return None if step == 0 else torch.cat([place <= place[:, None] - step] + [
+        place == place[:, None] - step + i for i in range(1, step + 1)], 1)
+
+
 class Eagle(nn.Module):
     """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
+
+    taps = ("final",)  # what it reads of the target
 
     def __init__(self, config: dict[str, Any], name: str = "the EAGLE head"):
         super().__init__()
@@ -46,14 +56,17 @@ class Eagle(nn.Module):
         past: list = [None] * len(self.layers)
         out, place = [], torch.arange(n, device=embeds.device)
         for step in range(steps):
-            mask = None if step == 0 else torch.cat([place <= place[:, None] - step] + [
-                place == place[:, None] - step + i for i in range(1, step + 1)], 1)
+            mask = seen(place, step)
             x = self.fc(torch.cat([embeds, features], -1)).to(features.dtype)  # the residual stays precise under autocast
             for i, layer in enumerate(self.layers):
                 x, past[i] = layer(x, angles, past[i], mask)
             out.append(x)
             features = torch.cat([features[:, :1], x[:, :-1]], 1)  # the guess of feature t was made at row t-1
         return out
+
+    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+        """What its guesses say of the next token: what the target's head, which is lent, says of them."""
+        return lent(states)
 
     @cached_property
     def fused(self) -> Fused:
@@ -90,7 +103,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle:
 def load(folder: str | Path, body: Body) -> Eagle:
     """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle")
     if problem:
         raise ModelError(problem)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
@@ -120,11 +133,11 @@ def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
     return said | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
 
 
-def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, fed: bool) -> dict[str, Tensor | None]:
+def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, fed: bool, wide: int = 1) -> dict[str, Tensor | None]:
     """The tensors of one layer, by their names in the file; those of a bias may be None. Raises ModelError."""
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
-    found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, d) for name, out in rows.items()}
+    found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, wide * d) for name, out in rows.items()}
     found |= {f"{at}self_attn.{name}.bias": weights.maybe(f"{at}self_attn.{name}.bias", out) for name, out in rows.items()}
     shapes: dict[str, tuple[int, ...]] = {"self_attn.o_proj": (d, q)}
     if normed:

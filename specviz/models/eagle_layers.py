@@ -56,36 +56,45 @@ class Sizes:
 
 
 class Attention(nn.Module):
-    def __init__(self, sizes: Sizes, bias: bool = False):
+    """wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and keys."""
+
+    def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
         super().__init__()
         d, q, kv = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
         self.sizes = sizes
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d, out, bias=bias) for out in (q, kv, kv))
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(wide * d, out, bias=bias) for out in (q, kv, kv))
         self.o_proj = nn.Linear(q, d, bias=False)
+        self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """x [batch, n, hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
+        """x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
         look, None = causal. Also gives the keys and values of past and these rows."""
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = (_turned(part, angles).type_as(v) for part in (q, k))
+        q, k = (_turned(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
         group = self.sizes.heads // self.sizes.kv_heads
         keys, values = (part.repeat_interleave(group, 1) for part in kv)
         y = F.scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None)
         return self.o_proj(y.transpose(1, 2).flatten(2)), kv
 
+    def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return (q, k) if self.q_norm is None else (self.q_norm(q), self.k_norm(k))
 
     @torch.no_grad()
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
         """Who looks where, causally: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
-        q, k = (_turned(p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2), angles) for p in (self.q_proj, self.k_proj))
+        q, k = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj))
+        q, k = (_turned(part, angles) for part in self._normed(q, k))
         scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
         return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
 
     @torch.no_grad()
     def calm(self, x: Tensor, limit: float) -> None:
         """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then one
-        row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534)."""
+        row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534). Where
+        heads are normed, scores cannot run away."""
+        if self.q_norm is not None:
+            return
         heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
         q, k = (p(x).flatten(0, -2).unflatten(-1, (-1, each)).float().norm(dim=-1).amax(0) for p in (self.q_proj, self.k_proj))
         share = (limit * each**0.5 / (q * k.repeat_interleave(heads // kv)).clamp(min=1e-12)).clamp(max=1)
@@ -113,12 +122,13 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values."""
+    """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
+    attention is told."""
 
-    def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False):
+    def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False, **heads: Any):
         super().__init__()
         self.input_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if normed else nn.Identity()
-        self.self_attn = Attention(sizes, bias)
+        self.self_attn = Attention(sizes, bias, **heads)
         self.mlp = Mlp(sizes) if fed else None
         self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if fed else None
 
@@ -171,11 +181,8 @@ class Fused(Llama):
         """Fused matrices with their biases; queries and keys with rotating pairs side by side."""
         at = layer.self_attn
 
-        def paired(x: Tensor) -> Tensor:
-            return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
-
         def qkv(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return torch.cat([paired(q), paired(k), v]).detach()
+            return torch.cat([self._paired(q), self._paired(k), v]).detach()
 
         three = (at.q_proj, at.k_proj, at.v_proj)
         bias = None if at.q_proj.bias is None else qkv(*(p.bias for p in three))
@@ -185,13 +192,19 @@ class Fused(Llama):
             out |= {"gate_up": (both, None), "down": (layer.mlp.down_proj.weight.detach(), None)}
         return out
 
+    def _paired(self, x: Tensor) -> Tensor:
+        """Rows of whole heads, reordered from halves to pairs."""
+        return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
+
     def _block(self, layer: Layer, matrices: dict[str, Any]) -> Block:
         def norm(module):
             weight = getattr(module, "weight", None)
             return (lambda x: x) if weight is None else Norm(weight.detach(), self.eps)
 
-        return Block(norm(layer.input_layernorm), matrices["qkv"], None, None, matrices["out"], norm(layer.post_attention_layernorm),
-                     matrices.get("gate_up"), matrices.get("down"))
+        of_heads = (None if part is None else Norm(self._paired(part.weight.detach()), self.eps)
+                    for part in (layer.self_attn.q_norm, layer.self_attn.k_norm))
+        return Block(norm(layer.input_layernorm), matrices["qkv"], *of_heads, matrices["out"],
+                     norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
         """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written at at..at+n."""

@@ -98,6 +98,10 @@ class HeadWeights(Weights):
             raise ModelError(f"{name} of {self.title} names tokens that are not in the vocabulary")
         return ids.to(self._device)
 
+    def first(self, pattern: str) -> re.Match[str] | None:
+        """How the first name that is wholly of a pattern matches it."""
+        return next(filter(None, (re.fullmatch(pattern, name) for name in self.names)), None)
+
     def numbers(self, pattern: str) -> list[int]:
         """The different numbers that the first group of a pattern matches at the start of a name: [0, 1, 2] for three heads."""
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
@@ -120,8 +124,8 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
     return accuracy, nodes
 
 
-def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
-    """A sentence when a folder's head cannot sit on a target of this name, width and vocabulary; None when it can.
+def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
+    """A sentence when a folder's head of a kind cannot sit on a target of this name, width and vocabulary; None when it can.
 
     Reads the config and the headers of the weights, no numbers, so it is quick; what it cannot see, loading will say.
     """
@@ -132,19 +136,14 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int) -> str | None:
             weights._file(shard)
     except ModelError as error:
         return str(error)
-    if (third := third_eagle(weights.names, config)) and not block_like(config):
-        return (f"{folder.name} is an EAGLE-3 head ({third}): it reads three layers of the target and speaks a vocabulary of its own, for "
-                "which there is no reader here; heads of EAGLE and EAGLE-2 are read")
+    if kind == "eagle" and (third := third_eagle(weights.names, config)):
+        return (f"{folder.name} is an EAGLE-3 head ({third}), which reads other states of the target than EAGLE's: "
+                "its kind is eagle3, not eagle")
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
         said = config.get(key, have)
         if said != have:
             return f"{folder.name} does not fit {name}: it {what.format(said)}, and {name} has {have}"
     return None
-
-
-def block_like(config: dict[str, Any]) -> bool:
-    """Whether a head drafts blocks (models/block.py), some of which have a vocabulary of their own, too."""
-    return "block_size" in config or "dflash_config" in config
 
 
 def third_eagle(names: list[str], config: dict[str, Any]) -> str | None:

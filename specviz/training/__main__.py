@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "kangaroo", "dflash", "dspark",
-         "datastore", "report")
+ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "dflash",
+         "dspark", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -28,9 +29,9 @@ from .runner import Runner
 class Tapped(Features):
     """Batches whose ``layer`` holds the states that the drafter reads, side by side: [rows * width, taps * hidden]."""
 
-    def __init__(self, job: Job, numbers: dict):
+    def __init__(self, job: Job, numbers: dict, build: Callable = block.build):
         super().__init__(job, numbers)
-        self.taps = tuple(i + 1 for i in block.build(self.body, numbers).read_layers)
+        self.taps = tuple(int(tap.removeprefix("layer:")) for tap in build(self.body, numbers).taps)
 
     @torch.no_grad()
     def states(self, material) -> Batch:

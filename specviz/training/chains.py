@@ -57,7 +57,7 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
     tokens, greedy, found = batch.labels, answer.greedy, []
     dice = torch.Generator().manual_seed(seed)
     for step, states in enumerate(guesses(batch, gamma)):
-        logits = features.target.lm_head(states[batch.where - 1].to(features.head.dtype)).float()  # [answer, vocab]
+        logits = features.logits(states[batch.where - 1])  # [answer, vocab]
         if greedy:
             accepted = logits.argmax(-1) == tokens
         else:
@@ -97,7 +97,8 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
     """config.json, bfloat16 weights, card and loss curve in `<work>/models`, and with `--ship` in `assets/models`. Raises
     TrainingError above ``most`` bytes; no file is larger than 8 MB."""
-    weights = {key: tensor.detach().cpu().bfloat16() for key, tensor in model.state_dict().items()}
+    weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
+    weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")

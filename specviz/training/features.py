@@ -71,6 +71,10 @@ class Features:
     def body(self) -> Body:
         return body_of(self.path)
 
+    def logits(self, states: Tensor) -> Tensor:
+        """What a head's guesses [n, hidden] say of the next token, [n, vocab]: what the target's output matrix says of them."""
+        return self.target.lm_head(states.to(self.head.dtype)).float()
+
     def place(self, name: str) -> Path:
         """Where a recipe keeps its checkpoint: a new target begins a new one."""
         return self.job.folder(name, self.mark)

@@ -21,6 +21,8 @@ KINDS = {
     "medusa": "specviz.models.medusa",
     "hydra": "specviz.models.hydra",
     "eagle": "specviz.models.eagle",
+    "eagle3": "specviz.models.eagle3",
+    "mtp": "specviz.models.mtp",
     "kangaroo": "specviz.models.kangaroo",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
@@ -61,7 +63,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int) -
             continue  # not trained yet
         try:
             place = entry.folder()
-            problem = why_not(place, name, hidden, vocab)
+            problem = why_not(place, name, hidden, vocab, entry.kind)
         except ZooError as error:
             problem = str(error)
         if problem:

@@ -84,9 +84,10 @@ def test_an_eagle_head_that_does_not_fit_is_refused_with_a_sentence(tmp_path, sp
 def test_an_eagle_3_head_is_called_what_it_is(tmp_path, names, config):
     """In its authors' layout, in speculators', and by its config alone; before it is chosen, too."""
     folder, _ = write(tmp_path / "third", {name: torch.zeros(shape) for name, shape in names.items()}, CONFIG | config)
-    with pytest.raises(ModelError, match="third is an EAGLE-3 head .* no reader here"):
+    with pytest.raises(ModelError, match="third is an EAGLE-3 head .* kind is eagle3, not eagle"):
         eagle.load(folder, BODY)
-    assert "EAGLE-3" in why_not(folder, BODY.name, BODY.hidden, BODY.vocab)
+    assert "EAGLE-3" in why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle")
+    assert why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle3") is None
 
 
 @pytest.mark.parametrize("module, published", [(eagle, published_eagle), (kangaroo, published_kangaroo)])

@@ -15,13 +15,13 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 
 
 class FeatureModel:
-    """An EAGLE head over one run of a target.
+    """A head over one run of a target, which reads states of it and continues them: EAGLE's, EAGLE-3's.
 
     tokens: the text whose pairs (token t+1, feature t) are known, up to the root; they wait until they are asked for.
     """
 
     def __init__(self, head: Any):
-        self.rows = head.open()
+        self.net, self.rows = head, head.open()
         self.tokens: list[int] = []
         self._waiting: list[Tensor] = []  # features that were not read yet
         self._tip: Tensor | None = None  # guess [1, hidden] of the feature of the root
@@ -31,17 +31,21 @@ class FeatureModel:
         """A run begins. A target that kept its cache tells few features again, at the least the one in front of the root; what
         this model has read of the same text is used, and where that does not reach, the first features are missing."""
         self.target, self.vocab = target, target.vocab
-        features, at = prefill.taps["final"], prefill.at
+        features, at = self.read_of(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
             target.sync(tokens[:-1])
             again = target.sync(tokens)
-            features, at = again.taps["final"], again.at
+            features, at = self.read_of(again), again.at
         first, known = self.rows.first, min(self.rows.first + self.rows.count, common(self.tokens, tokens) - 1)
         if first <= at <= known:
             self.rows.crop(at - first)
         else:
             self.rows.restart(at)
         self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
+
+    def read_of(self, scores: Scores) -> Tensor:
+        """What the head reads of each row, [n, taps * hidden]."""
+        return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
 
     def take(self, features: Tensor, tokens: list[int]) -> None:
         """Features [n, hidden] and the tokens drawn after them."""
@@ -72,17 +76,17 @@ class FeatureModel:
                 guesses = self._out[[parent + 1 for parent in parents]]
                 new = self.rows.branch(self.target.embed(tree.tokens[start:]), guesses, parents, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
-            return Scores(self.target.head(new.to(self._kind)))
+            return Scores(self.net.logits(new.to(self._kind), self.target.head))
 
 
 class Features(Drafter):
     """Grows a tree with an EAGLE head. grow(model) -> a drafter that uses it as its draft model."""
 
-    taps = frozenset({"final"})
-    needs = frozenset({"tap:final", "embed", "head"})
     restartable = False  # of a text that was not verified it has no features
 
     def __init__(self, head: Any, grow: Callable[[FeatureModel], Drafter]):
+        self.taps = frozenset(head.taps)
+        self.needs = frozenset({f"tap:{tap.partition(':')[0]}" for tap in head.taps} | {"embed", "head"})
         self.model = FeatureModel(head)
         self.inner = grow(self.model)
 
@@ -94,5 +98,5 @@ class Features(Drafter):
         return self.inner.propose(state, budget) if budget.gamma > 0 and self.model.sync(state.tokens) else DraftTree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(outcome.scores.taps["final"][list(outcome.kept)], list(outcome.committed))
+        self.model.take(self.model.read_of(outcome.scores)[list(outcome.kept)], list(outcome.committed))
         self.inner.observe(state, outcome)

@@ -1,0 +1,36 @@
+"""EAGLE-3: a head that reads three layers of the target and was trained on its own guesses, with EAGLE-2's tree (Li et al.
+2503.01840). Nodes are chosen, not drawn: each is accepted with the target's own probability of it, exact at every temperature. A
+token that the draft vocabulary lacks is never proposed; the target says it itself.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.features import Features
+from ...drafters.model.dynamic import ConfidentTree
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
+    return Parts(Features(kit.head("eagle3"), lambda model: ConfidentTree(model, top_k)), Fixed(depth, top_k, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="eagle3",
+    title="EAGLE-3",
+    paper="Li et al. 2025, arXiv 2503.01840",
+    summary="EAGLE's idea with early, middle and late states of the target joined, and a head that practised on its own guesses.",
+    knobs=(
+        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
+        Knob("nodes", 6, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+    ),
+    needs=frozenset({"head:eagle3", "tap:layer", "embed", "head", "tree"}),
+    look="How far down the tree stays right: the head was trained on its own guesses, so deep places should lose less than EAGLE's.",
+    wins="Long drafts: its third and fourth token are meant to be nearly as sure as its first.",
+    loses="Rare words: what its smaller vocabulary lacks ends every draft.",
+    differs="Head, vocabulary and tree are the paper's, and published files load; the defaults are for a processor of two cores.",
+    published={"top_k": 10, "depth": 6, "nodes": 59},
+    aliases=("eagle3", "EAGLE3", "eagle-3"),
+    build=build,
+)

@@ -1,0 +1,251 @@
+"""EAGLE-3's draft head (Li et al. 2503.01840): states that entered three layers of the target, joined by ``fc``, in the place of its
+last state; its own output matrix over a part of the vocabulary.
+
+Row t reads the token t + 1 and the joined states of token t, and gives a state from which the token t + 2 is guessed; drafting on,
+that state stands where the joined ones stood. Queries, keys and values of the first layer read the normed embedding beside the
+normed state, twice as wide as the layer. The draft vocabulary's token i is the target's token i + d2t[i].
+
+``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Which layers are read is counted in
+two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = behind the first layer); those inside
+``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Where nothing is said it is 2, half of the layers
+and the last but two. Later variants: ``norm_before_residual``; norms of their own for each state read (``fc_norm.*``), ``norm_output``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .eagle import layer_weights, like, seen
+from .eagle_layers import KV, Fused, Layer, RowCache, Sizes, angles_of
+from .heads import Body, HeadWeights, config_of, fill, why_not
+from .llama import Norm
+from .weights import ModelError
+
+FLAGS = ("norm_before_residual", "norm_output")
+
+
+class Beside(Layer):
+    """The first layer: an embedding beside a state. before: the residual starts from the normed state."""
+
+    def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
+        super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
+        self.hidden_norm, self.before = nn.RMSNorm(sizes.hidden, eps=sizes.eps), before
+
+    def beside(self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
+        state = self.hidden_norm(x)
+        y, kv = self.self_attn(torch.cat([self.input_layernorm(embeds), state], -1), angles, past, mask)
+        x = (state if self.before else x) + y
+        return x + self.mlp(self.post_attention_layernorm(x)), kv
+
+
+class Eagle3(nn.Module):
+    """config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
+    norm_before_residual, norm_output, fc_norm, attention_bias, qk_norm, own_head (default true)."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the EAGLE-3 head"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        self.read_layers = tuple(config["read_layers"])
+        d, vocab, taps = self.sizes.hidden, config["vocab_size"], len(self.read_layers)
+        speaks = config.get("draft_vocab_size") or vocab
+        if type(speaks) is not int or not 0 < speaks <= vocab:
+            raise ModelError(f"config.json of {name} says draft_vocab_size is {str(speaks)[:40]}")
+        self.vocab, self.norm_output = vocab, bool(config.get("norm_output"))
+        bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
+        self.fc = nn.Linear(taps * d, d, bias=False)
+        self.fc_norm = nn.ModuleList(nn.RMSNorm(d, eps=self.sizes.eps) for _ in range(taps)) if config.get("fc_norm") else None
+        first = Beside(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
+        later = (Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(1, self.sizes.layers))
+        self.layers, self.norm = nn.ModuleList([first, *later]), nn.RMSNorm(d, eps=self.sizes.eps)
+        self.lm_head = nn.Linear(d, speaks, bias=False) if config.get("own_head", True) else None
+        self.register_buffer("d2t", torch.zeros(speaks, dtype=torch.long) if speaks < vocab else None)
+        self.register_buffer("t2d", torch.arange(vocab) < speaks if speaks < vocab else None)
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """What is read of the target."""
+        return tuple(f"layer:{i}" for i in self.read_layers)
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """The target's ids of the draft vocabulary; None for all."""
+        return None if self.d2t is None else self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
+
+    def speak(self, ids: Tensor) -> None:
+        """The draft vocabulary: these ids of the target's, in order."""
+        ids = ids.sort().values
+        self.d2t.copy_(ids - torch.arange(len(ids), device=ids.device))
+        self.t2d.zero_()[ids] = True
+
+    def joined(self, states: Tensor) -> Tensor:
+        """States of the target [..., taps * hidden] -> [..., hidden]."""
+        if self.fc_norm is not None:
+            states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
+        return self.fc(states)
+
+    def own(self, states: Tensor) -> Tensor:
+        """Logits over the draft vocabulary; only with a head of its own."""
+        return self.lm_head(states if self.norm_output else self.norm(states))
+
+    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+        """[n, vocab], minus infinity for tokens that are not in the draft vocabulary; ``lent``: the target's head."""
+        if self.lm_head is None:
+            return lent(states if self.norm_output else self.norm(states))
+        said = self.own(states)
+        return said if self.d2t is None else said.new_full((*said.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, said)
+
+    def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
+        """States that guess, for training: embeds [batch, n, hidden] of the tokens after those that have states [batch, n, taps *
+        hidden] -> ``steps`` tensors [batch, n, hidden]. Row t of guess j stands on true states up to t - j and on the head's own
+        for the j after them (the paper's training-time test); the first j rows are not to be used."""
+        n = embeds.shape[1]
+        angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
+        past: list = [None] * len(self.layers)
+        out, state = [], self.joined(states).to(states.dtype)
+        for step in range(steps):
+            mask = seen(place, step)
+            x, past[0] = self.layers[0].beside(embeds, state, angles, past[0], mask)
+            for i, layer in enumerate(self.layers[1:], 1):
+                x, past[i] = layer(x, angles, past[i], mask)
+            x = self.norm(x) if self.norm_output else x
+            out.append(x)
+            state = torch.cat([state[:, :1], x[:, :-1]], 1)
+        return out
+
+    @cached_property
+    def fused(self) -> BesideNet:
+        """The weights as they draft; made once, shared by every run."""
+        return BesideNet(self)
+
+    def open(self) -> BesideRows:
+        """A run's own cache over these weights."""
+        return BesideRows(self)
+
+
+class BesideNet(Fused):
+    """Rows come in twice as wide as the layers: the embedding, and the state beside it."""
+
+    def __init__(self, head: Eagle3):
+        super().__init__(list(head.layers), head.config, head.fc)
+        first = head.layers[0]
+        self.beside, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
+        self.after = Norm(head.norm.weight.detach(), self.eps) if head.norm_output else None
+        self.each = None if head.fc_norm is None else [Norm(norm.weight.detach(), self.eps) for norm in head.fc_norm]
+
+    def joined(self, states: Tensor) -> Tensor:
+        if self.each is not None:
+            states = torch.cat([norm(part) for norm, part in zip(self.each, states.chunk(len(self.each), -1))], -1)
+        return self.lead(states)
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        embeds, state = x.split(self.hidden, -1)
+        block, normed = self.blocks[0], self.beside(state)
+        both = torch.cat([block.norm_in(embeds), normed], -1)
+        first = replace(block, norm_in=lambda _: both)  # the residual is narrower than what is read
+        x = self.transform(block, self.attend(first, normed if self.before else state, turn, slots[0], at, mask))
+        for block, room in zip(self.blocks[1:], slots[1:]):
+            x = self.transform(block, self.attend(block, x, turn, room, at, mask))
+        return x if self.after is None else self.after(x)
+
+
+class BesideRows(RowCache):
+    """Pairs (embedding of token t + 1, states of token t) in, states that guess token t + 2 out."""
+
+    def __init__(self, head: Eagle3):
+        super().__init__(head.fused)
+
+    def read(self, embeds: Tensor, states: Tensor) -> Tensor:
+        """Pairs of the text: embeds [n, hidden], true states [n, taps * hidden]; they stay. -> [n, hidden]."""
+        kind = self.net.dtype
+        return super().read(torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1))
+
+    def branch(self, embeds: Tensor, states: Tensor, parents, depths) -> Tensor:
+        """Pairs of a tree, whose states [n, hidden] are the head's own; they are thrown away after the round."""
+        kind = self.net.dtype
+        return super().branch(torch.cat([embeds.to(kind), states.to(kind)], -1), parents, depths)
+
+
+def spread(layers: int) -> list[int]:
+    """The layers whose inputs are read where nothing is said; a small target has fewer to choose from."""
+    return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
+    """An untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until ``speak`` the
+    first ones), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)),
+            "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
+    flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
+    return Eagle3({**like(body, numbers), **said, **flags}, f"the EAGLE-3 head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Eagle3:
+    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle3")
+    if problem:
+        raise ModelError(problem)
+    weights, told = HeadWeights(folder, body), config_of(folder)
+    nested = told.get("transformer_layer_config")
+    config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **told, "vocab_size": body.vocab}
+    at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
+    layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
+    at |= {i: f"layers.{i}." for i in range(1, layers)}
+    config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, body, folder.name),
+               "qk_norm": f"{at[0]}self_attn.q_norm.weight" in weights, "attention_bias": f"{at[0]}self_attn.q_proj.bias" in weights,
+               "fc_norm": "fc_norm.0.weight" in weights,
+               "own_head": "lm_head.weight" in weights, "draft_vocab_size": None}
+    sizes, d, taps = Sizes.of(config, folder.name), body.hidden, len(config["read_layers"])
+    found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, taps * d)}
+    found["norm.weight"] = weights.get("norm.weight", d)
+    if config["fc_norm"]:
+        found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(taps)}
+    for i, name in at.items():
+        mine = layer_weights(weights, sizes, name, True, True, 2 if i == 0 else 1)
+        mine |= {f"{name}hidden_norm.weight": weights.get(f"{name}hidden_norm.weight", d)} if i == 0 else {}
+        if config["qk_norm"]:
+            mine |= {f"{name}self_attn.{part}.weight": weights.get(f"{name}self_attn.{part}.weight", sizes.head_dim)
+                     for part in ("q_norm", "k_norm")}
+        found |= {f"layers.{i}." + key.removeprefix(name): tensor for key, tensor in mine.items()}
+    if config["own_head"]:
+        speaks = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
+        found |= {"lm_head.weight": weights.get("lm_head.weight", speaks, d)} | _tokens(weights, speaks, body)
+    weights.none_left(r"verifier_(norm|lm_head)\.weight")  # copies of the target's
+    return fill(Eagle3(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+
+
+def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor | None]:
+    """The draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
+    if speaks == body.vocab and "d2t" not in weights:
+        return {}
+    if "d2t" not in weights:
+        raise ModelError(f"{weights.title} speaks {speaks} tokens of {body.vocab} and has no d2t that says which")
+    d2t = weights.ids("d2t", body.vocab)
+    ids = d2t + torch.arange(len(d2t), device=d2t.device)
+    if len(ids) != speaks or int(ids.max()) >= body.vocab or len(ids.unique()) != speaks:
+        raise ModelError(f"d2t of {weights.title} does not name {speaks} different tokens of {body.vocab}")
+    t2d = torch.zeros(body.vocab, dtype=torch.bool, device=ids.device)
+    t2d[ids] = True
+    if "t2d" in weights and not torch.equal(weights.get("t2d", body.vocab).bool(), t2d):
+        raise ModelError(f"d2t and t2d of {weights.title} name different tokens")
+    return {"d2t": d2t, "t2d": t2d} if speaks < body.vocab else {}
+
+
+def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:
+    """The layers of the target whose inputs a file's head reads. Raises ModelError for layers that cannot be read."""
+    inner, ours, key = config.get("eagle_config"), config.get("read_layers"), "eagle_aux_hidden_state_layer_ids"
+    inner = inner if isinstance(inner, dict) else {}
+    inputs, outputs = ours or config.get(key), inner.get(key) or config.get("target_layer_ids")
+    try:
+        found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else spread(body.layers)
+    except (TypeError, ValueError):
+        raise ModelError(f"config.json of {name} does not say which layers are read") from None
+    if min(found) < 0 or max(found) >= body.layers:
+        raise ModelError(f"{name} reads what enters layer {max(found)}; {body.name} has layers 0 to {body.layers - 1}")
+    return found

@@ -1,0 +1,117 @@
+"""EAGLE-3's head, trained on states of the target along its own answers (Li et al. 2503.01840).
+
+Nothing holds its states near the target's: the only loss is what it says of the next token, on true states and then some steps on
+its own (the paper's training-time test). The target's distribution is renormalised over those of its stored leaders that the draft
+vocabulary has, and places whose likeliest token it lacks teach nothing. The vocabulary is the tokens most frequent in the answers.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import eagle3
+from . import attention, chains
+from .block import Tapped
+from .features import Batch
+from .job import Job
+from .runner import Runner
+
+
+class Spoken(Tapped):
+    """Batches with the states that the head reads; guesses are heard through the head's own output matrix."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers, eagle3.build)
+        self.model: eagle3.Eagle3 | None = None
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.model.logits(states, super().logits).float()
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("eagle3")
+    features = Spoken(job, numbers)
+    torch.manual_seed(job.seed)
+    model = features.model = eagle3.build(features.body, numbers)
+    if model.d2t is not None:
+        model.speak(frequent(features, len(model.d2t)))
+    start(model, features)
+    runner = Runner(job, "eagle3", model, numbers, features.place("eagle3"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        return loss(model, features, batch, numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    about = CARD.format(**numbers | dict(spoken=model.lm_head.out_features, vocab=model.vocab, read=list(model.read_layers)))
+    return chains.export(job, job.named("eagle3"), model, features, runner, about)
+
+
+def frequent(features: Spoken, count: int) -> Tensor:
+    """The ids most frequent in the answers; of equals the smaller ones."""
+    counts = torch.zeros(features.body.vocab, dtype=torch.long)
+    for answer in features.own.answers:
+        counts += torch.bincount(answer.ids[answer.start:].long(), minlength=len(counts))
+    return counts.argsort(descending=True, stable=True)[:count]
+
+
+@torch.no_grad()
+def start(model: eagle3.Eagle3, features: Spoken) -> None:
+    """The output matrix begins as the target's rows of the draft vocabulary."""
+    head = features.head.detach().cpu()
+    model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
+
+
+def ahead(model: eagle3.Eagle3, features: Spoken) -> chains.Guesses:
+    """What the replay asks."""
+    return lambda batch, steps: guesses(model, features, batch, steps)
+
+
+def guesses(model: eagle3.Eagle3, features: Spoken, batch: Batch, steps: int) -> list[Tensor]:
+    """States [rows * width, hidden], one tensor a step of the rollout; row ``place`` speaks of the token at place + 2."""
+    following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+    states = batch.layer.float().view(*batch.ids.shape, -1)
+    return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
+
+
+def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) -> Tensor:
+    """Cross-entropy to the target's distribution, a step of the rollout after the other, each ``fading`` times the one before."""
+    total = weights = 0.0
+    law, at, fine = reduced(model, batch)
+    for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
+        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
+        kept = kept[fine[kept]]
+        if not len(kept):
+            continue
+        logq = model.own(states[batch.where[kept] - 1]).float().log_softmax(-1)
+        found = -(law[kept] * logq.gather(1, at[kept])).sum(-1).mean()
+        weight = numbers["fading"] ** step
+        total, weights = total + weight * found, weights + weight
+    if not weights:  # not one token of this batch is spoken
+        return 0.0 * sum(weight.sum() for weight in model.parameters())
+    return total / weights
+
+
+def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """(law [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it, and whether
+    the likeliest is one of them."""
+    p = batch.top_logp.float().exp()
+    if model.tokens is None:
+        return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)
+    t2d = model.t2d.to(p.device)
+    spoken, at = t2d[batch.top_ids], (t2d.long().cumsum(0) - 1).clamp(min=0)[batch.top_ids]
+    fine = t2d[batch.top_ids.gather(1, p.argmax(-1, keepdim=True))[:, 0]]
+    p = p * spoken
+    return p / p.sum(-1, keepdim=True).clamp(min=1e-9), at, fine
+
+
+CARD = """An EAGLE-3 head (one layer and an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is lent). It
+reads what enters the target's layers {read} (0 is the first) and continues states of its own, one token at a time; the target checks
+what comes of it, so a wrong guess costs time and never changes the text.
+
+Cross-entropy to the target's distribution, {rollout} steps on its own states, each weighing {fading} of the one before. The paper
+trains seven steps on a hundred times the text, and on whole distributions; here only the leading tokens of each are kept."""

@@ -1,0 +1,53 @@
+"""An MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it with the target; here the target is done and stays).
+
+The loss is the divergence of what the target's head makes of the module's states from the target's distribution, at the first step
+and, which the report does not do, at some more on its own states: drafting re-feeds one module, and so does this training.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..models import mtp
+from . import attention, chains, losses
+from .eagle import ahead, guesses
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("mtp")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = mtp.build(features.body, numbers)
+    runner = Runner(job, "mtp", model, numbers, features.place("mtp"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        return loss(model, features, batch, numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    return chains.export(job, job.named("mtp"), model, features, runner, CARD.format(**numbers))
+
+
+def loss(model: mtp.Mtp, features: Features, batch: Batch, numbers: dict) -> Tensor:
+    total = weights = 0.0
+    for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
+        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
+        rows = states[batch.where[kept] - 1]
+        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        weight = numbers["fading"] ** step
+        total, weights = total + weight * found, weights + weight
+    return total / weights
+
+
+CARD = """An MTP module (one layer of its own; the target's embedding and output matrix are lent). It reads the target's last states and
+guesses one token further, again and again on its own; the target checks what comes of it, so a wrong guess costs time and never
+changes the text.
+
+Distillation of the target's distribution and {hard} cross-entropies on the token written, {rollout} steps on its own states, each
+weighing {fading} of the one before. Published modules are trained together with their target; this one came after it."""

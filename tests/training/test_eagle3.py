@@ -1,0 +1,118 @@
+"""The recipe of EAGLE-3's head: it learns and resumes, uses the text, and the engine keeps what the replay promises."""
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.model.chain import DraftChain
+from specviz.models import eagle3 as models
+from specviz.policies import Fixed
+from specviz.targets.fast import FastModel
+from specviz.training import chains, eagle3
+from specviz.training.draft import collate
+from specviz.training.job import TARGET
+from specviz.verifiers import TokenRejection
+
+from ..models.tiny import body
+from .test_features import START, STEPS, history, job, material  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("trained")
+    eagle3.run(job(material, place))
+    return place
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
+    whole = history(trained, "eagle3")
+    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
+    inner, left = eagle3.Spoken.batch, [9]
+
+    def killed(self, step, done):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return inner(self, step, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(eagle3.Spoken, "batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            eagle3.run(job(material, tmp_path))
+    eagle3.run(job(material, tmp_path))
+    assert history(tmp_path, "eagle3") == whole
+
+
+def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # noqa: F811
+    work = job(material, trained)
+    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    place = trained / "models" / "Llama-specviz-eagle3"
+    head, stored = models.load(place, features.body), load_file(place / "model.safetensors")
+    counts = torch.bincount(torch.cat([a.ids[a.start:] for a in features.own.answers]).long(), minlength=48)
+    left = torch.ones(48, dtype=torch.bool)
+    left[head.tokens] = False
+    assert len(head.tokens) == 40 and int(counts[head.tokens].min()) >= int(counts[left].max())
+    assert stored["d2t"].dtype == torch.long and stored["t2d"].dtype == torch.bool
+    assert "{" not in (place / "README.md").read_text()
+
+
+def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, trained):  # noqa: F811
+    """By hand, a place at a time; places whose likeliest token it lacks count for nothing."""
+    work = job(material, trained)
+    numbers = work.numbers("eagle3") | {"rollout": 1}
+    features = eagle3.Spoken(work, numbers)
+    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
+    batch = features.states(collate(features.heldout[:2], 64, features.device))
+    head.speak(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
+    states = eagle3.guesses(head, features, batch, 1)[0]
+    found, spoken = [], head.tokens.tolist()
+    for row, place in enumerate(batch.where.tolist()):
+        law = {int(i): float(lp.float().exp()) for i, lp in zip(batch.top_ids[row], batch.top_logp[row])}
+        if max(law, key=law.get) in spoken:
+            q = (head.lm_head.weight @ head.norm(states[place - 1])).log_softmax(-1)
+            inside = {i: p for i, p in law.items() if i in spoken}
+            found.append(-sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items()))
+    assert 0 < len(found) < len(batch.where)
+    assert float(eagle3.loss(head, features, batch, numbers)) == pytest.approx(sum(found) / len(found), rel=1e-4)
+
+
+def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
+    """What it says after the same last pair changes when the pairs before it are shuffled."""
+    work = job(material, trained)
+    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body)
+    batch = features.states(collate(features.heldout[:1], 64, features.device))
+    rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
+    order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
+    with torch.inference_mode():
+        one, other = (head.own(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1]).softmax(-1)
+                      for at in (torch.arange(20), order))
+    assert float((one - other).abs().sum() / 2) > 1e-4
+
+
+def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
+    """Tokens a round of greedy chains, counted on the text and on the engine."""
+    gamma, work = 3, job(material, trained)
+    model = FastModel(trained / "models" / TARGET)
+    head = models.load(trained / "models" / "Llama-specviz-eagle3", body(model.open()))
+    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
+    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    features.model = head
+    chosen = [a for a in features.own.answers if a.greedy]
+    promised = chains.figures([chains.hits(eagle3.ahead(head, features), features, a, gamma, 0) for a in chosen], gamma)
+    rounds = committed = accepted = 0
+    for answer in chosen:
+        target, parts = model.open(), Parts(FeatureDrafter(head, DraftChain), Fixed(gamma), TokenRejection())
+        state = State(answer.ids[:START].tolist(), Sampling(0.0), limit=len(answer.ids) - START)
+        open_run(parts, target, state)
+        while not state.done:
+            outcome = play(parts, target, state)
+            rounds, committed = rounds + 1, committed + len(outcome.committed)
+            accepted += len(outcome.verdict.path)
+        assert state.tokens == answer.ids.tolist()
+    assert accepted > 0 and promised["block_efficiency"] == round(committed / rounds, 4)
