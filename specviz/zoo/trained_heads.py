@@ -24,6 +24,8 @@ KINDS = {
     "kangaroo": "specviz.models.kangaroo",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
+    "specdecpp": "specviz.models.draft_length",
+    "disco": "specviz.models.draft_length",
 }
 
 
