@@ -26,6 +26,7 @@ KINDS = {
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
+    "mlp_speculator": "specviz.models.mlp_speculator",
 }
 
 

@@ -108,9 +108,10 @@ def test_traces_are_rounds_along_the_text(features, monkeypatch):
     """All accepted: places 0..most-1, then a token of the target's own. All refused: always place 0."""
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     rows = [len(a.ids) - a.start for a in features.heldout[:2]]
+    certain = torch.eye(48)
     for chance, want in ((1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]), (0.0, lambda n: [0] * n)):
-        monkeypatch.setattr(features, "laws", lambda batch: (torch.eye(48)[[3] * len(batch.where)],
-                                                             torch.eye(48)[[3 if chance else 4] * len(batch.where)]))
+        made = certain[[3] * len(batch.where)], certain[[3 if chance else 4] * len(batch.where)]
+        monkeypatch.setattr(features, "laws", lambda batch, made=made: made)
         q, depths, passes = draft_length.traces(features, batch, 3, 0)
         assert depths.tolist() == [d for n in rows for d in want(n)]
         assert len(q) == len(depths) == len(passes) and set(passes.tolist()) == {chance}
