@@ -144,12 +144,12 @@ def measure(model, features: Drafted, judged, numbers: dict) -> dict[str, float]
 JUDGED = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
 
 CARDS = {
-    draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the draft model, trained to tell
-whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time and never changes the text.
+    draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the
+draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time and never changes the text.
 
 Cross-entropy in which a refusal weighs {refused}; {targets} of the tokens it reads are the target's, as in the paper.""",
-    draft_length.DISCO: """DISCO's classifier: two layers on the draft's {top} largest probabilities, its entropy and the token's place in the
-draft. It decides how long a draft is, so a wrong guess costs time and never changes the text.
+    draft_length.DISCO: """DISCO's classifier: two layers on the draft's {top} largest probabilities, its entropy and
+the token's place in the draft. It decides how long a draft is, so a wrong guess costs time and never changes the text.
 
 Cross-entropy along rounds of up to {most} tokens, half of the rows drafted greedily.""",
 }
