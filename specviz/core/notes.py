@@ -125,6 +125,10 @@ NOTES: dict[str, Note] = {
         of=("tokens there are", 90), whole=("a short prompt is read whole", False)),
     # how long a draft, and whose
     "threshold": _note("stopping", "The sureness below which drafting stops.", value=("the limit of this round", 0.4)),
+    "predicted": _note(
+        "stopping", "What a trained network thought of the drafted tokens (SpecDec++, DISCO).",
+        line=("predicted chance of acceptance of each token it judged", [0.9, 0.8, 0.4]), limit=("where drafting stops", 0.3),
+        refused_=("predicted chance that something was refused so far; it stops above the limit, else below", [0.1, 0.28, 0.71])),
     "entropy": _note(
         "stopping", "The doubt after each drafted token (SVIP).",
         line=("sqrt(scale x entropy) of each token, in nats", [0.1, 0.2, 0.5]), limit=("above it drafting stops", 0.3)),

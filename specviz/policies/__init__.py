@@ -4,8 +4,9 @@ from .budget import RowBudget
 from .cost import CostRatio
 from .fixed import Fixed
 from .goodput import Goodput
+from .learned import Classified, PredictedAcceptance
 from .rows import Grown, Ragged
 from .stopping import Confidence, Entropy, Heuristic
 
-__all__ = ["Bandit", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput", "Grown", "Heuristic",
-           "Ragged", "RowBudget", "Ucb"]
+__all__ = ["Bandit", "Classified", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput", "Grown", "Heuristic",
+           "PredictedAcceptance", "Ragged", "RowBudget", "Ucb"]

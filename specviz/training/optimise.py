@@ -22,7 +22,8 @@ class Optimisers:
             raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.")
         matrices, rest = [], []
         for name, weight in model.named_parameters():
-            hidden = weight.ndim == 2 and "embed" not in name and "lm_head" not in name
+            table = "embed" in name or "lm_head" in name or name.startswith(("emb.", "head."))  # a row a token
+            hidden = weight.ndim == 2 and not table
             (matrices if hidden else rest).append(weight)
         block = {"block": numbers["muon_block"]} if numbers.get("muon_block") else {}
         self.muon = (BlockMuon if block else torch.optim.Muon)(

@@ -9,7 +9,7 @@ from typing import Callable
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, State, Target, TreeBuilder
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Target, TreeBuilder
 from .draws import best, draw_some, firsts
 from .shapes import Shape
 
@@ -37,6 +37,10 @@ class Scorer:
 
     def rows(self, build: TreeBuilder, nodes) -> Tensor:
         """Logits [len(nodes), vocab] after each of ``nodes``, whose parents were scored before; (-1,) first, for the root."""
+        return self.scores(build, nodes).logits[-len(nodes):]
+
+    def scores(self, build: TreeBuilder, nodes) -> Scores:
+        """The same with the states that the model taps; the last rows are those of ``nodes``."""
         first = len(self._tokens)
         for node in nodes:
             if node >= 0:
@@ -44,7 +48,7 @@ class Scorer:
                 self._tokens.append(build.tokens[node])
                 self._parents.append(self._at[build.parents[node]])
         tree = DraftTree(tuple(self._tokens), tuple(self._parents), (-1,) * len(self._tokens))
-        return self.model.score(tree, first).logits[-len(nodes):]
+        return self.model.score(tree, first)
 
 
 def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:

@@ -26,6 +26,9 @@ KINDS = {
     "kangaroo": "specviz.models.kangaroo",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
+    "specdecpp": "specviz.models.draft_length",
+    "disco": "specviz.models.draft_length",
+    "mlp_speculator": "specviz.models.mlp_speculator",
 }
 
 

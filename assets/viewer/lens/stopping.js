@@ -52,6 +52,49 @@
     });
   }
 
+  function predicted(host, notes, c) {
+    const d = notes[0] || {},
+      values = nums(d.line, 64),
+      refused = nums(d.refused, 64),
+      joint = Array.isArray(d.refused),
+      limit = num(d.limit, 0),
+      nodes = c.round.nodes.filter((n) => !n.probe);
+    if (!values.length) {
+      host.append(say("No drafted token was judged in this round."));
+      return;
+    }
+    host.append(
+      say(
+        joint
+          ? "The head's chance for each token, coloured by what became of it. The newest token is not judged yet."
+          : "The classifier's chance for each token, coloured by what became of it. Below " + short(limit) + " it stops.",
+      ),
+    );
+    bars(host, {
+      name: "Predicted chance of acceptance, token by token",
+      width: c.width,
+      values,
+      labels: values.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
+      cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : ""),
+      limit: joint ? undefined : limit,
+      limitName: joint ? "" : "limit " + short(limit),
+      most: 1,
+    });
+    if (!joint) return;
+    host.append(say("It drafts on while a refusal so far is less likely than " + short(limit) + "."));
+    bars(host, {
+      name: "Predicted chance that something was refused",
+      width: c.width,
+      values: refused,
+      labels: refused.map((_, i) => String(i + 1)),
+      limit,
+      limitName: "limit " + short(limit),
+      mark: (i) => refused[i] > limit,
+      most: 1,
+    });
+  }
+
+  SV.lens.predicted = { title: "Predicted acceptance", draw: predicted };
   SV.lens.threshold = { title: "Sureness and its limit", draw: threshold };
   SV.lens.entropy = { title: "Doubt and its limit", draw: entropy };
 })();

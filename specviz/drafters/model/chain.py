@@ -20,13 +20,29 @@ class DraftChain(Drafter):
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for depth in range(budget.gamma):
-            logits = scorer.rows(build, (node,))[0]
+            scores = scorer.scores(build, (node,))
+            logits, states = scores.logits[-1], scores.taps.get("final")
             token, law = draw_one(logits, state)
             node = build.add(token, node, build.begin(law, IID))
             # at temperature 0 the law is one-hot and says nothing about confidence: a policy gets the draft's own belief
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+            hidden = None if states is None else states[-1]
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth, hidden)):
                 break
         return build.tree()
+
+
+class StateChain(DraftChain):
+    """A chain whose steps also show the draft model's last states, the one that each token was drawn from, to the policy.
+
+    hidden: how wide the policy takes them to be. Raises ValueError for a draft model that is not, or that does not show them.
+    """
+
+    def __init__(self, model: Target, hidden: int):
+        super().__init__(model)
+        if model.hidden != hidden:
+            raise ValueError(f"what decides the length was trained on a draft model with states of {hidden} numbers, and those of this "
+                             f"one have {model.hidden}")
+        model.tap(frozenset({"final"}))
 
 
 class DraftShape(Drafter):

@@ -30,6 +30,6 @@ METHOD = Method(
     differs="As transformers has it, except that the threshold is fitted to the last 256 tokens and not to all. DISCO "
             "itself trains a small network on the draft's probabilities, its entropy and the position.",
     compared="code",
-    aliases=("assistant_confidence_threshold", "draft-p-min", "DISCO"),
+    aliases=("assistant_confidence_threshold", "draft-p-min"),
     build=build,
 )

@@ -1,0 +1,47 @@
+"""Drafting with levels that hand a state on, each reading the token guessed before it: MLPSpeculator (Wertheimer et al. 2404.19124).
+
+The likeliest tokens of each level are followed, and of all the paths down to the last level the likeliest few are kept, by the sum of
+their log-probabilities. Paths that begin alike share their nodes. All nodes are chosen, so the rule for chosen nodes is exact.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...core import Budget, DraftTree, State, TreeBuilder
+from ...trees import best
+from .last_state import LastState
+
+
+class LevelTree(LastState):
+    """paths: how many are kept; top: tokens followed at each level, 0 for what the heads were made for."""
+
+    needs = frozenset({"tap:final"})
+
+    def __init__(self, heads: Any, paths: int, top: int = 0):
+        self.heads, self.paths = heads, paths
+        self.top = (top,) * len(heads) if top else heads.top
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        depth = min(budget.gamma, len(self.heads))
+        if self.last is None or depth < 1:
+            return DraftTree()
+        found: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        states, tokens = self.last[None], [state.tokens[-1]]
+        with torch.inference_mode():
+            for level in range(depth):
+                states = self.heads.step(level, states, torch.tensor(tokens, device=states.device))
+                rows = self.heads.logits(level, states).log_softmax(-1)
+                values, ids = best(rows, min(self.top[level], budget.width))
+                above = [(i, value, token) for i, (row, those) in enumerate(zip(values.tolist(), ids.tolist()))
+                         for value, token in zip(row, those)]
+                found = [(found[i][0] + value, (*found[i][1], token)) for i, value, token in above]
+                states, tokens = states[[i for i, _, _ in above]], [token for _, _, token in above]
+        kept = sorted(found, key=lambda path: -path[0])[:self.paths if budget.width > 1 else 1]
+        build, at = TreeBuilder(), {(): -1}
+        for _, path in kept:
+            for end in range(1, len(path) + 1):
+                if path[:end] not in at:
+                    at[path[:end]] = build.add(path[end - 1], at[path[:end - 1]])
+        return build.tree()

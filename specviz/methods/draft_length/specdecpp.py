@@ -1,0 +1,37 @@
+"""SpecDec++: a small head on the draft model's states predicts whether each drafted token will be accepted; drafting ends when a
+refusal has become too likely (Huang et al. 2405.19715). The stop looks at kept tokens alone, so the output stays exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import StateChain
+from ...policies import PredictedAcceptance
+from ...verifiers import TokenRejection
+
+
+def build(kit, threshold: float, least: int, most: int) -> Parts:
+    head = kit.head("specdecpp")
+    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head, threshold, least, most), TokenRejection())
+
+
+METHOD = Method(
+    key="specdecpp",
+    title="SpecDec++",
+    paper="Huang et al. 2024, arXiv 2405.19715",
+    summary="A head on the draft model's states predicts which drafted tokens will pass, and ends the draft when a refusal is likely.",
+    knobs=(
+        Knob("threshold", 0.3, 0.05, 0.95, "stop when the predicted chance that something was refused is above this"),
+        Knob("least", 2, 1, 20, "shortest draft"),
+        Knob("most", 20, 1, 40, "longest draft"),
+    ),
+    needs=frozenset({"draft", "head:specdecpp"}),
+    look="The predicted chance under each drafted token, and what became of it; the draft ends where the risk crosses its limit.",
+    wins="On text with easy and hard stretches, where the draft's own probabilities say too little about the target.",
+    loses="With a draft model so cheap that a wasted step costs less than a round cut short.",
+    differs="Head, bounds, mixed text and weighted loss are the authors'. Their blocks share one block's weights by an oversight; "
+            "ours are blocks of their own, and such files load too. It is trained at temperature 1, as theirs.",
+    compared="formula",
+    published={"threshold": 0.3},
+    aliases=("SpecDec_pp", "acceptance prediction head"),
+    build=build,
+)

@@ -1,0 +1,9 @@
+"""DISCO's classifier (2405.04304): see draft_length.py."""
+from pathlib import Path
+
+from . import draft_length
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return draft_length.run(job, "disco")

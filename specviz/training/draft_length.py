@@ -1,0 +1,155 @@
+"""Networks that decide how long a draft is (models/draft_length.py), trained on what the target would say to the draft model's tokens.
+
+At every place of the target's own answers the draft model's token is drawn, and the chance that it is accepted is known:
+min(1, p / q), from both models' distributions at temperature 1.
+
+SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own, a share of the target's left in,
+and the head learns from the state behind each of its own tokens; the loss is a cross-entropy in which a refusal weighs more, divided
+by the weight there is. DISCO (2405.04304): rounds are played along the text, so that a token's place in its draft is what it would
+be; half of the rows are drafted greedily, where a token is accepted if it is the target's likeliest.
+"""
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModelForCausalLM
+
+from ..models import draft_length
+from ..models.heads import Body
+from . import chains
+from .draft import collate
+from .features import Batch, Features, body_of
+from .job import Job, TrainingError, fingerprint
+from .runner import Runner
+
+
+class Drafted(Features):
+    """Batches of the target's text, and the draft model that is to be judged on it. ``body``: the draft model's facts."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers)
+        self.draft_path = job.model(job.named("draft"))
+        if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
+            raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.")
+        net = AutoModelForCausalLM.from_pretrained(self.draft_path, dtype=torch.float32, trust_remote_code=False)
+        self.draft = net.to(self.device).eval().requires_grad_(False)
+
+    @property
+    def body(self) -> Body:
+        return body_of(self.draft_path)
+
+    def place(self, name: str) -> Path:
+        """A new target begins a new checkpoint, and so does a new draft model."""
+        return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
+
+    @torch.no_grad()
+    def laws(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
+        p = (batch.states[batch.where] @ self.head.T).float().softmax(-1)
+        return p, self.draft(batch.ids).logits.flatten(0, 1)[batch.where].float().softmax(-1)
+
+    def dice(self, step: int) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
+
+
+def run(job: Job, recipe: str) -> Path:
+    numbers = job.numbers(recipe)
+    features = Drafted(job, numbers)
+    torch.manual_seed(job.seed)
+    model = draft_length.build(features.body, numbers)
+    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    judged = JUDGED[recipe]
+
+    def loss_at(step: int):
+        logits, passes = judged(model, features, features.batch(step, runner.done()), numbers, step)
+        return loss(logits, passes, numbers["refused"]), len(passes)
+
+    runner.train(loss_at, lambda: measure(model, features, judged, numbers))
+    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
+
+
+def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
+    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight there is."""
+    weights = refused * (1 - passes) + passes
+    return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
+
+
+def drawn(p: Tensor, q: Tensor, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(tokens [n] drawn from q, chance [n] that each is accepted)."""
+    tokens = torch.multinomial(q, 1, generator=dice)
+    return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
+
+
+def by_states(model, features: Drafted, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+    """SpecDec++: (log odds, chances) of the draft model's tokens in a mixed text."""
+    states, passes, own = mixed(features, batch, numbers["targets"], features.dice(step))
+    return model.logit(states[own]), passes[own]
+
+
+@torch.no_grad()
+def mixed(features: Drafted, batch: Batch, share: float, dice: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """(states [n, hidden] behind each answer token of the mixed text, chances [n], which are the draft model's own [n])."""
+    tokens, passes = drawn(*features.laws(batch), dice)
+    own = torch.rand(len(tokens), generator=dice, device=tokens.device) >= share
+    ids = batch.ids.flatten().clone()
+    ids[batch.where + 1] = torch.where(own, tokens, batch.labels)
+    states = features.draft.base_model(ids.view_as(batch.ids)).last_hidden_state.flatten(0, 1)
+    return states[batch.where + 1], passes, own
+
+
+def by_rows(model, features: Drafted, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+    """DISCO: (log odds, chances) of the tokens that rounds along the text would have drafted."""
+    q, depths, passes = traces(features, batch, numbers["most"], step)
+    return model.logit(q, depths), passes
+
+
+@torch.no_grad()
+def traces(features: Drafted, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(distributions [m, vocab], places in the draft [m], chances [m]) of drafted tokens; the others were the target's."""
+    p, q = features.laws(batch)
+    tokens, passes = drawn(p, q, features.dice(step))
+    coin = random.Random(f"{features.job.seed} {step}")
+    owner = (batch.where // batch.ids.shape[1]).tolist()
+    greedy = {row: coin.random() < 0.5 for row in sorted(set(owner))}
+    chosen = torch.tensor([greedy[row] for row in owner], device=q.device)
+    passes = torch.where(chosen, (q.argmax(-1) == p.argmax(-1)).to(passes.dtype), passes)
+    kept, depths, depth, before = [], [], 0, -1
+    for i, (row, chance) in enumerate(zip(owner, passes.tolist())):
+        depth = 0 if row != before else depth
+        before = row
+        if depth < most:  # else the whole draft was accepted, and this token is the target's
+            kept.append(i)
+            depths.append(depth)
+        depth = depth + 1 if depth < most and coin.random() < chance else 0
+    return q[kept], torch.tensor(depths, device=q.device), passes[kept]
+
+
+def measure(model, features: Drafted, judged, numbers: dict) -> dict[str, float]:
+    """Held-out loss, beside that of the best constant answer: below it, the network knows something of the token."""
+    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
+    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
+             for i, a in enumerate(some) if a.start < numbers["length"] - 1]
+    logits, passes = (torch.cat(parts) for parts in zip(*found))
+    good = passes.sum()
+    share = (good / (good + numbers["refused"] * (1 - passes).sum())).clamp(1e-6, 1 - 1e-6)
+    return {"loss_heldout": round(float(loss(logits, passes, numbers["refused"])), 4),
+            "loss_of_a_constant": round(float(loss(share.logit().expand_as(passes), passes, numbers["refused"])), 4),
+            "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
+
+
+JUDGED = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
+
+CARDS = {
+    draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the
+draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time and never changes the text.
+
+Cross-entropy in which a refusal weighs {refused}; {targets} of the tokens it reads are the target's, as in the paper.""",
+    draft_length.DISCO: """DISCO's classifier: two layers on the draft's {top} largest probabilities, its entropy and
+the token's place in the draft. It decides how long a draft is, so a wrong guess costs time and never changes the text.
+
+Cross-entropy along rounds of up to {most} tokens, half of the rows drafted greedily.""",
+}

@@ -1,0 +1,63 @@
+"""Lengths decided by a trained network: the rules of SpecDec++ and DISCO on scripted chances, and what the drafter shows them."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specviz.core import Budget, DraftTree, Sampling, State, Step
+from specviz.drafters.model.chain import StateChain
+from specviz.policies import Classified, PredictedAcceptance
+from specviz.targets.tiny import TinyNet, TinyTarget
+
+LAW = torch.tensor([0.7, 0.3])
+
+
+def drafted(policy, chances):
+    """How many tokens are drafted when the networks give these chances."""
+    notes = State([0])
+    budget = policy.plan(notes)
+    for depth in range(budget.gamma):
+        if budget.stop(Step(0, LAW, depth, torch.tensor([chances[depth]]))):
+            return depth + 1
+    return budget.gamma
+
+
+def test_specdecpp_stops_when_a_refusal_has_become_likely():
+    """The state of depth d has read token d - 1, so the chances count from depth 1: 0.9, then 0.9 * 0.8 = 0.72, then 0.648."""
+    chances = [0.0, 0.9, 0.8, 0.9, 0.1, 0.9]
+    policy = PredictedAcceptance(lambda hidden: hidden[0], 0.3, 1, 6)
+    assert drafted(policy, chances) == 4
+    assert policy.line == pytest.approx([0.9, 0.8, 0.9]) and policy.refused == pytest.approx([0.1, 0.28, 0.352])
+    assert drafted(policy, chances) == 4, "a new round begins anew"
+    assert drafted(PredictedAcceptance(lambda hidden: hidden[0], 0.2, 1, 6), chances) == 3
+    assert drafted(PredictedAcceptance(lambda hidden: hidden[0], 0.2, 5, 6), chances) == 5
+    assert drafted(PredictedAcceptance(lambda hidden: hidden[0], 0.95, 1, 6), chances) == 6
+
+
+def test_disco_stops_after_the_token_it_doubts():
+    """Its chance is of the token just drafted, also of the first."""
+    def chance(probs, depth):
+        assert probs is LAW
+        return torch.tensor([0.9, 0.6, 0.4, 0.9])[depth]
+
+    assert drafted(Classified(chance, 0.5, 4), [0] * 4) == 3
+    assert drafted(Classified(chance, 0.3, 4), [0] * 4) == 4
+    assert drafted(Classified(chance, 0.95, 4), [0] * 4) == 1
+
+
+def test_the_policy_sees_the_draft_models_state_that_each_token_was_drawn_from():
+    net = TinyNet(7, seed=1)
+    model, seen = TinyTarget(net), []
+    chain = StateChain(model, net.width)
+    for start in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 5]):  # also where the cache is rewound
+        seen.clear()
+        tree = chain.propose(State(start, Sampling(0.0), limit=9), Budget(4, stop=lambda step: seen.append(step)))
+        assert len(seen) == 4
+        for depth, step in enumerate(seen):
+            fresh = TinyTarget(net)
+            fresh.tap(frozenset({"final"}))
+            fresh.sync([*start, *tree.tokens[:depth]])
+            state = fresh.score(DraftTree()).taps["final"][0]
+            assert torch.allclose(step.hidden, state, atol=1e-10)
+    with pytest.raises(ValueError, match="states of 9 numbers, and those of this one have 8"):
+        StateChain(model, 9)

@@ -1,0 +1,70 @@
+"""MLPSpeculator's recipe: it learns and resumes, reads the true tokens, and the trained levels use state and token."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specviz.models import mlp_speculator as models
+from specviz.training import mlp_speculator
+from specviz.training.draft import collate
+from specviz.training.features import Features, body_of
+from specviz.training.job import TARGET
+
+from .test_features import STEPS, history, job, material  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("mlp")
+    mlp_speculator.run(job(material, place))
+    return place
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
+    whole = history(trained, "mlp_speculator")
+    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
+    inner, left = Features.batch, [9]
+
+    def killed(self, step, done):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return inner(self, step, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Features, "batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            mlp_speculator.run(job(material, tmp_path))
+    mlp_speculator.run(job(material, tmp_path))
+    assert history(tmp_path, "mlp_speculator") == whole
+
+
+def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path):  # noqa: F811
+    work = job(material, tmp_path)
+    features = Features(work, work.numbers("mlp_speculator"))
+    torch.manual_seed(1)
+    model = models.build(features.body, features.numbers)
+    answer = features.heldout[0]
+    batch = features.states(collate([answer], 64, features.device))
+    guess = mlp_speculator.guesses(model)
+    with torch.no_grad():
+        for index in range(len(model)):
+            kept, states = guess(batch, index)
+            for row in (0, len(kept) - 1):
+                label = int(batch.where[kept[row]]) + 1  # the place of the token that is guessed
+                x = batch.states[label - index - 2].float()[None]
+                for level in range(index + 1):
+                    x = model.step(level, x, answer.ids[label - index - 1 + level].long()[None])
+                assert torch.allclose(states[row], x[0], atol=1e-6)
+
+
+def test_the_trained_levels_use_state_and_token(trained):
+    made = models.load(trained / "models" / "Llama-specviz-mlp_speculator", body_of(trained / "models" / TARGET))
+    torch.manual_seed(0)
+    states, same = torch.randn(2, made.hidden), torch.zeros(2, dtype=torch.long)
+    for level in range(len(made)):
+        by_state = made.logits(level, made.step(level, states, same)).softmax(-1)
+        by_token = made.logits(level, made.step(level, states[:1].expand(2, -1), torch.tensor([3, 9]))).softmax(-1)
+        for law in (by_state, by_token):
+            assert float((law[0] - law[1]).abs().sum()) > 1e-3
+        states = made.step(level, states, same)
