@@ -45,7 +45,8 @@
       this.every = EVERY;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw is drawn less often. */
+    /* v: {lanes: [{lane, k}], end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw
+       is drawn less often. */
     paint(v) {
       const w = v.width;
       const key = [

@@ -26,7 +26,8 @@
           bonus: "Every guess on the way was right, so the same pass gives one more token at no cost.",
           correction: hot
             ? "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did."
-            : "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays the same as in plain decoding.",
+            : "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays " +
+              "the same as in plain decoding.",
           small: "The small model wrote this token alone; the large one was not asked.",
           unchecked: "This token was written without a test by the large model.",
         }[r.why] || "Nothing was guessed here: one pass of the large model, one token."
@@ -37,7 +38,10 @@
         : "The large model would have written the same token here, so it is kept without a pass of its own.";
     if (cls === "rej") {
       if (hot)
-        return "The large model wants this token less than the small one does, and the throw went against it. What was guessed behind it is thrown away.";
+        return (
+          "The large model wants this token less than the small one does, and the throw went against it. " +
+          "What was guessed behind it is thrown away."
+        );
       if (last !== null && node.parent === last)
         return [
           "The large model would write ",

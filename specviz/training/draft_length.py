@@ -145,7 +145,8 @@ JUDGED = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
 
 CARDS = {
     draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the
-draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time and never changes the text.
+draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time
+and never changes the text.
 
 Cross-entropy in which a refusal weighs {refused}; {targets} of the tokens it reads are the target's, as in the paper.""",
     draft_length.DISCO: """DISCO's classifier: two layers on the draft's {top} largest probabilities, its entropy and

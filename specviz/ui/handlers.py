@@ -1,5 +1,4 @@
 """What happens when somebody presses something. One generator serves all lanes; text from people and models goes out as data.
-
 A handler yields {component: value} for what changes. The engine is never touched here: see stream.Live.
 """
 from __future__ import annotations

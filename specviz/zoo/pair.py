@@ -1,6 +1,5 @@
-"""From names to loaded models: weights once per folder and device, shared by every run; caches one per run.
-
-What cannot be loaded is refused with one sentence (ZooError). Whether a method can run on what is loaded is a sentence too.
+"""From names to loaded models: weights once per folder and device, shared by every run; caches one per run. What cannot be
+loaded is refused with one sentence (ZooError). Whether a method can run on what is loaded is a sentence too.
 """
 from __future__ import annotations
 

@@ -99,7 +99,8 @@
       asked = at("asked");
     host.append(
       say(
-        "Each token follows a distribution made of both models. Under it: its probability for the large, the small, and the two together.",
+        "Each token follows a distribution made of both models. Under it: its probability for the large, the small, " +
+          "and the two together.",
       ),
     );
     strip(

@@ -1,4 +1,5 @@
-/* The chosen lanes at the foot of the page of all methods: what each is, its knobs, once more, away. A lane is {method, knobs}. */
+/* The chosen lanes at the foot of the page of all methods: what each is, its knobs, once more, away.
+   A lane is {method, knobs}. */
 /* The knobs that tell a lane from its method's defaults, or the first of them: "gamma 8". */
 function knobWord(card, lane) {
   const own = Object.entries(lane.knobs);

@@ -1,4 +1,5 @@
-/* Beside the prompt, before a run: the embedded target was trained on English and code alone, and what it does not know is said. */
+/* Beside the prompt, before a run: the embedded target was trained on English and code alone, and what it does not
+   know is said. */
 const note = element.querySelector(".pg-unknown");
 const NAMES = [
   ["emoji", /\p{Extended_Pictographic}/u],
@@ -16,7 +17,8 @@ function paint() {
   const seen = found.includes("Japanese") ? found.filter((name) => name !== "Chinese") : found;
   note.hidden = !own || !seen.length;
   note.textContent = seen.length
-    ? `The embedded model does not know ${seen.join(" or ")}: it reads them as single bytes, and what it answers will mean little.`
+    ? `The embedded model does not know ${seen.join(" or ")}: it reads them as single bytes, ` +
+      "and what it answers will mean little."
     : "";
 }
 document.addEventListener("input", (event) => event.target.closest?.("#prompt") && paint());
