@@ -75,7 +75,15 @@
     if (!r || typeof r !== "object" || Array.isArray(r) || !TYPES.has(r.type)) no(where + " is of no known type.");
     if (!whole(r.lane, 0, LANES - 1)) no(where + ": the lane must be a whole number below " + LANES + ".");
     finite(r, where, 0);
-    const lane = lanes.get(r.lane) || { seq: -1, count: 0, rounds: new Map(), top: -1, over: false, said: 0, committed: -1 };
+    const lane = lanes.get(r.lane) || {
+      seq: -1,
+      count: 0,
+      rounds: new Map(),
+      top: -1,
+      over: false,
+      said: 0,
+      committed: -1,
+    };
     if (!lanes.has(r.lane)) {
       header(r, where);
       lanes.set(r.lane, lane);

@@ -14,7 +14,11 @@
     for (const x of sure.slice(0, drafted)) all *= x;
     host.append(
       say(
-        "One pass guessed " + count(int(d.block, nodes.length), "place") + "; " + count(drafted, "token") + " were sent. ",
+        "One pass guessed " +
+          count(int(d.block, nodes.length), "place") +
+          "; " +
+          count(drafted, "token") +
+          " were sent. ",
         sure.length > drafted
           ? "The draft ended where it no longer trusted itself."
           : "It gave the whole draft a chance of " + Math.round(100 * all) + " %; " + c.round.path.length + " passed.",

@@ -67,7 +67,9 @@
       say(
         joint
           ? "The head's chance for each token, coloured by what became of it. The newest token is not judged yet."
-          : "The classifier's chance for each token, coloured by what became of it. Below " + short(limit) + " it stops.",
+          : "The classifier's chance for each token, coloured by what became of it. Below " +
+              short(limit) +
+              " it stops.",
       ),
     );
     bars(host, {
