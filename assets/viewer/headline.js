@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, setText, count } = SV.dom;
-  const { parting, over } = SV.verdict;
+  const { parting, over, busy } = SV.verdict;
   const M = SV.metrics,
     AS_FAST = 1.05; /* nearer than this is no difference that anybody would feel */
 
@@ -43,7 +43,7 @@
     const d = parting(lane, base),
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
-    const k = m.walltime_speedup,
+    const k = busy([lane, base]) ? null : m.walltime_speedup,
       fast = k === null ? "" : k >= AS_FAST ? k.toFixed(1) + " times as fast" : "no faster on this machine";
     if (dice(lane)) {
       const same = loose(lane)
@@ -73,7 +73,13 @@
         same: "same text so far: checked",
         text: `Stopped after ${count(n, "token")}: the same so far, in ${passes(m.passes)} instead of ${n}.`,
       };
-    const end = !fast ? "same text." : k >= AS_FAST ? fast + ", same text." : "same text, but " + fast + ".";
+    const end = !fast
+      ? busy([lane, base])
+        ? "same text, times not counted."
+        : "same text."
+      : k >= AS_FAST
+        ? fast + ", same text."
+        : "same text, but " + fast + ".";
     return {
       ...out,
       sure: true,

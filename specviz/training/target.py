@@ -172,7 +172,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
         total = count = 0.0
         for row in [r for r in rows if r.task == task][: numbers["heldout_rows"]]:
             ids, start = data.chat_row(words, row)
-            ids = ids[: numbers["heldout_length"]]
+            ids = ids[: numbers.get("heldout_length", numbers["length"])]
             if start < len(ids):
                 total += span_loss(model, ids, start) * (len(ids) - start)
                 count += len(words.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
@@ -183,7 +183,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
 
 def induction(model, words, numbers: dict, spans: int = 8) -> float:
     """Loss on the second saying of random spans of a quarter of the length: near zero once it copies."""
-    dice, size = random.Random(7), numbers["heldout_length"] // 4
+    dice, size = random.Random(7), numbers.get("heldout_length", numbers["length"]) // 4
     each = [random_span(dice, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
 

@@ -71,6 +71,9 @@ class FakeKit:
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
+    def open_store(self, name):
+        raise ValueError(f"there is no store {name}")
+
     def piece(self, token):
         return self.loaded.token_bytes(token)
 

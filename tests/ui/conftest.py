@@ -59,17 +59,28 @@ def backend(server):
     return server.backend
 
 
+RUNNING = []  # the one browser of this process, while somebody uses it: several folders of tests have this fixture
+
+
 @pytest.fixture(scope="session")
 def _browser():
     def start():
         from playwright.sync_api import sync_playwright
 
         player = sync_playwright().start()
-        return player, player.chromium.launch(executable_path=str(CHROMIUM) if CHROMIUM.exists() else None, args=FLAGS)
+        RUNNING.extend([player.chromium.launch(executable_path=str(CHROMIUM) if CHROMIUM.exists() else None, args=FLAGS), player])
 
-    player, browser = POOL.submit(start).result(timeout=60)
-    yield browser
-    POOL.submit(lambda: (browser.close(), player.stop())).result(timeout=60)
+    def stop():
+        browser, player = RUNNING
+        RUNNING.clear()
+        browser.close()
+        player.stop()
+
+    if not RUNNING:
+        POOL.submit(start).result(timeout=60)
+    yield RUNNING[0]
+    if RUNNING:
+        POOL.submit(stop).result(timeout=60)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from specviz.ui.chat import Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Refused, apart, read, together
 
 from .fake import FakeBackend
-from .test_page import begin, finish, run, state
+from .test_page import begin, finish, open_fields, pick, run, state
 
 NOTICE = "document.querySelector('#notice').textContent"
 BOX = "#prompt textarea"
@@ -85,7 +85,7 @@ def test_an_example_says_that_it_replaces_the_methods(page):
     page.click("#example-0")
     page.wait_for_function(f"{NOTICE} !== ''")
     assert "replaces" not in page.evaluate(NOTICE)
-    page.check("#methods [data-key=tree] input")
+    pick(page, "tree")
     page.click("#example-1")
     page.wait_for_function(f"{NOTICE}.includes('replaces what was chosen')")
 
@@ -142,8 +142,7 @@ def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server
 
 def test_a_small_run_travels_inside_its_link(visit, server, backend):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
-    for key in ("lookup", "chain", "tree"):
-        page.evaluate(f"(() => {{ const i = document.querySelector('#methods [data-key={key}] input'); if (i.checked) i.click(); }})()")
+    open_fields(page)
     page.fill("#length input", "12")
     run(page, "short")
     page.click("#share")
