@@ -356,8 +356,7 @@ def test_an_unavailable_method_says_why(visit, backend):
     page.wait_for_selector(".pg-row.lock[data-key=heads]")
     row = page.locator(".pg-row[data-key=heads]")
     for reach in (row.hover, row.focus, row.tap):
-        page.mouse.move(1, 1)  # so that the pointer enters the row again
-        page.hover(".pg-row[data-key=chain]")
+        page.focus(".pg-row[data-key=chain]")
         page.wait_for_function("!document.querySelector('.pg-card').textContent.includes('need heads trained')")
         reach()
         page.wait_for_function("document.querySelector('.pg-card').textContent.includes('need heads trained')")
