@@ -8,8 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from specviz.training import data, draft, generate, report, target
-from specviz.training.__main__ import available, main
+from specviz.training.__main__ import ORDER, available, main
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
+from specviz.zoo.trained_heads import KINDS
 
 DRAFT = Job().named("draft")
 
@@ -20,8 +21,8 @@ def test_everything_is_made_and_loads(work):
         model = AutoModelForCausalLM.from_pretrained(work / "models" / name)
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
-    heads = ["medusa", "hydra", "eagle", "kangaroo"]
-    assert [line["recipe"] for line in lines] == ["tokenizer", "target", "generate", "draft", "other_draft", *heads, "datastore", "report"]
+    assert [line["recipe"] for line in lines] == list(ORDER)
+    assert all((work / "models" / Job().named(kind) / "config.json").is_file() for kind in KINDS)
 
 
 def test_the_report_reaches_the_cards(work):
