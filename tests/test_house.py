@@ -1,10 +1,12 @@
 """The house's own rules: every module in a room, every room in a layer, files that can be read in one go, plain JavaScript."""
 from __future__ import annotations
 
+import graphlib
 import re
 import statistics
 import tomllib
 
+import grimp
 from specviz import ASSETS, ROOT
 
 MODULES = sorted((ROOT / "specviz").rglob("*.py"))
@@ -24,6 +26,13 @@ def test_every_module_stands_in_a_room_and_every_room_in_a_layer():
     layers = next(c for c in contracts if c["name"] == "Layers")
     rooms = {folder.name for folder in (ROOT / "specviz").iterdir() if (folder / "__init__.py").is_file()}
     assert layers["exhaustive"] and rooms | {"__main__"} == {name for row in layers["layers"] for name in row.replace("|", " ").split()}
+
+
+def test_no_file_imports_itself_through_others():
+    graph = grimp.build_graph("specviz", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) >= len(MODULES)
+    graphlib.TopologicalSorter(imports).prepare()  # CycleError names the files of a circle
 
 
 def test_tests_mirror_the_rooms():

@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from . import load, models, space
+from .errors import INTERRUPTED, UsageError
 from .watching import text_of
-
-INTERRUPTED = 130
-
-
-class UsageError(ValueError):
-    """What was typed makes no sense; one sentence."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any, Callable
 
+from .errors import INTERRUPTED, UsageError
+
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     """Hang the command into the parser; ``options`` adds those of models and sampling."""
@@ -27,7 +29,6 @@ def load(args: argparse.Namespace) -> int:
     from ..evidence.load import COLUMNS, METHODS, load_test
     from ..run.request import read_sampling
     from ..zoo import load as load_models
-    from .commands import INTERRUPTED, UsageError
     from .terminal import table
     from .watching import ctrl_c
 

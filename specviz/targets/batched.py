@@ -8,22 +8,20 @@ lengths drift apart, and a sequence joins or leaves by being named or not.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Sequence
+from typing import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..core import DraftTree, Scores
+from .llama import LlamaTarget
 from .rows import Rows
 
-if TYPE_CHECKING:
-    from .fast import FastTarget
-
-Lane = tuple["FastTarget", Rows, slice]  # a sequence, its rows, and where they lie among all rows
+Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and where they lie among all rows
 
 
-def score_packed(targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
+def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree]) -> list[Scores]:
     """As ``target.score(tree)`` for each target and its tree, in one pass over the weights that they share.
 
     A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets of different weights, or one that is named

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ..core import Scores, common
 from .base import CachedTarget
-from .fast import FastTarget, Skipping
+from .llama import LlamaTarget
 from .own_cache import Keep
 from .rows import Rows
+from .views import Skipping
 
 
 class Lean(Skipping):
@@ -23,7 +24,7 @@ class Lean(Skipping):
 
     provides = frozenset({"tree", "rewind", "embed", "head"})
 
-    def __init__(self, target: FastTarget, keep: Keep):
+    def __init__(self, target: LlamaTarget, keep: Keep):
         self.keep, self.offset, self.kept, self._settled = keep, 0, 0, 0
         super().__init__(target, ())
 

@@ -9,13 +9,14 @@ from typing import Any, AsyncIterator
 import gradio as gr
 
 from ..lab.compare import compare, lanes_of
+from .backend import Backend
 from .cards import told
 from .chat import lanes, same
 from .desk import Desk
 from .door import visitor
 from .limits import BASELINE, Refused, Turnstile, read
 from .loading import Loader
-from .stream import Backend, Live, pack
+from .stream import Live, pack
 
 
 class Api:

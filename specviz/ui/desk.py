@@ -12,11 +12,12 @@ from typing import Any, AsyncIterator
 
 import gradio as gr
 
+from .backend import Backend
 from .door import visitor
 from .job import Job
 from .limits import RUN_SECONDS, Refused, Turnstile, Visitor
 from .loading import Loader
-from .stream import Backend, pack
+from .stream import pack
 
 LONGEST = 20_000  # characters of a question
 

@@ -11,13 +11,13 @@ from typing import Any, AsyncIterator, Callable, Sequence
 
 import gradio as gr
 
-from . import controls, stream
+from .backend import Backend
 from .chat import Chat
-from .controls import FIRST, merge, unlawful
+from .controls import FIRST, drafts, merge, unlawful
 from .door import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
 from .loading import Loader
-from .stream import Backend, Live, pack
+from .stream import Live, empty, pack, shown
 
 VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"
@@ -171,7 +171,7 @@ class Handlers:
         ui = self.ui
         return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._bare(chat), ui["notice"]: _line(),
                 ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
-                ui["board"]: stream.empty(chat.number(), "A new conversation. The next prompt begins it.")}
+                ui["board"]: empty(chat.number(), "A new conversation. The next prompt begins it.")}
 
     def afresh(self, chat: Chat, request: gr.Request) -> Chat:
         """Before a run that a link or a panel asks for: it begins a conversation of its own."""
@@ -211,7 +211,7 @@ class Handlers:
             return {self.ui["notice"]: _line("error", "The record of that turn is no longer kept.")}
         latest = index == len(chat.turns) - 1
         view = chat.view(len(chat.turns) - latest)
-        return {self.ui["board"]: stream.shown(chat.number(), turn.records),
+        return {self.ui["board"]: shown(chat.number(), turn.records),
                 self.ui["conversation"]: pack({"turns": view, "shown": None if latest else index}), self.ui["notice"]: _line()}
 
     # Models and knobs
@@ -237,7 +237,7 @@ class Handlers:
 
     def retarget(self, target: str | None, draft: str | None) -> dict:
         """Another target: the drafts that fit it; one that does not goes."""
-        found = controls.drafts(self.backend.drafts(target or None))
+        found = drafts(self.backend.drafts(target or None))
         kept = draft if draft in [name for _, name in found] else ""
         return self.choose(target, kept) | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
 

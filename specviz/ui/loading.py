@@ -9,12 +9,10 @@ import logging
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, AsyncIterator
+from typing import AsyncIterator
 
+from .backend import Backend
 from .limits import Refused
-
-if TYPE_CHECKING:
-    from .stream import Backend
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,13 @@ from starlette.middleware import Middleware
 
 from . import board, controls, offer
 from .api import Api
+from .backend import Backend
 from .chat import Chat
 from .door import Door
 from .handlers import Handlers, lanes_picked
 from .limits import WAITING
 from .offer import EXAMPLES, RECORDED, Offer
-from .stream import Backend, pack
+from .stream import pack
 from .theme import css, theme
 
 TITLE = "specviz"

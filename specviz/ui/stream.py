@@ -15,8 +15,9 @@ import uuid
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, AsyncIterator, Iterator, Protocol
+from typing import Any, AsyncIterator, Iterator
 
+from .backend import Backend, Record
 from .job import BEAT, Job, Reader, Unread
 from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
 from .loading import Loader
@@ -25,45 +26,7 @@ SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat beco
 CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 2  # beats
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
-Record = dict[str, Any]
 Frame = dict[str, Any]
-
-
-class Backend(Protocol):
-    """What the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block. What is loaded is named
-    by target and draft as one name (limits.together)."""
-
-    cards: dict[str, Any]
-    questions: frozenset[str]  # what the Lab may ask; those of ``light`` need no model and no place in the line
-    light: frozenset[str]
-
-    def ready(self, target: str | None) -> bool:
-        """Whether a run could start without loading anything."""
-
-    def load(self, target: str | None) -> str:
-        """Load the models; a short description of them for people. Raises Refused with a sentence."""
-
-    def progress(self, target: str | None) -> str:
-        """How far the loading of a target is, in a few words; empty where that is not known."""
-
-    def wants(self, payload: dict[str, Any]) -> str | None:
-        """The target that a question of the Lab is about."""
-
-    def targets(self) -> list[dict[str, str]]:
-        """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
-
-    def drafts(self, target: str | None = None) -> list[dict[str, str]]:
-        """Draft models that a visitor may choose beside a target: {name, title}."""
-
-    def why_not(self, target: str | None = None) -> dict[str, str]:
-        """Methods that cannot run on this model, loaded or not: key -> one sentence that says what would make it work."""
-
-    def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
-        """The records of all lanes, in the order they happened, a batch at a time, and maybe a status between. Ends within
-        one round of ``cancel``."""
-
-    def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """The answer to a question as it grows, the last one whole; a text is a word on progress. What it wants is loaded."""
 
 
 def pack(value: Any) -> str:

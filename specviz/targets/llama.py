@@ -1,0 +1,143 @@
+"""One run's keys and values over shared weights of the Llama family: one static tensor, a tree mask, nothing copied needlessly.
+
+The cache is allocated when first needed and grows in steps. Targets (fast.py) and views of them (views.py) are made of this.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+from ..models.llama import Llama
+from .base import CachedTarget
+from .rows import LARGE, Rows, Shape
+
+STEP = 256  # slots are allocated in multiples of this
+
+
+class LlamaTarget(CachedTarget):
+    """One run's cache over shared weights."""
+
+    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
+    skip: frozenset[int] = frozenset()  # sublayers that are left out
+
+    def __init__(self, model: Llama):
+        self.model, self.name = model, model.name
+        self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
+        self._cache: Tensor | None = None  # [layers, 2, kv_heads, slots, head_dim]
+        super().__init__()
+
+    # --- what a target lends ---------------------------------------------------------------------------------------
+    def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
+        """Rows of the embedding table, [n, hidden]."""
+        with torch.inference_mode():
+            return self.model.embed(torch.as_tensor(ids, device=self.model.device))
+
+    def head(self, states: Tensor) -> Tensor:
+        """Logits of states [n, hidden] that have passed the last norm."""
+        with torch.inference_mode():
+            return self.model.head(states)
+
+    def norm(self, states: Tensor) -> Tensor:
+        """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
+        with torch.inference_mode():
+            return self.model.norm_final(states)
+
+    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
+        self.settle()
+        keys, values = self.lined_up()[layer, :, :, :len(self.seen)]
+        return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
+
+    def lined_up(self) -> Tensor:
+        """The cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in slots of their own positions."""
+        self._reserve(0)
+        return self._cache
+
+    # --- the primitives --------------------------------------------------------------------------------------------
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        model = self.model
+        x, first = self._start(rows)
+        x, taps = self._layers(rows, x, first, self.layers)
+        x = model.norm_final(x)
+        if "final" in self._want:
+            taps["final"] = x
+        logits = model.head(x[-1:] if rows.last else x)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)  # so that ``busy`` and the engine's clock see the work, not its launch
+        return logits, taps
+
+    def _start(self, rows: Rows) -> tuple[Tensor, int]:
+        """States [rows, hidden] to begin with, and the layer that they enter."""
+        return self._embed(rows), 0
+
+    def _embed(self, rows: Rows) -> Tensor:
+        self._reserve(rows.past + len(rows.tree) + 1)
+        return self.model.embed(torch.tensor(rows.ids, device=self.model.device))
+
+    def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Layers first..end over the rows; the states after them and the taps met on the way."""
+        model, at, taps = self.model, rows.past + rows.lo, {}
+        turn, mask = self._turn(rows), self._mask(rows)
+        for i, block in enumerate(model.blocks[first:end], first):
+            x = self._enter(rows, i, x, taps)
+            if 2 * i not in self.skip:
+                x = model.attend(block, x, turn, self._cache[i], at, mask)
+            if 2 * i + 1 not in self.skip:
+                x = model.transform(block, x)
+        return x, taps
+
+    def _enter(self, rows: Rows, layer: int, x: Tensor, taps: dict[str, Tensor]) -> Tensor:
+        """What enters a layer: states replaced by entries, tapped after that."""
+        for entry, where in rows.entries(layer) if rows.tree.inputs else ():
+            made = entry.make(x)
+            x = x.clone()
+            x[where] = made.to(x.dtype)
+        if f"layer:{layer}" in self._want:
+            taps[f"layer:{layer}"] = x
+        return x
+
+    def _turn(self, rows: Rows) -> Tensor:
+        """Rotations of the rows. Positions beyond the context are held at the last one (probes may lie there)."""
+        at, n = rows.past + rows.lo, len(rows.ids)
+        if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
+            return self.model.turns(at + n)[at:at + n]
+        table = self.model.turns(rows.past + len(rows.tree) + 1)
+        return table[(rows.shape.depth + rows.past).clamp_(max=self.context - 1).to(self.model.device)]
+
+    def _mask(self, rows: Rows) -> Tensor | None:
+        """Added to scores, [group * rows, slots]: 0 where a row may look, -inf elsewhere. None when each sees everything."""
+        if len(rows.ids) == 1 and rows.shape.all_seen:
+            return None
+        tile = (_tile if len(rows.tree) <= LARGE else _tile.__wrapped__)(rows.shape, self.model.group, self.model.dtype, self.model.device)
+        if not rows.past:
+            return tile
+        mask = tile.new_zeros(tile.shape[0], rows.past + tile.shape[1])
+        mask[:, rows.past:] = tile
+        return mask
+
+    def _reserve(self, slots: int) -> None:
+        have = 0 if self._cache is None else self._cache.shape[3]
+        if slots > have or self._cache is None:
+            bigger = self.model.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
+            if have:
+                bigger[:, :, :, :have] = self._cache
+            self._cache = bigger
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        with torch.inference_mode():
+            kept = self._cache.index_select(3, torch.tensor([past + row for row in rows], device=self.model.device))
+            self._cache[:, :, :, past:past + len(rows)] = kept
+
+    def close(self) -> None:
+        super().close()
+        self._cache = None
+
+
+@lru_cache(maxsize=512)
+def _tile(shape: Shape, group: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
+    tile = torch.zeros(shape.sees.shape, dtype=dtype).masked_fill_(~shape.sees, -torch.inf)
+    return tile.repeat(group, 1).to(device)
