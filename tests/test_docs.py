@@ -35,3 +35,16 @@ def test_every_link_between_the_pages_leads_somewhere():
     for page in pages:
         for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_entry_of_the_log_says_what_was_asked_done_found_and_what_follows_and_stands_in_its_list():
+    folder, listed = ROOT / "docs" / "log", {}
+    for part in (folder / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        listed[re.search(r"\((\w+\.md)\)", part)[1]] = re.findall(r"^- (.*)", part, re.M)
+    assert set(listed) == {page.name for page in folder.glob("*.md")} - {"README.md"}
+    for name, entries in listed.items():
+        found = (folder / name).read_text(encoding="utf-8").split("\n## ")[1:]
+        assert entries == [entry.partition("\n")[0] for entry in found], name
+        for entry in found:
+            parts = re.findall(r"^\*\*(Asked|Done|Figure|Follows)\*\*", entry, re.M)
+            assert parts == ["Asked", "Done", "Figure", "Follows"], f"{name}: {entry.partition(chr(10))[0]}"

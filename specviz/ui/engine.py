@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from .. import lab
+from ..zoo.registry import pinned
 from .cards import cards, told
 from .choices import fetched, fitting
 from .limits import NO_DRAFT, Ask, Refused, apart, titles
@@ -102,7 +103,7 @@ class Engine:
             raise Refused(f"There is no draft model {draft[:80]!r} for this target; choose one of the list, or {NO_DRAFT}.")
         if target is None:
             return (self._asked[0], draft or self._asked[1]), {}
-        return ((target, draft) if draft else (target,)), {"named_only": not any_model()}
+        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
 
     def loaded(self, target: str | None) -> Any:
         """Raises Refused where the model was put away for another one since it was loaded."""

@@ -21,6 +21,12 @@ WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.t
 UNWANTED = ["onnx/*", "*/*"]
 
 
+def pinned(name: str) -> bool:
+    """Whether a name is that of a hub model at a commit, org/name@commit; anything else might be a folder."""
+    hub, _, revision = name.partition("@")
+    return bool(HUB_ID.fullmatch(hub) and COMMIT.fullmatch(revision))
+
+
 class ZooError(ValueError):
     """A model cannot be had; the message is one sentence for a person."""
 

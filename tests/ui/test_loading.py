@@ -8,7 +8,7 @@ import pytest
 
 from specviz import zoo
 from specviz.zoo.registry import ZooError
-from specviz.ui.engine import Engine
+from specviz.ui.engine import Engine, any_model
 from specviz.ui.limits import Refused
 
 
@@ -35,3 +35,16 @@ def test_what_loading_refuses_is_said_in_its_own_words(monkeypatch):
     monkeypatch.setattr(zoo, "load", load)
     with pytest.raises(Refused, match="There is no such model"):
         Engine(None, None).load(None)
+
+
+def test_only_the_owner_lets_visitors_name_models_of_the_hub_and_never_folders(monkeypatch, tmp_path):
+    given, pinned = [], f"org/name@{'0' * 40}"
+    monkeypatch.setattr(zoo, "load", lambda *_, **named: given.append(named) or (_ for _ in ()).throw(ZooError("no")))
+    for allowed, space, named_only in (("", "", True), ("1", "", False), ("1", "a/b", True)):
+        monkeypatch.setenv("SPECVIZ_ALLOW_ANY_MODEL", allowed)
+        monkeypatch.setenv("SPACE_ID", space)
+        assert any_model() is not named_only
+        for name, only in ((pinned, named_only), (str(tmp_path), True), ("assets/models", True), (f"{tmp_path}/a@b", True)):
+            with pytest.raises(Refused):
+                Engine(None, None).load(name)
+            assert given.pop() == {"named_only": only}, name

@@ -1,4 +1,4 @@
-"""What share of a round is tree building and judging, on the embedded pair: ``python -m tests.bridges.shares [method ...]``.
+"""What share of a round is tree building and judging, on the embedded pair: ``python -m tests.drafters.vocabulary.shares [method ...]``.
 
 Seconds of this process on one thread, so that other work on the machine does not count. Not a test: figures for the log.
 """
