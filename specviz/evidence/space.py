@@ -20,9 +20,10 @@ from typing import Any, Callable
 
 import yaml
 
+from ..models.split import LARGEST
+
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 NEEDED = ("title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "app_file", "license")
-LARGEST = 10 * 2**20  # bytes of a file that git takes without LFS
 MOST_FILES = 10_000  # in a folder
 LONGEST = 60  # characters of the short description
 PATIENCE = 90.0  # seconds until the page must answer

@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save
 
+from ..models.split import split
 from .job import Job, TrainingError
 
 # How every card begins.
@@ -91,6 +92,7 @@ def export(job: Job, name: str, model, tokenizer) -> Path:
             try:
                 copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(temporary, max_shard_size="8MB")
                 tokenizer.save_pretrained(temporary)
+                split(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.") from error
             place.mkdir(exist_ok=True)
@@ -98,7 +100,7 @@ def export(job: Job, name: str, model, tokenizer) -> Path:
             for path in Path(temporary).iterdir():
                 os.chmod(path, 0o644)
                 os.replace(path, place / path.name)
-            for old in place.glob("*.safetensors"):  # shards of another count
+            for old in place.glob("*.safetensors*"):  # shards of another count
                 if old.name not in new:
                     old.unlink()
     return places[0]

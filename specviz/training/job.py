@@ -15,6 +15,7 @@ import torch
 import yaml
 
 from .. import ASSETS
+from ..models.split import whole
 
 HERE = Path(__file__).parent
 SHIPPED = ASSETS / "models"
@@ -67,7 +68,7 @@ class Job:
         places = [self.work / "models" / name, self.shipped / name]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
-                return place
+                return whole(place)
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
 
     def named(self, kind: str) -> str:
@@ -95,6 +96,6 @@ class Job:
 def fingerprint(model: Path) -> str:
     """Eight hex digits that change with the weights, so that nothing stale is taken for fresh."""
     digest = hashlib.sha256()
-    for part in sorted(model.glob("*.safetensors")):
+    for part in sorted(whole(model).glob("*.safetensors")):
         digest.update(part.read_bytes())
     return digest.hexdigest()[:8]

@@ -53,12 +53,18 @@ class Entry:
     quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
 
     def folder(self) -> Path:
-        """Where its files lie, fetched from the hub when they are not there yet. Raises ZooError."""
+        """Where its files lie, fetched from the hub when they are not there yet, shards in parts joined. Raises ZooError."""
+        from ..models.split import whole  # torch: only for who loads a model
+        from ..models.weights import ModelError
+
         folder = self.path if self.path is not None else _fetched(self)
         if not (folder / "config.json").is_file():
             where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
             raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
-        return folder
+        try:
+            return whole(folder)
+        except ModelError as error:
+            raise ZooError(f"{error}.") from None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""A shard that is larger than hosts of plain git take (one matrix alone may be) lies in its folder in parts. Before the folder is
+read they are joined again, once, in the cache; every other file is linked there.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from .weights import ModelError
+
+LARGEST = 10 * 2**20  # bytes of a file that git hosts take without LFS
+PART = 8_000_000  # bytes
+_PART = re.compile(r"(.+\.safetensors)\.part-(\d{2})-of-(\d{2})")
+
+
+def split(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
+    """Cut shards of more than ``largest`` bytes into parts of at most ``part``; parts of earlier shards are removed."""
+    for old in folder.glob("*.safetensors.part-*"):
+        old.unlink()
+    for shard in sorted(folder.glob("*.safetensors")):
+        if shard.stat().st_size > largest:
+            data = shard.read_bytes()
+            pieces = [data[at:at + part] for at in range(0, len(data), part)]
+            for number, piece in enumerate(pieces, 1):
+                (folder / f"{shard.name}.part-{number:02d}-of-{len(pieces):02d}").write_bytes(piece)
+            shard.unlink()
+
+
+def whole(folder: Path) -> Path:
+    """The folder itself, or where its shards lie in one piece. Raises ModelError where a part is missing or the cache cannot be
+    written."""
+    shards = _shards(folder)
+    if not shards:
+        return folder
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        digest.update(f"{file.resolve()}\n".encode())
+        if _PART.fullmatch(file.name):
+            digest.update(file.read_bytes())
+    place = _cache() / f"{folder.name}-{digest.hexdigest()[:12]}"
+    if not place.is_dir():
+        try:
+            _join(folder, shards, place)
+        except OSError as error:
+            raise ModelError(f"{folder.name} lies in parts, and they cannot be joined in {place.parent}: {error.strerror}") from None
+    return place
+
+
+def _shards(folder: Path) -> dict[str, list[Path]]:
+    """The parts of each cut shard, in order."""
+    found: dict[str, list[tuple[int, int, Path]]] = {}
+    for file in folder.glob("*.safetensors.part-*"):
+        if match := _PART.fullmatch(file.name):
+            found.setdefault(match[1], []).append((int(match[2]), int(match[3]), file))
+    for shard, parts in found.items():
+        parts.sort()
+        if [number for number, *_ in parts] != list(range(1, parts[0][1] + 1)) or len({of for _, of, _ in parts}) > 1:
+            raise ModelError(f"{folder.name} lacks a part of {shard}")
+    return {shard: [file for *_, file in parts] for shard, parts in found.items()}
+
+
+def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
+    """Make ``place`` beside itself and move it there whole: two programs may do so at once."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
+        inner = Path(made) / "whole"
+        inner.mkdir()
+        for file in folder.iterdir():
+            if not _PART.fullmatch(file.name):
+                (inner / file.name).symlink_to(file.resolve())
+        for shard, parts in shards.items():
+            with open(inner / shard, "wb") as out:
+                for part in parts:
+                    out.write(part.read_bytes())
+        try:
+            os.rename(inner, place)
+        except OSError:
+            if not place.is_dir():
+                raise
+
+
+def _cache() -> Path:
+    """Where joined shards are kept: the home's cache where it can be written, else the system's folder for passing things."""
+    home = Path.home() / ".cache"
+    writable = home if home.is_dir() else home.parent
+    return (home if os.access(writable, os.W_OK) else Path(tempfile.gettempdir())) / "specviz" / "models"
