@@ -159,6 +159,9 @@ NOTES: dict[str, Note] = {
         "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark).",
         block=("places of the whole block", 4), drafted=("tokens sent, the first so many places", 2),
         confidence=("expected chance to pass of each place looked at, given that those before it pass", [0.9, 0.6, 0.2])),
+    "masks": _note(
+        "block", "Tokens drafted in one pass, none knowing the one before it (PARD, P-EAGLE).",
+        places=("of the pass", 4), chances=("the drafter's probability of the token drawn at each place that was sent", [0.9, 0.5, 0.3])),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

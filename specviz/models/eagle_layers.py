@@ -239,15 +239,15 @@ class RowCache:
         """Nothing is held; the next row read stands at position ``first``."""
         self.first, self.count, self._scratch = first, 0, 0
 
-    def read(self, x: Tensor) -> Tensor:
-        """Text rows x [n, hidden] behind those held; their outputs [n, hidden]."""
+    def read(self, x: Tensor, passing: int = 0) -> Tensor:
+        """Text rows x [n, hidden] behind those held; their outputs [n, hidden]. The last ``passing`` of them do not stay."""
         out = []
         for part in x.split(STEP):
             n, at = len(part), self.count
             room = self._room(at + n)
             out.append(self.net.run(part, self._turn(list(range(at, at + n))), room, at, self._mask(_causal(n, part.dtype, part.device))))
             self.count += n
-        self._scratch = 0
+        self.count, self._scratch = self.count - passing, 0
         return out[0] if len(out) == 1 else torch.cat(out)
 
     def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int]) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+ALONE = ("pard",)  # kinds that are models of their own, of any width; a vocabulary that was padded otherwise will do
 COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target has, and old Llama files store although it is computed
 
 
@@ -139,6 +140,8 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") ->
     if kind == "eagle" and (third := third_eagle(weights.names, config)):
         return (f"{folder.name} is an EAGLE-3 head ({third}), which reads other states of the target than EAGLE's: "
                 "its kind is eagle3, not eagle")
+    if kind in ALONE:
+        return None
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
         said = config.get(key, have)
         if said != have:

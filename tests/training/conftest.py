@@ -3,7 +3,12 @@
 import pytest
 import torch
 
+from transformers import LlamaConfig
+
 from specviz.training.__main__ import main
+
+from ..targets.tiny import network
+from . import test_features
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -27,3 +32,15 @@ def work(tmp_path_factory, one_thread, tiny):
     folder = tmp_path_factory.mktemp("training")
     assert tiny(folder, "all") == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory, one_thread):
+    """A work folder with the tiny target, its generations, and a narrower draft model that is right now and then."""
+    work = test_features.written(tmp_path_factory.mktemp("pair"))
+    net = network(LlamaConfig(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+                              num_key_value_heads=1, max_position_embeddings=96, bos_token_id=None, eos_token_id=None,
+                              pad_token_id=None, tie_word_embeddings=True), seed=5)
+    net.get_input_embeddings().weight.data.mul_(0.5)
+    net.save_pretrained(work / "models" / "Llama-specviz-draft")
+    return work

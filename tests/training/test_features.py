@@ -56,8 +56,11 @@ def answers(net, count, seed):
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("work"))
+
+
+def written(work):
     """A work folder with a tiny target and its generations."""
-    work = tmp_path_factory.mktemp("work")
     net = network(LlamaConfig(
         vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=96, bos_token_id=None, eos_token_id=None, pad_token_id=None), seed=2)

@@ -35,5 +35,29 @@
       });
   }
 
+  function masks(host, notes, c) {
+    const d = notes[0] || {},
+      sure = list(d.chances).map((x) => num(x) ?? 0),
+      nodes = c.round.nodes.filter((n) => !n.probe).sort((a, b) => a.depth - b.depth);
+    host.append(
+      say(
+        "One pass guessed " +
+          count(int(d.places, sure.length), "place") +
+          ", each without knowing what the one before it became. " +
+          count(c.round.path.length, "token") +
+          " passed.",
+      ),
+    );
+    bars(host, {
+      name: "The drafter's probability of what it drew at each place",
+      width: c.width,
+      values: sure,
+      labels: sure.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
+      cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : "skipped"),
+      most: 1,
+    });
+  }
+
+  SV.lens.masks = { title: "Places of one pass", draw: masks };
   SV.lens.block = { title: "Trust in the block", draw };
 })();

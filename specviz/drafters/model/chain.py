@@ -4,6 +4,8 @@ The model follows any state.tokens: ``sync`` keeps what agrees and drops the res
 """
 from __future__ import annotations
 
+from torch import Tensor
+
 from ...core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
 from ...trees.growth import Children
@@ -29,6 +31,20 @@ class DraftChain(Drafter):
             if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth, hidden)):
                 break
         return build.tree()
+
+
+def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
+    """One path from logits [n, vocab] that one pass gave: no place knows what was drawn before it, so each draw's law is its row's."""
+    build, sure = TreeBuilder(), []
+    for depth, logits in enumerate(rows):
+        token, law = draw_one(logits, state)
+        build.add(token, len(build) - 1, build.begin(law, IID))
+        told = belief(logits, law, state)
+        sure.append(round(float(told[token]), 4))
+        if token in state.stop or budget.stop is not never and budget.stop(Step(token, told, depth)):
+            break
+    state.note("masks", places=len(rows), chances=sure)
+    return build.tree()
 
 
 class StateChain(DraftChain):

@@ -1,0 +1,28 @@
+"""Drafting a block with one pass of a model that reads mask tokens (PARD, An et al. 2504.18583)."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...core import Budget, Drafter, DraftTree, State, common
+from .chain import drawn_apart
+
+
+class MaskedDraft(Drafter):
+    """One path: the model reads what it has not read of the text, and behind it a mask for every token but the first. It follows any
+    state.tokens; ``text``: the tokens whose rows it holds."""
+
+    def __init__(self, model: Any):
+        self.rows, self.vocab = model.open(), model.vocab
+        self.text: list[int] = []
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if budget.gamma < 1 or max(state.tokens) >= self.vocab:
+            return DraftTree()
+        held = min(common(self.text, state.tokens), len(state.tokens) - 1)  # the root is read again: its row guesses the first token
+        self.rows.crop(held)
+        with torch.inference_mode():
+            rows = self.rows.draft(state.tokens[held:], budget.gamma - 1)
+        self.text = list(state.tokens)
+        return drawn_apart(rows, state, budget)

@@ -1,0 +1,67 @@
+"""What the recipes of drafters with mask tokens share (PARD, P-EAGLE): their loss, and what a draft of one pass would earn.
+
+The text's own rows say what a draft's first token is, the masks behind them the others. All rows weigh alike, as in the papers: what
+is further ahead has fewer of them, since masks were dropped.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import chains, cod, losses
+from .data import TASKS
+from .draft import collate
+from .features import Batch, Features
+from .generate import Answer
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of text;
+    speak: their logits; back: how many places before the token that it reads last a row of the text lies."""
+
+    features: Features
+    states: Callable[[Batch, cod.Masks], Tensor]
+    speak: Callable[[Tensor], Tensor]
+    back: int = 0
+
+    def said(self, batch: Batch, masks: cod.Masks) -> list[tuple[Tensor, Tensor]]:
+        """For each place of the block (states [n, hidden], indices [n] into ``batch.where``), the text's own rows first."""
+        out, width = self.states(batch, masks), batch.ids.shape[1]
+        kept, places = batch.back(self.back)
+        first = places // width * (width + len(masks.depth)) + places % width
+        deepest = int(masks.depth.max()) if len(masks.depth) else 0
+        return [(out[first], kept), *((out[at], index) for at, index in (masks.at(depth, width) for depth in range(1, deepest + 1)))]
+
+    def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
+        """Distillation of the target's distribution at every row; head [vocab, hidden]: the output matrix."""
+        masks = cod.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
+        rows, index = (torch.cat(parts) for parts in zip(*self.said(batch, masks)))
+        return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"])
+
+    def measure(self, numbers: dict) -> dict[str, float]:
+        """Block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+        some = [a for a in self.features.heldout if a.greedy]
+        some = some[:: max(1, len(some) // numbers["measure_rows"])]
+        by_task = {}
+        for task in TASKS:
+            marks = [self.hits(answer, numbers["block"]) for answer in some if answer.task == task]
+            if marks:
+                by_task[task] = chains.figures(marks, numbers["block"])["block_efficiency"]
+        return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
+                **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
+
+    @torch.inference_mode()
+    def hits(self, answer: Answer, block: int) -> list[list[bool]]:
+        """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
+        batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
+        marks = [[False] * len(batch.labels) for _ in range(block)]
+        for ahead, (states, index) in enumerate(self.said(batch, cod.every(batch, block, self.back))):
+            right = self.speak(states).argmax(-1) == batch.labels[index]
+            for place, good in zip(index.tolist(), right.tolist()):
+                marks[ahead][place] = good
+        return marks

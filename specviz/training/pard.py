@@ -1,0 +1,60 @@
+"""PARD: a draft model learns to read mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
+
+It begins as the draft model that was trained before, which guesses one token already. The paper trains on the words of a text, and its
+draft model serves every target of a family; this one serves one target and learns that target's distribution along its own answers.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import masked as models
+from ..models.heads import config_of
+from . import chains, cod
+from .features import Batch, Features
+from .job import Job
+from .masked import Heard
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("pard")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = begin(job, features, numbers)
+    runner = Runner(job, "pard", model, numbers, features.place("pard"))
+    heard = hearing(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return heard.loss(batch, numbers, step, model.output), len(batch.labels)
+
+    runner.train(loss_at, lambda: heard.measure(numbers))
+    return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**numbers | {"layers": model.sizes.layers}))
+
+
+def begin(job: Job, features: Features, numbers: dict) -> models.MaskedModel:
+    """The draft model that was trained before, as it is."""
+    folder = job.model(job.named("draft"))
+    return models.read(folder, config_of(folder) | {"pard_token": numbers["mask_token"], "spd_type": "pard"}, features.body).requires_grad_()
+
+
+def hearing(model: models.MaskedModel, features: Features) -> Heard:
+    def states(batch: Batch, masks: cod.Masks) -> Tensor:
+        rows, width = batch.ids.shape
+        ids = torch.cat([batch.ids, batch.ids.new_full((rows, len(masks.depth)), model.mask_token)], 1)
+        places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
+        return model(ids, places, masks.mask).flatten(0, 1)
+
+    return Heard(features, states, lambda rows: F.linear(rows, model.output).float())
+
+
+CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token} stands for
+each that is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
+
+It began as the draft model beside it. Distillation of the target's distribution and {hard} cross-entropies on the token written, at
+every place of an answer and at masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have one
+behind them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""

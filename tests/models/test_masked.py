@@ -1,0 +1,65 @@
+"""Draft models with mask tokens: the published layout is read and drafts what transformers computes over the text and the masks; what is
+none is refused with a sentence."""
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specviz.core import Budget, Sampling, State
+from specviz.drafters.model.masked import MaskedDraft
+from specviz.models import masked
+from specviz.models.heads import Body
+from specviz.models.weights import ModelError
+
+from ..targets.tiny import CONFIGS, VOCAB, network
+
+BODY = Body("toy", 24, VOCAB, 2)
+MASK, GAMMA = 5, 4
+
+
+def published(folder, kind, **said):
+    """A network of transformers as its authors' trainer saves it."""
+    net = network(CONFIGS[kind]())
+    net.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text()) | {"pard_token": MASK, "spd_type": "pard"} | said
+    (folder / "config.json").write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+    return net
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+def test_a_published_model_drafts_what_one_pass_over_text_and_masks_says(tmp_path, kind):
+    """Two rounds, of which the second stands on what the first left; then a text that goes another way."""
+    net = published(tmp_path, kind)
+    drafter = MaskedDraft(masked.load(tmp_path, BODY))
+    for text in ([7, 3, 21, 9], [7, 3, 21, 9, 30, MASK, 2], [7, 3, 21, 9, 30, MASK, 2], [7, 3, 8, 1, 2]):
+        with torch.no_grad():
+            want = net(torch.tensor([text + [MASK] * (GAMMA - 1)])).logits[0, -GAMMA:]
+        tree = drafter.propose(State(list(text), Sampling(0.0)), Budget(GAMMA))
+        assert list(tree.tokens) == want.argmax(-1).tolist() and tree.parents == (-1, 0, 1, 2)
+        laws = drafter.propose(State(list(text), Sampling(1.0)), Budget(GAMMA)).probs
+        assert float((laws - want.softmax(-1)).abs().max()) < 1e-5
+
+
+def test_a_vocabulary_that_was_padded_otherwise_will_do(tmp_path):
+    published(tmp_path, "llama")
+    state = State([7, 3, 21, 9], Sampling(1.0))
+    for vocab in (VOCAB + 4, VOCAB - 4):
+        drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=vocab)))
+        laws = drafter.propose(state, Budget(2)).probs
+        assert laws.shape == (2, vocab) and torch.allclose(laws.sum(-1), torch.ones(2)) and not laws[:, VOCAB:].any()
+    drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=VOCAB + 4)))
+    assert not len(drafter.propose(State([7, VOCAB + 1], Sampling(1.0)), Budget(2))), "it cannot read a token that it does not have"
+
+
+@pytest.mark.parametrize("said, why", [
+    ({"pard_token": None}, "names no pard_token"), ({"pard_token": VOCAB}, "none of 48 tokens"), ({"pard_token": "x"}, "says pard_token is x"),
+    ({"model_type": "phi3"}, "of type phi3"), ({"num_attention_heads": 5}, "do not fit together"), ({"num_hidden_layers": 2}, "no reader here knows"),
+])
+def test_what_is_none_is_refused_with_a_sentence(tmp_path, said, why):
+    published(tmp_path, "llama", **said)
+    with pytest.raises(ModelError, match=why) as told:
+        masked.load(tmp_path, BODY)
+    assert "\n" not in str(told.value)

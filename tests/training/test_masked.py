@@ -1,0 +1,93 @@
+"""The recipes of drafters with mask tokens: which rows see what, learning, resumption, and that the engine keeps the replay's promise."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from specviz.core import Parts
+from specviz.drafters.model.masked import MaskedDraft
+from specviz.policies import Fixed
+from specviz.targets.fast import FastModel
+from specviz.training import chains, cod, pard
+from specviz.training.draft import collate
+from specviz.training.features import Features
+from specviz.training.job import TARGET
+from specviz.models import masked as pard_models
+from specviz.verifiers import TokenRejection
+
+from ..models.tiny import body
+from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
+
+RECIPES = {"pard": (pard, pard_models, Features, MaskedDraft)}
+
+
+@pytest.fixture(scope="module")
+def trained(pair, tmp_path_factory):
+    place = tmp_path_factory.mktemp("trained")
+    for recipe, *_ in RECIPES.values():
+        recipe.run(job(pair, place))
+    return place
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch, kind):
+    learns_and_resumes(RECIPES[kind][0].run, kind, pair, trained, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_mask_sees_the_text_before_its_anchor_and_the_masks_between(pair, tmp_path, back):
+    work = job(pair, tmp_path)
+    features = Features(work, work.numbers("pard"))
+    batch = features.batch(0, 1.0)
+    numbers = {"block": 4, "anchors": 5, "keep": 0.7, "keep_least": 0.2}
+    made, width = cod.dropped(batch, numbers, random.Random("1"), back), batch.ids.shape[1]
+    assert torch.bincount(made.depth).tolist() == [0, 3, 2, 1], "fewer masks the further ahead"
+    own = torch.cat([torch.arange(count) for count in (3, 2, 1)])
+    for row in range(len(batch.ids)):
+        for i, depth in enumerate(made.depth.tolist()):
+            seen = made.mask[row, 0, width + i].nonzero()[:, 0].tolist()
+            anchor = int(made.place[row, i]) - depth  # the last row of text that it sees
+            between = [width + j for j in range(i + 1) if own[j] == own[i]]
+            assert seen == [*range(anchor + 1), *between] and len(between) == depth
+            index = int(made.index[row, i])
+            if index >= 0:
+                assert int(batch.where[index]) == row * width + anchor + back + depth
+            else:
+                assert row * width + anchor + back + depth not in batch.where.tolist()
+    assert torch.equal(made.mask[0, 0, :width, :width], torch.ones(width, width).bool().tril()) and not made.mask[:, :, :width, width:].any()
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_the_replay_says_what_the_engine_does(pair, trained, kind):
+    recipe, reader, kept, drafter = RECIPES[kind]
+    model, work = FastModel(trained / "models" / TARGET), job(pair, trained)
+    head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
+    features = whole_numbers(kept(work, work.numbers(kind)), trained)
+    block = work.numbers(kind)["block"]
+    chosen = [a for a in features.own.answers if a.greedy]
+    promised = chains.figures([recipe.hearing(head, features).hits(a, block) for a in chosen], block)
+    found, accepted = tokens_a_round(model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen)
+    assert accepted > 0 and promised["block_efficiency"] == found
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
+    """What each place says after the same last rows changes when the text before them is shuffled."""
+    recipe, reader, kept, _ = RECIPES[kind]
+    work = job(pair, trained)
+    features = kept(work, work.numbers(kind))
+    head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
+    heard, answer = recipe.hearing(head, features), features.heldout[0]
+    batch = features.states(collate([answer], 64, features.device))
+    masks = cod.masks(batch, torch.tensor([[8]]), [1, 1, 1], heard.back)
+    order = torch.cat([torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])])
+    other = type(batch)(batch.ids[:, order], batch.states[order], None if batch.layer is None else batch.layer[order], batch.where,
+                        batch.labels, batch.top_ids, batch.top_logp)
+    with torch.inference_mode():
+        pairs = zip(heard.said(batch, masks), heard.said(other, masks))
+        for depth, ((one, index), (two, _)) in enumerate(pairs):
+            at = index == 8 + depth
+            change = (heard.speak(one[at]).softmax(-1) - heard.speak(two[at]).softmax(-1)).abs().sum() / 2
+            assert int(at.sum()) == 1 and float(change) > 1e-4, depth
