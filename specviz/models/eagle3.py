@@ -28,6 +28,7 @@ from .llama import Norm
 from .weights import ModelError
 
 FLAGS = ("norm_before_residual", "norm_output")
+VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
 class Beside(Layer):
@@ -191,17 +192,24 @@ def load(folder: str | Path, body: Body) -> Eagle3:
     problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle3")
     if problem:
         raise ModelError(problem)
-    weights, told = HeadWeights(folder, body), config_of(folder)
+    weights = HeadWeights(folder, body)
+    config, found = read(weights, config_of(folder), body)
+    weights.none_left(*VERIFIER)
+    return fill(Eagle3(config, folder.name), found, body)
+
+
+def read(weights: HeadWeights, told: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(config, tensors by our names) of a file; told: its config.json. Raises ModelError."""
     nested = told.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **told, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
     layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
     at |= {i: f"layers.{i}." for i in range(1, layers)}
-    config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, body, folder.name),
+    config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, body, weights.title),
                "qk_norm": f"{at[0]}self_attn.q_norm.weight" in weights, "attention_bias": f"{at[0]}self_attn.q_proj.bias" in weights,
                "fc_norm": "fc_norm.0.weight" in weights,
                "own_head": "lm_head.weight" in weights, "draft_vocab_size": None}
-    sizes, d, taps = Sizes.of(config, folder.name), body.hidden, len(config["read_layers"])
+    sizes, d, taps = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
     found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, taps * d)}
     found["norm.weight"] = weights.get("norm.weight", d)
     if config["fc_norm"]:
@@ -216,8 +224,7 @@ def load(folder: str | Path, body: Body) -> Eagle3:
     if config["own_head"]:
         speaks = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
         found |= {"lm_head.weight": weights.get("lm_head.weight", speaks, d)} | _tokens(weights, speaks, body)
-    weights.none_left(r"verifier_(norm|lm_head)\.weight")  # copies of the target's
-    return fill(Eagle3(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+    return config, {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor | None]:

@@ -28,6 +28,7 @@ KINDS = {
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
+    "peagle": "specviz.models.peagle",
     "pard": "specviz.models.masked",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }

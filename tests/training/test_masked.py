@@ -7,20 +7,23 @@ import pytest
 import torch
 
 from specviz.core import Parts
+from specviz.drafters.heads.one_pass import OnePassFeatures
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, cod, pard
+from specviz.training import chains, cod, pard, peagle
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET
 from specviz.models import masked as pard_models
+from specviz.models import peagle as peagle_models
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body
 from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
 
-RECIPES = {"pard": (pard, pard_models, Features, MaskedDraft)}
+RECIPES = {"pard": (pard, pard_models, Features, MaskedDraft),
+           "peagle": (peagle, peagle_models, peagle.States, OnePassFeatures)}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,64 @@
+"""P-EAGLE's head: EAGLE-3's layers learn to draft a block in one pass, with mask states behind places of the target's own answers.
+
+The loss is the divergence from the target's distribution at every row, as in the public code; which masks are kept is PARD's rule.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import peagle as models
+from . import chains, cod
+from .block import Tapped
+from .features import Batch
+from .job import Job
+from .masked import Heard
+from .runner import Runner
+
+
+class States(Tapped):
+    """Batches with the states that the head reads."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers, models.build)
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("peagle")
+    features = States(job, numbers)
+    torch.manual_seed(job.seed)
+    model = models.build(features.body, numbers)
+    runner = Runner(job, "peagle", model, numbers, features.place("peagle"))
+    heard = hearing(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return heard.loss(batch, numbers, step, features.head.float()), len(batch.labels)
+
+    runner.train(loss_at, lambda: heard.measure(numbers))
+    about = CARD.format(**numbers | {"read": list(model.read_layers)})
+    return chains.export(job, job.named("peagle"), model, features, runner, about)
+
+
+def hearing(model: models.PEagle, features: States) -> Heard:
+    def states(batch: Batch, masks: cod.Masks) -> Tensor:
+        rows, width = batch.ids.shape
+        following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+        ids = torch.cat([following, following.new_full((rows, len(masks.depth)), model.mask_token)], 1)
+        places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
+        x = model(F.embedding(ids, features.embedding).float(), batch.layer.float().view(rows, width, -1), places, masks.mask)
+        return (x if model.norm_output else model.norm(x)).flatten(0, 1)
+
+    return Heard(features, states, lambda rows: features.logits(rows), back=1)
+
+
+CARD = """A P-EAGLE head ({layers} layers; the target's embedding and output matrix are lent). It reads what enters the target's layers
+{read} (0 is the first) and drafts {block} tokens in one pass, a learned state standing for each that is not known yet. The target
+checks them, so a wrong guess costs time and never changes the text.
+
+Distillation of the target's distribution and {hard} cross-entropies on the token written, at every place of an answer and at masks
+behind {anchors} places a row of text; of the masks of one depth a share of {keep} have one behind them, and never less than
+{keep_least} of the places. Published heads have four layers, and an embedding and an output matrix of their own."""
