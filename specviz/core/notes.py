@@ -162,6 +162,16 @@ NOTES: dict[str, Note] = {
     "masks": _note(
         "block", "Tokens drafted in one pass, none knowing the one before it (PARD, P-EAGLE).",
         places=("of the pass", 4), chances=("the drafter's probability of the token drawn at each place that was sent", [0.9, 0.5, 0.3])),
+    "experts": _note(
+        "heads", "Which of two experts spoke, and which levels came without a pass (Jakiro).",
+        shares=("the first expert's share in each row that drafted, the root's first", [0.8, 0.4, 0.6]),
+        contrast=("level whose tokens the contrast of the experts guessed from their parents' rows, 0 for none", 3)),
+    "halves": _note(
+        "heads", "How far what the head says of the next token is from what it hands on (FSPAD).",
+        likeness=("`[-1..1, ...]` of the two in each row that drafted, the root's first", [0.9, 0.7, 0.8])),
+    "rounds": _note(
+        "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
+        size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

@@ -57,12 +57,20 @@ class Eagle(nn.Module):
         out, place = [], torch.arange(n, device=embeds.device)
         for step in range(steps):
             mask = seen(place, step)
-            x = self.fc(torch.cat([embeds, features], -1)).to(features.dtype)  # the residual stays precise under autocast
+            x = self.joined(embeds, features).to(features.dtype)  # the residual stays precise under autocast
             for i, layer in enumerate(self.layers):
                 x, past[i] = layer(x, angles, past[i], mask)
             out.append(x)
-            features = torch.cat([features[:, :1], x[:, :-1]], 1)  # the guess of feature t was made at row t-1
+            features = torch.cat([features[:, :1], self.fed(x)[:, :-1]], 1)  # the guess of feature t was made at row t-1
         return out
+
+    def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        """What enters the layer."""
+        return self.fc(torch.cat([embeds, features], -1))
+
+    def fed(self, x: Tensor) -> Tensor:
+        """Of what a row gives, the guess of a feature on which the next row stands."""
+        return x
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
         """What its guesses say of the next token: what the target's head, which is lent, says of them."""
@@ -117,6 +125,22 @@ def load(folder: str | Path, body: Body) -> Eagle:
     weights.none_left()
     config = {**config, "bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}
     return fill(Eagle(config, folder.name), found, body)
+
+
+def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None) -> Any:
+    """A head of EAGLE's kin, every weight under the name that ours has; biases of queries, keys and values may be there. Raises
+    ModelError with a sentence."""
+    if problem:
+        raise ModelError(problem)
+    weights = HeadWeights(folder, body)
+    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
+    layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
+    if layers > 1:
+        raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one")
+    made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)
 
 
 def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:

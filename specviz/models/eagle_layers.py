@@ -134,8 +134,11 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
         y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)
-        x = x + y
-        return (x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))), kv
+        return self.feed(x + y), kv
+
+    def feed(self, x: Tensor) -> Tensor:
+        """What comes of a row behind the attention."""
+        return x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))
 
 
 def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
@@ -250,16 +253,20 @@ class RowCache:
         self.count, self._scratch = self.count - passing, 0
         return out[0] if len(out) == 1 else torch.cat(out)
 
-    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int]) -> Tensor:
+    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int], side: int = 1) -> Tensor:
         """Rows of a tree below the last text row; parents: scratch rows of earlier calls, -1 = the last text row; depths: 1
-        for its children. A row sees the text, its ancestors and itself."""
+        for its children. A row sees the text, its ancestors and itself; of ``side`` rows that follow each other each sees all."""
         n, old = len(x), self._scratch
         room, at = self._room(self.count + old + n), self.count + old
         tile = x.new_full((1 + old + n, old + n), -torch.inf)  # row 0 stands for the root, which is no scratch row
         if old:
             tile[:1 + old, :old] = self._tile
         tile[1 + old:] = tile[[parent + 1 for parent in parents]]
-        tile[1 + old:, old:].fill_diagonal_(0.0)
+        if side > 1:
+            own = torch.arange(n, device=x.device) // side
+            tile[1 + old:, old:].masked_fill_(own == own[:, None], 0.0)
+        else:
+            tile[1 + old:, old:].fill_diagonal_(0.0)
         self._tile, self._scratch = tile, old + n
         return self.net.run(x, self._turn([self.count - 1 + depth for depth in depths]), room, at, self._mask(tile[1 + old:]))
 

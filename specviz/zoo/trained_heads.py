@@ -29,6 +29,9 @@ KINDS = {
     "specdecpp": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
     "peagle": "specviz.models.peagle",
+    "fspad": "specviz.models.fspad",
+    "jakiro": "specviz.models.jakiro",
+    "falcon": "specviz.models.falcon",
     "pard": "specviz.models.masked",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }

@@ -61,8 +61,12 @@ class FeatureModel:
             ids = tokens[-len(features):]
             with torch.inference_mode():
                 self._kind = features.dtype
-                self._tip = self.rows.read(self.target.embed(ids), features)[-1:]
+                self._tip = self.below(self.rows.read(self.target.embed(ids), features))
         return self._tip is not None
+
+    def below(self, out: Tensor) -> Tensor:
+        """Of what was read, the guesses that a draft begins with."""
+        return out[-1:]
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Logits below the root and the nodes of a tree that grows: those from ``start`` on are new and their parents are older.
@@ -82,12 +86,13 @@ class FeatureModel:
 class Features(Drafter):
     """Grows a tree with an EAGLE head. grow(model) -> a drafter that uses it as its draft model."""
 
+    looks = FeatureModel
     restartable = False  # of a text that was not verified it has no features
 
     def __init__(self, head: Any, grow: Callable[[FeatureModel], Drafter]):
         self.taps = frozenset(head.taps)
         self.needs = frozenset({f"tap:{tap.partition(':')[0]}" for tap in head.taps} | {"embed", "head"})
-        self.model = FeatureModel(head)
+        self.model = self.looks(head)
         self.inner = grow(self.model)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:

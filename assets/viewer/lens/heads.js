@@ -1,0 +1,80 @@
+/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, Falcon's passes. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { count } = SV.dom;
+  const { nums, int, say, bars, short } = SV.pictures;
+
+  const row = (_, i) => (i ? String(i) : "root");
+
+  function experts(host, notes, c) {
+    const d = notes[0] || {},
+      shares = nums(d.shares, 64),
+      contrast = int(d.contrast, 0),
+      first = shares.filter((x) => x > 0.5).length;
+    host.append(
+      say(
+        "The first expert led in " + first + " of " + count(shares.length, "row") + ". ",
+        contrast
+          ? "Level " + contrast + " took no pass: the experts' difference guessed it one token ahead."
+          : "Every level took a pass of its own.",
+      ),
+    );
+    bars(host, {
+      name: "The first expert's share of each row that drafted",
+      width: c.width,
+      values: shares,
+      labels: shares.map(row),
+      limit: 0.5,
+      limitName: "both alike",
+      most: 1,
+    });
+  }
+
+  function halves(host, notes, c) {
+    const alike = nums((notes[0] || {}).likeness, 64),
+      least = alike.length ? Math.min(...alike) : 1;
+    host.append(
+      say(
+        "Each row of the head gives one state that says the next token and one that is handed on. The least alike pair had a cosine of " +
+          short(least) +
+          ".",
+      ),
+    );
+    bars(host, {
+      name: "How unlike the two states of each row are",
+      width: c.width,
+      values: alike.map((x) => Math.max(0, 1 - x)),
+      labels: alike.map(row),
+      most: 2,
+    });
+  }
+
+  function rounds(host, notes, c) {
+    const d = notes[0] || {},
+      paths = nums(d.paths, 64),
+      size = int(d.size, 2);
+    host.append(
+      say(
+        count(paths.length, "pass", "passes") +
+          " of the head wrote " +
+          count(size, "token") +
+          " on each path they followed; " +
+          count(int(d.nodes, 0), "node") +
+          " were kept and " +
+          c.round.path.length +
+          " passed.",
+      ),
+    );
+    bars(host, {
+      name: "Paths followed in each pass",
+      width: c.width,
+      values: paths,
+      labels: paths.map((_, i) => "pass " + (i + 1)),
+    });
+  }
+
+  SV.lens.experts = { title: "Two experts", draw: experts };
+  SV.lens.halves = { title: "Two states of a row", draw: halves };
+  SV.lens.rounds = { title: "Several tokens a pass", draw: rounds };
+})();

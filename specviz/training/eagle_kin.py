@@ -1,0 +1,139 @@
+"""Heads of EAGLE's kin on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
+
+All learn as EAGLE does: the distance of a guessed feature from the target's, the divergence of what the target's head makes of it from
+the target's distribution, noise on the features that are read. FSPAD parts the two losses between its two states. Jakiro's second guess
+learns the same one token further, for half the weight. Falcon guesses a block at once: it first tries, and a share of its mistakes is
+answered before it learns, by the truth in place of what the first row of a block reads (glancing).
+"""
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import falcon, fspad, jakiro
+from . import attention, chains, eagle, losses
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job, recipe: str) -> Path:
+    numbers, kin = job.numbers(recipe), KIN[recipe]
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = kin.build(features.body, numbers)
+    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: ahead(model, features)(batch, 1), step, numbers)
+        dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
+        noise = torch.rand(batch.states.shape, generator=dice, device=features.device) * 2 - 1
+        noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
+        glance = random.Random(f"{job.seed} {step}"), numbers["glance"] * (1 - runner.done()) if "glance" in numbers else 0.0
+        return LOSSES[recipe](model, features, batch, noisy, numbers, glance), len(batch.labels)
+
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
+
+
+def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:
+    """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what speaks
+    of the token there."""
+    near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
+    law = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+    return numbers["regress"] * near + numbers["classify"] * law
+
+
+def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+    """FSPAD: one state is a feature, the other speaks."""
+    total = weights = 0.0
+    for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
+        kept, _ = batch.back(step + 1)
+        rows, weight = out[batch.where[kept] - 1], numbers["fading"] ** step
+        total = total + weight * errors(features, batch, numbers, kept, model.fed(rows), model.said(rows))
+        weights += weight
+    return total / weights
+
+
+def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+    """Jakiro: the guess of the next feature, and for ``later`` of the weight that of the one after it."""
+    total = weights = 0.0
+    for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
+        weight = numbers["fading"] ** step
+        for back, share, part in ((1, 1.0, model.said), (2, numbers["later"], model.further)):
+            kept, _ = batch.back(step + back)
+            rows = part(out[batch.where[kept] - back])
+            total, weights = total + weight * share * errors(features, batch, numbers, kept, rows, rows), weights + weight * share
+    return total / weights
+
+
+def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
+    """Falcon: rows k places back guess; ``glance``: (dice, share of the mistakes of a first try that are answered)."""
+    dice, share = glance
+    k, (rows, width) = model.size, batch.ids.shape
+    offset = dice.randrange(k)
+    embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float().flatten(0, 1)
+    kept, at = batch.back(k)
+    with torch.no_grad():
+        first = model(embeds.view(rows, width, -1), noisy.view(rows, width, -1), offset).flatten(0, 1)[at]
+        wrong = int((features.logits(first).argmax(-1) != batch.labels[kept]).sum())
+    starts = ((at % width - offset) % k == 0).nonzero()[:, 0].tolist()
+    chosen = torch.tensor(dice.sample(starts, min(len(starts), int(share * wrong))), dtype=torch.long, device=at.device)
+    seen_embeds, seen_states = embeds.clone(), noisy.clone()
+    seen_embeds[at[chosen]] = F.embedding(batch.labels[kept[chosen]], features.embedding).float()
+    seen_states[at[chosen]] = batch.states[at[chosen] + k].float()
+    out = model(seen_embeds.view(rows, width, -1), seen_states.view(rows, width, -1), offset).flatten(0, 1)[at]
+    return errors(features, batch, numbers, kept, out, out)
+
+
+def ahead(model, features: Features) -> chains.Guesses:
+    """What the replay asks."""
+    if isinstance(model, falcon.Falcon):
+        return lambda batch, steps: of_blocks(model, features, batch, steps)
+    if isinstance(model, jakiro.Jakiro):
+        return lambda batch, steps: with_contrast(model, features, batch, steps)
+    return lambda batch, steps: [model.said(out) for out in eagle.guesses(model, features, batch, steps)]
+
+
+def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
+    """A chain whose last token comes from the row before: the guess made there one token further."""
+    out = eagle.guesses(model, features, batch, max(1, steps - 1))
+    return [model.said(rows) for rows in out] + [model.further(out[-1]).roll(1, 0)] * (steps > 1)
+
+
+def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
+    """The tokens of one pass, the nearest first. The guess i tokens ahead stands in the row k places back, in a block that ends i places
+    before it. Raises ValueError for more tokens than a pass has."""
+    if steps > model.size:
+        raise ValueError(f"a pass has {model.size} tokens, not {steps}")
+    rows, width = batch.ids.shape
+    embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float()
+    states = batch.states.float().view(rows, width, -1)
+    every = torch.stack([model(embeds, states, offset) for offset in range(model.size)])  # [k, rows, width, hidden]
+    place = torch.arange(width, device=embeds.device)
+    return [every[(place + 1 - step) % model.size, :, (place + 1 - model.size).clamp(min=0)].transpose(0, 1).flatten(0, 1)
+            for step in range(steps)]
+
+
+KIN = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
+LOSSES = {"fspad": parted, "jakiro": further, "falcon": glanced}
+_ALL = """ It continues the target's last states ("features"); the target checks what comes of it, so a wrong guess costs time and never
+changes the text.
+
+Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of {noise}
+standard deviations on the features it reads"""
+CARDS = {
+    "fspad": "An FSPAD head (one layer, and a feed-forward that samples its input; the target's embedding and output matrix are lent)."
+             + _ALL + """: the first on the state that it hands on, the second on the state that speaks. {rollout} steps on its own
+guesses, where the paper has one.""",
+    "jakiro": "A Jakiro head (one layer with two experts; the target's embedding and output matrix are lent)." + _ALL + """; both also on
+the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has one.""",
+    "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are lent) that
+drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the end none, as in
+the paper.""",
+}

@@ -1,0 +1,9 @@
+"""FSPAD's head (2408.15562): see eagle_kin.py."""
+from pathlib import Path
+
+from . import eagle_kin
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return eagle_kin.run(job, "fspad")

@@ -1,0 +1,9 @@
+"""Jakiro's head (2502.06282): see eagle_kin.py."""
+from pathlib import Path
+
+from . import eagle_kin
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return eagle_kin.run(job, "jakiro")
