@@ -134,7 +134,8 @@ NOTES: dict[str, Note] = {
         line=("sqrt(scale x entropy) of each token, in nats", [0.1, 0.2, 0.5]), limit=("above it drafting stops", 0.3)),
     "length": _note(
         "length", "How many tokens the policy asked for.",
-        gamma=("tokens asked for", 4), acceptance_=("rate the choice was made with", 0.7)),
+        gamma=("tokens asked for", 4), acceptance_=("rate the choice was made with", 0.7),
+        predicted_=("tokens that a trained network expected to pass", 3.6)),
     "arms": _note(
         "length", "The arms of a bandit (BanditSpec).",
         arm=("the one pulled, from 0", 1), gammas=("draft length of each", [2, 4, 8]), pulls=("of each so far", [3, 4, 1]),

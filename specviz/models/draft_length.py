@@ -1,4 +1,4 @@
-"""Small networks that say, while a draft model writes, whether its tokens will pass.
+"""Small networks that say how long a draft is to be: two while a draft model writes, one before.
 
 SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last states. The state that has read a token tells the chance that
 this token is accepted, from a few residual blocks x + SiLU(W x + b) and a matrix onto (refused, accepted). The published layout is
@@ -7,6 +7,9 @@ left out.
 
 DISCO (Mamou et al. 2405.04304): a classifier of two layers on a drafted token's own distribution: its largest probabilities, its
 entropy in nats, and the token's place in the draft as a share of 20. No weights of it were published; the names are ours.
+
+AdaEAGLE (Zhang et al. 2412.18910): what the target knew before it drew its last token, that is its state after the last norm and the
+embedding of the token that it had read, tells how many tokens of an EAGLE chain would pass. No weights published either.
 """
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from torch.nn import functional as F
 from .heads import Body, HeadWeights, config_of, fill
 from .weights import ModelError
 
-ACCEPTANCE, DISCO = "specdecpp", "disco"
+ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
 LONG = 20  # tokens: a place in the draft is told as a share of this, so that it is no larger than the other inputs
 
 
@@ -78,19 +81,52 @@ class Classifier(nn.Module):
         return {"model_type": DISCO, "vocab_size": self.vocab, "top": self.top, "inner": self.first.out_features}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier:
-    """An untrained one; ``body``: of the draft model. numbers: kind, and layers or top and inner."""
+class LengthHead(nn.Module):
+    """hidden: width of the target's states; inner: of the layers; most: the longest draft that it was taught to tell."""
+
+    def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):
+        super().__init__()
+        self.hidden, self.vocab, self.most = hidden, vocab, most
+        self.first, self.middle, self.last = nn.Linear(2 * hidden, inner), nn.ModuleList(Residual(inner) for _ in range(2)), nn.Linear(inner, 1)
+
+    def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
+        """Tokens [...] that would pass, from embeddings and states [..., hidden] of the token before the last."""
+        x = F.silu(self.first(torch.cat([embeds, states], -1).to(self.first.weight.dtype)))
+        for layer in self.middle:
+            x = layer(x)
+        return F.softplus(self.last(x)[..., 0])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"model_type": LENGTH, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features, "most": self.most}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
+    """An untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and inner, or inner
+    and most."""
+    if numbers["kind"] == LENGTH:
+        return LengthHead(body.hidden, body.vocab, numbers["inner"], numbers["most"])
     if numbers["kind"] == DISCO:
         return Classifier(body.vocab, numbers["top"], numbers["inner"])
     return AcceptanceHead(body.hidden, body.vocab, numbers["layers"])
 
 
-def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier:
+def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | LengthHead:
     """The network of a folder; ``body``: of the target. Raises ModelError with a sentence."""
     weights, config = HeadWeights(Path(folder), body), config_of(Path(folder))
-    found = _classifier(weights, config, body) if config.get("model_type") == DISCO else _acceptance(weights, body)
+    kind = config.get("model_type")
+    found = _length(weights, config, body) if kind == LENGTH else _classifier(weights, config, body) if kind == DISCO else (
+        _acceptance(weights, body))
     weights.none_left()
     return found
+
+
+def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:
+    inner, most = weights.shape("first.weight")[0], config.get("most")
+    if type(most) is not int or most < 1:
+        raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand")
+    made = LengthHead(body.hidden, body.vocab, inner, most)
+    return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, body)
 
 
 def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:

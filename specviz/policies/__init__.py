@@ -4,9 +4,9 @@ from .budget import RowBudget
 from .cost import CostRatio
 from .fixed import Fixed
 from .goodput import Goodput
-from .learned import Classified, PredictedAcceptance
+from .learned import Classified, PredictedAcceptance, PredictedLength
 from .rows import Grown, Ragged
 from .stopping import Confidence, Entropy, Heuristic
 
 __all__ = ["Bandit", "Classified", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput", "Grown", "Heuristic",
-           "PredictedAcceptance", "Ragged", "RowBudget", "Ucb"]
+           "PredictedAcceptance", "PredictedLength", "Ragged", "RowBudget", "Ucb"]

@@ -2,6 +2,7 @@
 stays."""
 from __future__ import annotations
 
+import math
 from typing import Callable
 
 import torch
@@ -54,3 +55,23 @@ class Classified(Policy):
         with torch.inference_mode():
             self.line.append(float(self.classifier(step.probs, torch.tensor(step.depth, device=step.probs.device))))
         return self.line[-1] < self.threshold
+
+
+class PredictedLength(Policy):
+    """AdaEAGLE (Zhang et al. 2412.18910): as many tokens as are predicted to pass, before any is drafted; none is a length, too.
+
+    predict(state) -> their number, None where nothing is known to tell it by: then ``most``. sure: with it the draft goes on beyond the
+    prediction while its tokens' log-probability is not below. least: of a draft.
+    """
+
+    def __init__(self, predict: Callable[[State], float | None], most: int, sure: float | None = None, least: int = 0):
+        self.predict, self.most, self.sure, self.least = predict, max(least, most), sure, least
+
+    def plan(self, state: State) -> Budget:
+        told = self.predict(state)
+        self.wanted = self.most if told is None else min(self.most, max(self.least, round(told)))
+        state.note("length", gamma=self.wanted, **({} if told is None else {"predicted": round(told, 3)}))
+        return Budget(self.wanted) if self.sure is None else Budget(self.most, stop=self._stop)
+
+    def _stop(self, step: Step) -> bool:
+        return step.depth + 1 >= self.wanted and math.log(max(float(step.probs[step.token]), 1e-30)) < self.sure

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "dflash",
-         "dspark", "specdecpp", "disco", "mlp_speculator", "pard", "peagle", "fspad", "jakiro", "falcon",
+         "dspark", "specdecpp", "disco", "mlp_speculator", "pard", "peagle", "fspad", "jakiro", "falcon", "adaeagle", "cllm",
          "datastore", "report")
 
 

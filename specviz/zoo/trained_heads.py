@@ -27,11 +27,13 @@ KINDS = {
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",
+    "adaeagle": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
     "peagle": "specviz.models.peagle",
     "fspad": "specviz.models.fspad",
     "jakiro": "specviz.models.jakiro",
     "falcon": "specviz.models.falcon",
+    "cllm": "specviz.models.causal",
     "pard": "specviz.models.masked",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }

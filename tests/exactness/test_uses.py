@@ -119,7 +119,7 @@ def test_a_policys_drafts_change_when_what_it_measures_is_another(method):
     """A draft that is the target and sure of itself, beside one that is another net and knows nothing. A fixed length, and one that
     hears nothing of what was accepted, drafts as much in both. What an untrained network says lies anywhere, so its limit is tried at
     several places."""
-    trained = any(need.startswith("head:") for need in method.needs)
+    trained = any(knob.name == "threshold" for knob in method.knobs) and any(need.startswith("head:") for need in method.needs)
     for knobs in ({}, *({"threshold": place} for place in (0.74, 0.76, 0.78, 0.8, 0.3, 0.9) if trained)):
         sure = drafted(method, kit_of(method, share=1.0, sharp=6.0, context=1024), **knobs)
         lost = drafted(method, kit_of(method, share=0.0, sharp=0.3, context=1024), **knobs)

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import Budget, DraftTree, Sampling, State, Step
 from specviz.drafters.model.chain import StateChain
-from specviz.policies import Classified, PredictedAcceptance
+from specviz.policies import Classified, PredictedAcceptance, PredictedLength
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 LAW = torch.tensor([0.7, 0.3])
@@ -43,6 +43,26 @@ def test_disco_stops_after_the_token_it_doubts():
     assert drafted(Classified(chance, 0.5, 4), [0] * 4) == 3
     assert drafted(Classified(chance, 0.3, 4), [0] * 4) == 4
     assert drafted(Classified(chance, 0.95, 4), [0] * 4) == 1
+
+
+@pytest.mark.parametrize("told, length", [(2.4, 2), (2.6, 3), (-3.0, 0), (0.4, 0), (9.7, 6), (None, 6)])
+def test_adaeagle_drafts_what_was_predicted(told, length):
+    state = State([0])
+    assert PredictedLength(lambda _: told, 6).plan(state).gamma == length
+    note = state.notes[-1][1]
+    assert note["gamma"] == length and note.get("predicted") == told
+
+
+def test_adaeagle_goes_on_beyond_the_prediction_while_the_draft_is_sure():
+    """Both must say so: the prediction is reached, and the token's log-probability is below the limit."""
+    def drafted(told, chances):
+        budget = PredictedLength(lambda _: told, 6, -0.6).plan(State([0]))
+        assert budget.gamma == 6
+        return next((d + 1 for d, p in enumerate(chances) if budget.stop(Step(0, torch.tensor([p, 1 - p]), d))), 6)
+
+    assert drafted(3.0, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]) == 3
+    assert drafted(3.0, [0.9, 0.9, 0.56, 0.54, 0.9, 0.9]) == 4, "e to the -0.6 is 0.549"
+    assert drafted(0.0, [0.1] * 6) == 1 and drafted(2.0, [0.9] * 6) == 6
 
 
 def test_the_policy_sees_the_draft_models_state_that_each_token_was_drawn_from():

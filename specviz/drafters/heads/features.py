@@ -18,12 +18,14 @@ class FeatureModel:
     """A head over one run of a target, which reads states of it and continues them: EAGLE's, EAGLE-3's.
 
     tokens: the text whose pairs (token t+1, feature t) are known, up to the root; they wait until they are asked for.
+    before: the feature in front of the root [taps * hidden], None where it is not known.
     """
 
     def __init__(self, head: Any):
         self.net, self.rows = head, head.open()
         self.tokens: list[int] = []
         self._waiting: list[Tensor] = []  # features that were not read yet
+        self.before: Tensor | None = None
         self._tip: Tensor | None = None  # guess [1, hidden] of the feature of the root
         self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
 
@@ -36,6 +38,7 @@ class FeatureModel:
             target.sync(tokens[:-1])
             again = target.sync(tokens)
             features, at = self.read_of(again), again.at
+        self.before = features[-1] if len(features) else None
         first, known = self.rows.first, min(self.rows.first + self.rows.count, common(self.tokens, tokens) - 1)
         if first <= at <= known:
             self.rows.crop(at - first)
@@ -51,6 +54,7 @@ class FeatureModel:
         """Features [n, hidden] and the tokens drawn after them."""
         self._waiting.append(features)
         self.tokens += tokens
+        self.before = features[-1]
 
     def sync(self, tokens: list[int]) -> bool:
         """Whether there is a feature in front of the root of this text, so that something can be drafted; reads what waits."""

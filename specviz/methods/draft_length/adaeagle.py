@@ -1,0 +1,48 @@
+"""AdaEAGLE: a small network tells from the target's last state how many tokens EAGLE's chain is to have, before any is drafted (Zhang
+et al. 2412.18910). The length looks at the text alone, so the output stays exact.
+"""
+from __future__ import annotations
+
+import torch
+
+from ...core import Knob, Method, Parts, State
+from ...drafters.heads.features import Features
+from ...drafters.model.chain import DraftChain
+from ...policies import PredictedLength
+from ...verifiers import TokenRejection
+
+
+def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
+    head, drafter, target = kit.head("adaeagle"), Features(kit.head("eagle"), DraftChain), kit.target
+
+    def predict(state: State) -> float | None:
+        before = drafter.model.before
+        if before is None:
+            return None
+        with torch.inference_mode():
+            return float(head(target.embed([state.tokens[-2]])[0], before))
+
+    return Parts(drafter, PredictedLength(predict, most, sure if longer else None, least), TokenRejection())
+
+
+METHOD = Method(
+    key="adaeagle",
+    title="AdaEAGLE",
+    paper="Zhang et al. 2024, arXiv 2412.18910",
+    summary="EAGLE's chain, as long as a small network expects it to hold, which it tells from the target's state before drafting begins.",
+    knobs=(
+        Knob("most", 8, 1, 20, "longest draft; the paper does not publish its own"),
+        Knob("least", 0, 0, 8, "shortest draft; the paper's is none"),
+        Knob("longer", False, help="go on beyond the prediction while the draft is sure: stop where both say so (AdaEAGLE-DDD)"),
+        Knob("sure", -0.6, -10.0, 0.0, "with longer: a token's log-probability below which the draft is not sure"),
+    ),
+    needs=frozenset({"head:adaeagle", "head:eagle", "tap:final", "embed", "head"}),
+    look="The length asked for each round, beside what was accepted; where the text is open it asks for nothing.",
+    wins="Where rounds differ much: it saves the drafts that would fail, without asking after every token.",
+    loses="A good fixed length is hard to beat: the paper gains one or two parts in a hundred over the best one.",
+    differs="Input, loss and rule are the paper's. How wide its layers are, how much a draft too short weighs and how long drafts may be "
+            "are not published; those numbers are ours.",
+    compared="formula",
+    aliases=("adaeagle", "LDLP", "adaptive draft length"),
+    build=build,
+)

@@ -1,0 +1,98 @@
+"""AdaEAGLE's length network (2412.18910), taught how far EAGLE's chain holds along the target's own greedy answers.
+
+The label of a place is how many tokens of a long draft from there are the answer's. A prediction too short costs passes of the target
+and one too long passes of the head, which are cheaper: so the loss is the distance, times ``short`` where too little was asked for.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import draft_length
+from ..models import eagle as eagle_models
+from . import chains, eagle
+from .draft import Batches, collate
+from .features import Batch, Features
+from .job import Job, TrainingError, fingerprint
+from .runner import Runner
+
+
+class Chained(Features):
+    """Batches of greedy answers, and the EAGLE head whose chains are to be judged."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers)
+        self.head_path = job.model(job.named("eagle"))
+        if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped / self.head_path.name):
+            raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.")
+        self.eagle = eagle_models.load(self.head_path, self.body).to(self.device)
+        self.own = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)
+        self.wide = self.own
+        self.heldout = [a for a in self.heldout if a.greedy]
+
+    def place(self, name: str) -> Path:
+        """A new target begins a new checkpoint, and so does a new head."""
+        return self.job.folder(name, f"{self.mark}-{fingerprint(self.head_path)}")
+
+    @torch.no_grad()
+    def lengths(self, batch: Batch, most: int) -> Tensor:
+        """Of a draft of ``most`` tokens whose first is the label of each of ``batch.where``: how many pass, [n]."""
+        n, passes = len(batch.where), []
+        for step, states in enumerate(eagle.guesses(self.eagle, self, batch, most)):
+            right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels
+            passes.append(right & (batch.where % batch.ids.shape[1] > step))
+        held, found = torch.ones(n, dtype=torch.bool, device=batch.where.device), torch.zeros(n, device=batch.where.device)
+        index = torch.arange(n, device=batch.where.device)
+        for step in range(most):
+            at = (index + step).clamp(max=n - 1)
+            held &= (index + step < n) & (batch.where[at] == batch.where + step) & passes[step][at]
+            found += held
+        return found
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("adaeagle")
+    features = Chained(job, numbers)
+    torch.manual_seed(job.seed)
+    model = draft_length.build(features.body, numbers)
+    runner = Runner(job, "adaeagle", model, numbers, features.place("adaeagle"))
+
+    def loss_at(step: int):
+        told, lengths = judged(model, features, features.batch(step, runner.done()), numbers)
+        return loss(told, lengths, numbers["short"]), len(lengths)
+
+    runner.train(loss_at, lambda: measure(model, features, numbers))
+    return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**numbers))
+
+
+def judged(model: draft_length.LengthHead, features: Chained, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
+    """(predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the last."""
+    kept, before = batch.back(1)
+    embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
+    return model(embeds.float(), batch.states[before].float()), features.lengths(batch, numbers["most"])[kept]
+
+
+def loss(told: Tensor, lengths: Tensor, short: float) -> Tensor:
+    """Mean distance, ``short`` times where the prediction is below the length."""
+    return ((told - lengths).abs() * torch.where(told < lengths, short, 1.0)).mean()
+
+
+def measure(model: draft_length.LengthHead, features: Chained, numbers: dict) -> dict[str, float]:
+    """Held-out loss, beside that of the best constant length: below it, the network knows something of the place."""
+    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
+    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
+             for a in some if a.start < numbers["length"] - 1]
+    told, lengths = (torch.cat(parts) for parts in zip(*found))
+    constant = min(float(loss(torch.full_like(lengths, k), lengths, numbers["short"])) for k in range(numbers["most"] + 1))
+    return {"loss_heldout": round(float(loss(told, lengths, numbers["short"])), 4), "loss_of_a_constant": round(constant, 4),
+            "length": round(float(lengths.mean()), 4), "predicted": round(float(told.mean()), 4)}
+
+
+CARD = """AdaEAGLE's length network: three layers, {inner} wide, on the embedding and the state of the token before the last. It decides how
+long EAGLE's chain is, so a wrong guess costs time and never changes the text.
+
+Learned from greedy answers along which EAGLE drafted {most} tokens from every place; the distance from what passed, {short} times where
+too little was asked for. The paper does not publish that weight, nor how wide its layers are."""

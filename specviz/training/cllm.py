@@ -1,0 +1,131 @@
+"""CLLM: the target goes on learning until any block of guesses leads it to the block that stands (Kou et al. 2403.00835).
+
+In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target make it one
+point of a trajectory, whose end is known: the answer itself. The model is to say behind the wrong block what it says behind the right
+one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
+"""
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import causal
+from ..models.heads import HeadWeights, config_of, fill
+from . import chains, losses
+from .draft import Batches, collate
+from .features import Batch, Features
+from .generate import Answer
+from .job import Job
+from .runner import Runner
+
+
+class Trajectories(Features):
+    """Batches of greedy answers; the target is one of our modules, as the model that goes on learning is."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers)
+        self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)
+        self.heldout = [a for a in self.heldout if a.greedy]
+        config, found = causal.read(HeadWeights(self.path, self.body), config_of(self.path))
+        self.before = fill(causal.Causal(config, self.path.name), found, self.body).to(self.device)
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("cllm")
+    features = Trajectories(job, numbers)
+    torch.manual_seed(job.seed)
+    model = copy.deepcopy(features.before).requires_grad_()
+    runner = Runner(job, "cllm", model, numbers, features.place("cllm"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        dice = random.Random(f"{job.seed} {step}")
+        return loss(model, batch, *wrong(features.before, batch, numbers, dice), numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: measure(model, features, numbers))
+    told = measure(model.eval(), features, numbers)
+    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | told), most=4e7)
+
+
+@torch.no_grad()
+def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+    """(ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong token, the
+    width where all of it is right)."""
+    ids, width = batch.ids.clone(), batch.ids.shape[1]
+    places = batch.where % width + 1
+    rows = batch.where // width
+    for row in range(len(ids)):
+        mine = places[rows == row].tolist()
+        if not mine:
+            continue
+        start, end = dice.choice(mine), mine[-1] + 1
+        block = range(start, min(start + numbers["block"], end))
+        ids[row, start:block.stop] = torch.tensor([int(batch.ids[row, dice.randrange(start)]) for _ in block], device=ids.device)
+        for _ in range(dice.randrange(numbers["passes"] + 1)):
+            states = before(ids[row:row + 1, :block.stop])[0, start - 1:block.stop - 1]
+            ids[row, start:block.stop] = (states @ before.output.T).argmax(-1)
+    differs = ids != batch.ids
+    return ids, torch.where(differs.any(1), differs.int().argmax(1), width)
+
+
+def loss(model: causal.Causal, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
+    """Consistency behind the first wrong token of each row's block, and distillation along the right text for ``stay`` times the weight."""
+    width = batch.ids.shape[1]
+    right = model(batch.ids).flatten(0, 1)
+    stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"])
+    place, row = batch.where % width, batch.where // width
+    kept = batch.where[(place + 1 >= first[row]) & (place + 1 < first[row] + numbers["block"])]
+    if not len(kept):
+        return numbers["stay"] * stay
+    with torch.no_grad():
+        law = (right[kept] @ model.output.T).float().softmax(-1)
+    told = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
+    return F.kl_div(told, law, reduction="batchmean") + numbers["stay"] * stay
+
+
+@torch.inference_mode()
+def measure(model: causal.Causal, features: Trajectories, numbers: dict) -> dict[str, float]:
+    """What was gained and what it cost, on held-out answers of the target: tokens a Jacobi pass of each model on texts of its own, and the
+    loss of each on the target's."""
+    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
+    found = {}
+    for name, one in (("target", features.before), ("cllm", model)):
+        tried = [jacobi(one, answer, numbers["block"]) for answer in some]
+        found[f"tokens_a_pass_{name}"] = round(sum(n for n, _ in tried) / max(1, sum(passes for _, passes in tried)), 4)
+        logs = []
+        for answer in some:
+            batch = features.states(collate([answer], len(answer.ids), features.device))
+            rows = (one(batch.ids).flatten(0, 1)[batch.where] @ one.output.T).float()
+            logs.append(F.cross_entropy(rows, batch.labels))
+        found[f"loss_{name}"] = round(float(torch.stack(logs).mean()), 4)
+    return found
+
+
+def jacobi(model: causal.Causal, answer: Answer, size: int) -> tuple[int, int]:
+    """(tokens, passes) of as many tokens as the answer has, in blocks of ``size``; as the engine's BlockJacobi does it."""
+    ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
+    guesses: list[int] = []
+    while len(ids) < goal:
+        room = min(goal - len(ids) - 1, size - (len(ids) - answer.start) % size)
+        block = guesses[:room] + [ids[place % len(ids)] for place in range(len(guesses[:room]), room)]
+        device = model.output.device
+        states = model(torch.tensor([ids + block], device=device))[0, len(ids) - 1:]
+        said = (states @ model.output.T).argmax(-1).tolist()
+        right = next((i for i, (a, b) in enumerate(zip(block, said)) if a != b), len(block))
+        ids, guesses, passes = ids + said[:right + 1], said[right + 1:], passes + 1
+    return goal - answer.start, passes
+
+
+CARD = """A consistency model: the target itself, all of its weights trained on, so that Jacobi decoding in blocks of {block} comes right in fewer
+passes. **It is a target of its own: it writes what these weights say, not what the target would have written.**
+
+On held-out answers: {tokens_a_pass_cllm} tokens a pass, where the target has {tokens_a_pass_target}; and a loss of {loss_cllm} on the
+target's own text, where the target has {loss_target}.
+
+Consistency from the first wrong token of a block on, after up to {passes} Jacobi passes of the target, and distillation of the target's
+distribution along its answers for {stay} times the weight."""

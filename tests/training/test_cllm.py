@@ -1,0 +1,93 @@
+"""The recipe of a consistency model: which blocks it is shown, its loss by hand, learning, resumption, and that a run writes its own text."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from specviz.core import Sampling, State
+from specviz.methods.parallel_decoding.cllm import METHOD
+from specviz.models import causal
+from specviz.targets.fast import FastModel
+from specviz.trace.events import Committed
+from specviz.training import cllm
+from specviz.training.draft import collate
+from specviz.training.job import TARGET
+
+from ..models.tiny import body
+from .recipes import START, job, learns_and_resumes
+
+NUMBERS = {"block": 4, "passes": 2, "hard": 0.0, "stay": 1.0}
+
+
+@pytest.fixture(scope="module")
+def trained(pair, tmp_path_factory):
+    place = tmp_path_factory.mktemp("trained")
+    cllm.run(job(pair, place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def features(pair, trained):
+    work = job(pair, trained)
+    return cllm.Trajectories(work, work.numbers("cllm"))
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch):
+    learns_and_resumes(cllm.run, "cllm", pair, trained, tmp_path, monkeypatch)
+
+
+def test_a_block_is_a_point_of_its_trajectory(features):
+    """No pass: tokens of the text in front of it. As many passes as places: the answer itself, which greedy decoding wrote."""
+    batch = features.states(collate(features.own.answers[:3], 64, features.device))
+    met = 0
+    for seed in range(6):
+        ids, first = cllm.wrong(features.before, batch, NUMBERS | {"passes": 0}, random.Random(seed))
+        for row in range(3):
+            changed = (ids[row] != batch.ids[row]).nonzero()[:, 0].tolist()
+            assert int(first[row]) == (changed[0] if changed else batch.ids.shape[1])
+            assert all(START <= place for place in changed) and (not changed or changed[-1] - changed[0] < 4)
+            met += len(changed)
+    assert met > 6
+
+    class Most(random.Random):
+        def randrange(self, stop):
+            return stop - 1 if stop == 9 else super().randrange(stop)
+
+    ids, first = cllm.wrong(features.before, batch, NUMBERS | {"passes": 8}, Most(1))
+    assert torch.equal(ids, batch.ids) and first.tolist() == [batch.ids.shape[1]] * 3
+
+
+def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says(features):
+    batch = features.states(collate(features.own.answers[:1], 64, features.device))
+    model = features.before
+    ids, start = batch.ids.clone(), START + 5
+    ids[0, start] = (ids[0, start] + 1) % 48
+    with torch.no_grad():
+        found = float(cllm.loss(model, batch, ids, torch.tensor([start]), NUMBERS))
+        along = float(cllm.loss(model, batch, batch.ids, torch.tensor([batch.ids.shape[1]]), NUMBERS))
+        p, q = ((model(one)[0] @ model.output.T).log_softmax(-1) for one in (batch.ids, ids))
+    want = [float((p[i].exp() * (p[i] - q[i])).sum()) for i in range(start - 1, start + 3)]
+    assert want[0] == pytest.approx(0, abs=1e-5) and found - along == pytest.approx(sum(want) / 4, rel=1e-3) and found > along
+
+
+def test_a_run_writes_what_its_own_weights_write(pair, trained, features):
+    """Whatever is loaded as the target, in as many passes as the recipe's count says; and these weights are no longer the target's."""
+    target = FastModel(trained / "models" / TARGET).open()
+    head = causal.load(trained / "models" / "Llama-specviz-cllm", body(target))
+    assert any(not torch.equal(a, b) for a, b in zip(head.state_dict().values(), features.before.state_dict().values()))
+    kit = type("Kit", (), {"target": target, "head": lambda self, kind: head})()
+    tokens = passes = 0
+    for answer in features.own.answers[:3]:
+        prompt, count = answer.ids[:START].tolist(), len(answer.ids) - START
+        parts = METHOD.build(kit, block=4)
+        state = State(list(prompt), Sampling(0.0), limit=count)
+        rounds = sum(isinstance(event, Committed) for event in parts.loop(parts, target, state))
+        with torch.no_grad():
+            want = list(prompt)
+            while len(want) < len(answer.ids):
+                want.append(int((head(torch.tensor([want]))[0, -1] @ head.output.T).argmax()))
+        assert state.tokens == want and (count, rounds) == cllm.jacobi(head, answer, 4)
+        tokens, passes = tokens + count, passes + rounds
+    assert passes < tokens and target.passes == 0, "the target has no part in it"
