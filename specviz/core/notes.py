@@ -237,8 +237,12 @@ NOTES: dict[str, Note] = {
         large=("chance of each by the large model", [0.5, 0.2, 0.9, 0.1]), small=("by the small one", [0.4, 0.9, 0.8, 0.1]),
         combined=("by the law that writes", [0.6, 0.9, 1.0, 0.2])),
     "grade": _note(
-        "together", "How the large model grades a step (SpecReason).",
+        "together", "How a step is graded (SpecReason; reward-guided decoding).",
         grade=("the grade", 7.4), least=("what passes", 7.0), passed=("whether it did", True), length=("tokens of the step", 9)),
+    "judge": _note(
+        "judge", "What a judge thought of each drafted token (Judge decoding).",
+        nodes=("tokens of the draft that were tested", [0, 1, 2]), chances=("of being good, for each of them", [0.9, 0.7, 0.2]),
+        least=("above it a refused token stands", 0.5), forgiven=("which of them were refused and stand, counted from 0", [1])),
     "step": _note(
         "together", "Who wrote a step of the reasoning (SpecReason).",
         step=("its number, from 0", 2), writer=("`small` or `large`", "small"), tokens=("of the step", _IDS)),

@@ -1,8 +1,8 @@
 """A small causal language model of the Llama family that is trained here: PARD's draft model, and a target taught to guess (CLLM,
 Kou et al. 2403.00835).
 
-The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are what is trained; ``fused`` is the same weights as the
-row-wise forward, fit for a cache of rows and for a target alike.
+The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are what is trained; ``fused`` is the same
+weights as the row-wise forward, fit for a cache of rows and for a target alike.
 """
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -43,8 +42,8 @@ class Causal(nn.Module):
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
     def forward(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """States after the last norm, for training: ids and places [batch, n]; mask [batch, 1, n, n], True where a row may look. Without
-        them the rows are a text."""
+        """States after the last norm, for training: ids and places [batch, n]; mask [batch, 1, n, n], True where a row may look.
+        Without them the rows are a text."""
         longest = ids.shape[1] if places is None else int(places.max()) + 1
         angles = angles_of(self.config, self.sizes.head_dim, longest, ids.device)
         angles = angles if places is None else angles[places][:, None]
@@ -74,7 +73,8 @@ class CausalNet(Fused):
 
 def build(body: Body, numbers: dict[str, Any]) -> Causal:
     """An untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim, intermediate."""
-    return Causal({**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}, f"the consistency model of {body.name}")
+    config = {**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
+    return Causal(config, f"the consistency model of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Causal:
@@ -102,6 +102,7 @@ def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], 
         at = f"model.layers.{i}."
         found |= layer_weights(weights, sizes, at, True, True)
         if config["qk_norm"]:
-            found |= {f"{at}self_attn.{part}.weight": weights.get(f"{at}self_attn.{part}.weight", sizes.head_dim) for part in ("q_norm", "k_norm")}
+            names = (f"{at}self_attn.{part}.weight" for part in ("q_norm", "k_norm"))
+            found |= {name: weights.get(name, sizes.head_dim) for name in names}
     weights.none_left()
     return config | {"vocab_size": vocab}, {name: tensor for name, tensor in found.items() if tensor is not None}

@@ -87,7 +87,8 @@ class LengthHead(nn.Module):
     def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):
         super().__init__()
         self.hidden, self.vocab, self.most = hidden, vocab, most
-        self.first, self.middle, self.last = nn.Linear(2 * hidden, inner), nn.ModuleList(Residual(inner) for _ in range(2)), nn.Linear(inner, 1)
+        self.first, self.last = nn.Linear(2 * hidden, inner), nn.Linear(inner, 1)
+        self.middle = nn.ModuleList(Residual(inner) for _ in range(2))
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
         """Tokens [...] that would pass, from embeddings and states [..., hidden] of the token before the last."""
@@ -98,7 +99,8 @@ class LengthHead(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        return {"model_type": LENGTH, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features, "most": self.most}
+        sizes = {"hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
+        return {"model_type": LENGTH, **sizes, "most": self.most}
 
 
 def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:

@@ -1,11 +1,12 @@
 """Falcon's draft head: EAGLE's idea, several tokens a pass (Gao et al. 2412.12639).
 
-A small recurrent network joins the embedding of token t + 1 and the feature of token t; one decoder layer without a norm before its
-attention follows. Rows stand in blocks of ``k_mask``, and each sees its whole block. Row t guesses the feature of token t + k, so the
-last k rows of a text guess the next k tokens at once, and k rows of guesses below them the k after those.
+A small recurrent network joins the embedding of token t + 1 and the feature of token t; one decoder layer without a norm before
+its attention follows. Rows stand in blocks of ``k_mask``, and each sees its whole block. Row t guesses the feature of token t +
+k, so the last k rows of a text guess the next k tokens at once, and k rows of guesses below them the k after those.
 
-``load`` reads the names of the authors' code, which are ours: ``lstm.*`` of two levels and ``layers.0.*``. Their code runs the recurrent
-network over each position by itself, and so does this one. With one layer keys and values of a row do not depend on its block.
+``load`` reads the names of the authors' code, which are ours: ``lstm.*`` of two levels and ``layers.0.*``. Their code runs the
+recurrent network over each position by itself, and so does this one. With one layer keys and values of a row do not depend on its
+block.
 """
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ LEVELS = 2  # of the recurrent network
 
 
 def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """One step of a stack of LSTM cells from nothing: x [..., 2 hidden] -> [..., hidden]. What the state before would be multiplied
-    with, and the gate that forgets it, count for nothing; ``cells``: matrix and sum of the biases of each level."""
+    """One step of a stack of LSTM cells from nothing: x [..., 2 hidden] -> [..., hidden]. What the state before would be
+    multiplied with, and the gate that forgets it, count for nothing; ``cells``: matrix and sum of the biases of each level."""
     for weight, bias in cells:
         enter, _, new, leave = F.linear(x, weight, bias).chunk(4, -1)
         x = leave.sigmoid() * (enter.sigmoid() * new.tanh()).tanh()
@@ -49,14 +50,15 @@ class Falcon(Eagle):
     @property
     def cells(self) -> list[tuple[Tensor, Tensor]]:
         at = self.lstm
-        return [(getattr(at, f"weight_ih_l{i}"), getattr(at, f"bias_ih_l{i}") + getattr(at, f"bias_hh_l{i}")) for i in range(LEVELS)]
+        return [(getattr(at, f"weight_ih_l{i}"), getattr(at, f"bias_ih_l{i}") + getattr(at, f"bias_hh_l{i}"))
+                for i in range(LEVELS)]
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         return stepped(self.cells, torch.cat([embeds, features], -1))
 
     def forward(self, embeds: Tensor, features: Tensor, offset: int = 0) -> Tensor:
-        """Guesses, for training: embeds and features [batch, n, hidden] -> [batch, n, hidden], of which row t is the guess of feature
-        t + k. Blocks end in front of rows ``offset``, ``offset`` + k, ..."""
+        """Guesses, for training: embeds and features [batch, n, hidden] -> [batch, n, hidden], of which row t is the guess of
+        feature t + k. Blocks end in front of rows ``offset``, ``offset`` + k, ..."""
         n, place = embeds.shape[1], torch.arange(embeds.shape[1], device=embeds.device)
         block = (place - offset) // self.size  # the first one may be short
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
@@ -103,8 +105,8 @@ class BlockwiseRows(EagleRows):
         super().crop(count)
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Pairs of the text, which stay. -> guesses [k, hidden] of the next k features, the nearest first; fewer where the text has
-        fewer rows. The last k rows are a block, so some of them are read again."""
+        """Pairs of the text, which stay. -> guesses [k, hidden] of the next k features, the nearest first; fewer where the text
+        has fewer rows. The last k rows are a block, so some of them are read again."""
         new = self._joined(embeds, features)
         held = [] if self._tail is None else [self._tail[max(0, len(self._tail) - self.size):]]
         again = sum(map(len, held))
@@ -119,8 +121,9 @@ class BlockwiseRows(EagleRows):
         return out
 
     def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
-        """Blocks of a draft, k rows each that see each other: tokens' embeddings and the guesses they stand on, [blocks * k, hidden];
-        parents: the last scratch row of the block above, -1 = the text; depths of the rows, 1 first. Thrown away after the round."""
+        """Blocks of a draft, k rows each that see each other: tokens' embeddings and the guesses they stand on, [blocks * k,
+        hidden]; parents: the last scratch row of the block above, -1 = the text; depths of the rows, 1 first. Thrown away after
+        the round."""
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 

@@ -1,11 +1,11 @@
 """Jakiro's draft head: EAGLE's layer with two experts in the place of its feed-forward (Huang et al. 2502.06282).
 
-Four gates read a row. The softmax of the first two weighs the experts into the guess of the next feature, as EAGLE's. The softmax of
-the other two sets the experts against each other: the favoured one, less the other, each by its weight, is the guess of the feature
-after the next; so the last level of a draft needs no pass of its own.
+Four gates read a row. The softmax of the first two weighs the experts into the guess of the next feature, as EAGLE's. The softmax
+of the other two sets the experts against each other: the favoured one, less the other, each by its weight, is the guess of the
+feature after the next; so the last level of a draft needs no pass of its own.
 
-``load`` reads the authors' names, which are ours: EAGLE's with ``layers.0.mlp_moe.gate`` and ``layers.0.mlp_moe.experts.N.*``. Their
-Jakiro*, whose experts are heads of two plain layers (``fc``, ``proj``), is another network and is refused.
+``load`` reads the authors' names, which are ours: EAGLE's with ``layers.0.mlp_moe.gate`` and ``layers.0.mlp_moe.experts.N.*``.
+Their Jakiro*, whose experts are heads of two plain layers (``fc``, ``proj``), is another network and is refused.
 """
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Experts(nn.Module):
         first, second = (expert(x) for expert in self.experts)
         mixed, against = (part.softmax(-1) for part in self.gate(x).split(2, -1))
         favour = signed(against)
-        return (mixed[..., :1] * first + mixed[..., 1:] * second, favour[..., :1] * first + favour[..., 1:] * second, mixed[..., :1])
+        following, later = (share[..., :1] * first + share[..., 1:] * second for share in (mixed, favour))
+        return following, later, mixed[..., :1]
 
 
 def signed(against: Tensor) -> Tensor:
@@ -92,7 +93,7 @@ class MixedNet(Fused):
         moe = head.layers[0].mlp_moe
         with torch.inference_mode():
             self.gate = moe.gate.weight.detach()
-            self.into = torch.cat([part.weight for name in ("gate_proj", "up_proj") for part in (getattr(e, name) for e in moe.experts)])
+            self.into = torch.cat([getattr(expert, name).weight for name in ("gate_proj", "up_proj") for expert in moe.experts])
             self.out = torch.stack([expert.down_proj.weight for expert in moe.experts])
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
@@ -125,7 +126,7 @@ def load(folder: str | Path, body: Body) -> Jakiro:
     if not problem:
         weights = HeadWeights(folder, body)
         if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
-            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's experts are read here")
+            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here")
         if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
             raise ModelError(f"{folder.name} has {several} experts; heads of two are read here")
     return alike(folder, body, Jakiro, problem)

@@ -1,8 +1,9 @@
-"""A draft model that reads mask tokens: each mask behind the text stands for a token not known yet, and its row guesses the one after
-it, so that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no states of a target, so one serves a whole family.
+"""A draft model that reads mask tokens: each mask behind the text stands for a token not known yet, and its row guesses the one
+after it, so that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no states of a target, so one serves a
+whole family.
 
-``load`` reads the published layout, which is ours too: a causal language model of the Llama family (config.json, ``model.*``, maybe
-``lm_head.weight``) whose config says ``pard_token``, the id that stands for a mask.
+``load`` reads the published layout, which is ours too: a causal language model of the Llama family (config.json, ``model.*``,
+maybe ``lm_head.weight``) whose config says ``pard_token``, the id that stands for a mask.
 """
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ from .weights import ModelError
 
 
 class MaskedModel(causal.Causal):
-    """config: as Causal's, with pard_token. width: tokens that its logits speak of, the target's vocabulary; what is beyond its own is
-    never guessed."""
+    """config: as Causal's, with pard_token. width: tokens that its logits speak of, the target's vocabulary; what is beyond its
+    own is never guessed."""
 
     def __init__(self, config: dict[str, Any], name: str = "the masked draft model", width: int = 0):
         super().__init__(config, name)
         self.width, self.mask_token = width or self.vocab, config["pard_token"]
         if type(self.mask_token) is not int or not 0 <= self.mask_token < self.vocab:
-            raise ModelError(f"config.json of {name} says pard_token is {str(self.mask_token)[:40]}, which is none of {self.vocab} tokens")
+            raise ModelError(f"config.json of {name} says pard_token is {str(self.mask_token)[:40]}, which is none of "
+                             f"{self.vocab} tokens")
 
     def open(self) -> MaskedRows:
         """A run's own cache over these weights."""
@@ -53,8 +55,8 @@ class MaskedRows(RowCache):
 
 def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
     """An untrained one. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
-    config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden, "pard_token": numbers.get("mask_token", 0),
-                                    "spd_type": "pard", "tie_word_embeddings": True}
+    said = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
+    config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | said
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 
@@ -68,7 +70,7 @@ def load(folder: str | Path, body: Body) -> MaskedModel:
     if "pard_token" not in config:
         raise ModelError(f"{folder.name} was not taught to read masks: its config.json names no pard_token")
     if config.get("model_type") not in FAMILY:
-        raise ModelError(f"{folder.name} is of type {config.get('model_type')}; masked draft models of {', '.join(FAMILY)} are read")
+        raise ModelError(f"{folder.name} is of type {config.get('model_type')}; those of {', '.join(FAMILY)} are read")
     return read(folder, config, body)
 
 

@@ -1,11 +1,11 @@
 """P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as "speculators" and vLLM have it).
 
-Behind the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned state
-``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places behind the one that the last true pair guesses.
-Published heads learn an embedding of their own, which is read; ours borrow the target's.
+Behind the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned
+state ``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places behind the one that the last true pair
+guesses. Published heads learn an embedding of their own, which is read; ours borrow the target's.
 
-``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or ``ptd_token_id``,
-or ``pard_token``, as other publishers call it).
+``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or
+``ptd_token_id``, or ``pard_token``, as other publishers call it).
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PEagle(Eagle3):
         super().__init__(config, name)
         said = next((config[key] for key in MASKS if config.get(key) is not None), None)
         if type(said) is not int or not 0 <= said < self.vocab:
-            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, which is none of {self.vocab} tokens")
+            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, none of {self.vocab} tokens")
         d, self.mask_token = self.sizes.hidden, said
         self.mask_hidden = nn.Parameter(torch.randn(1, 1, len(self.read_layers) * d))
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
@@ -46,9 +46,9 @@ class PEagle(Eagle3):
         return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)
 
     def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """States that guess, before the last norm, for training: embeds [batch, n + masks, hidden]; states [batch, n, taps * hidden] of
-        the target, behind which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks], True where a row
-        may look. -> [batch, n + masks, hidden]."""
+        """States that guess, before the last norm, for training: embeds [batch, n + masks, hidden]; states [batch, n, taps *
+        hidden] of the target, behind which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks],
+        True where a row may look. -> [batch, n + masks, hidden]."""
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
@@ -76,8 +76,8 @@ class MaskedPairs(BesideRows):
             self.state = self.net.joined(head.mask_hidden[0].detach())
 
     def block(self, embeds: Tensor, states: Tensor, mask: Tensor, masks: int) -> Tensor:
-        """States [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n, hidden], states
-        [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
+        """States [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n, hidden],
+        states [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
         kind = self.net.dtype
         pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
         empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
@@ -85,8 +85,8 @@ class MaskedPairs(BesideRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
-    """An untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token, read_layers, layers,
-    heads, kv_heads, head_dim, intermediate, qk_norm."""
+    """An untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token, read_layers,
+    layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
     return PEagle({**like(body, numbers), **said}, f"the P-EAGLE head of {body.name}")

@@ -1,7 +1,8 @@
 """AdaEAGLE's length network (2412.18910), taught how far EAGLE's chain holds along the target's own greedy answers.
 
-The label of a place is how many tokens of a long draft from there are the answer's. A prediction too short costs passes of the target
-and one too long passes of the head, which are cheaper: so the loss is the distance, times ``short`` where too little was asked for.
+The label of a place is how many tokens of a long draft from there are the answer's. A prediction too short costs passes of the
+target and one too long passes of the head, which are cheaper: so the loss is the distance, times ``short`` where too little was
+asked for.
 """
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def run(job: Job) -> Path:
 
 
 def judged(model: draft_length.LengthHead, features: Chained, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
-    """(predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the last."""
+    """(predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the
+    last."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
     return model(embeds.float(), batch.states[before].float()), features.lengths(batch, numbers["most"])[kept]
@@ -91,8 +93,8 @@ def measure(model: draft_length.LengthHead, features: Chained, numbers: dict) ->
             "length": round(float(lengths.mean()), 4), "predicted": round(float(told.mean()), 4)}
 
 
-CARD = """AdaEAGLE's length network: three layers, {inner} wide, on the embedding and the state of the token before the last. It decides how
-long EAGLE's chain is, so a wrong guess costs time and never changes the text.
+CARD = """AdaEAGLE's length network: three layers, {inner} wide, on the embedding and the state of the token before the last. It
+decides how long EAGLE's chain is, so a wrong guess costs time and never changes the text.
 
-Learned from greedy answers along which EAGLE drafted {most} tokens from every place; the distance from what passed, {short} times where
-too little was asked for. The paper does not publish that weight, nor how wide its layers are."""
+Learned from greedy answers along which EAGLE drafted {most} tokens from every place; the distance from what passed, {short} times
+where too little was asked for. The paper does not publish that weight, nor how wide its layers are."""

@@ -1,8 +1,8 @@
 """CLLM: the target goes on learning until any block of guesses leads it to the block that stands (Kou et al. 2403.00835).
 
-In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target make it one
-point of a trajectory, whose end is known: the answer itself. The model is to say behind the wrong block what it says behind the right
-one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
+In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target
+make it one point of a trajectory, whose end is known: the answer itself. The model is to say behind the wrong block what it says
+behind the right one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
 """
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
-    """(ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong token, the
-    width where all of it is right)."""
+    """(ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong
+    token, the width where all of it is right)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
     places = batch.where % width + 1
     rows = batch.where // width
@@ -74,7 +74,8 @@ def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Rando
 
 
 def loss(model: causal.Causal, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
-    """Consistency behind the first wrong token of each row's block, and distillation along the right text for ``stay`` times the weight."""
+    """Consistency behind the first wrong token of each row's block, and distillation along the right text for ``stay`` times the
+    weight."""
     width = batch.ids.shape[1]
     right = model(batch.ids).flatten(0, 1)
     stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"])
@@ -90,8 +91,8 @@ def loss(model: causal.Causal, batch: Batch, ids: Tensor, first: Tensor, numbers
 
 @torch.inference_mode()
 def measure(model: causal.Causal, features: Trajectories, numbers: dict) -> dict[str, float]:
-    """What was gained and what it cost, on held-out answers of the target: tokens a Jacobi pass of each model on texts of its own, and the
-    loss of each on the target's."""
+    """What was gained and what it cost, on held-out answers of the target: tokens a Jacobi pass of each model on texts of its
+    own, and the loss of each on the target's."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
@@ -121,11 +122,12 @@ def jacobi(model: causal.Causal, answer: Answer, size: int) -> tuple[int, int]:
     return goal - answer.start, passes
 
 
-CARD = """A consistency model: the target itself, all of its weights trained on, so that Jacobi decoding in blocks of {block} comes right in fewer
-passes. **It is a target of its own: it writes what these weights say, not what the target would have written.**
+CARD = """A consistency model: the target itself, all of its weights trained on, so that Jacobi decoding in blocks of {block}
+comes right in fewer passes. **It is a target of its own: it writes what these weights say, not what the target would have
+written.**
 
-On held-out answers: {tokens_a_pass_cllm} tokens a pass, where the target has {tokens_a_pass_target}; and a loss of {loss_cllm} on the
-target's own text, where the target has {loss_target}.
+On held-out answers: {tokens_a_pass_cllm} tokens a pass, where the target has {tokens_a_pass_target}; and a loss of {loss_cllm} on
+the target's own text, where the target has {loss_target}.
 
-Consistency from the first wrong token of a block on, after up to {passes} Jacobi passes of the target, and distillation of the target's
-distribution along its answers for {stay} times the weight."""
+Consistency from the first wrong token of a block on, after up to {passes} Jacobi passes of the target, and distillation of the
+target's distribution along its answers for {stay} times the weight."""

@@ -1,9 +1,9 @@
-"""Rows of mask tokens behind places of a text, fewer the further ahead they stand: the conditional drop-token of PARD (2504.18583),
-which P-EAGLE trains with, too.
+"""Rows of mask tokens behind places of a text, fewer the further ahead they stand: the conditional drop-token of PARD
+(2504.18583), which P-EAGLE trains with, too.
 
-A mask ``depth`` places behind its anchor stands for a token that is not known yet. It sees the text up to the anchor, and the masks
-between; it is to say what follows there. A mask is only kept where the one before it is. Where a row reads pairs of a token and the
-state before it, the row of a place lies one earlier: ``back`` is 1.
+A mask ``depth`` places behind its anchor stands for a token that is not known yet. It sees the text up to the anchor, and the
+masks between; it is to say what follows there. A mask is only kept where the one before it is. Where a row reads pairs of a token
+and the state before it, the row of a place lies one earlier: ``back`` is 1.
 """
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from .features import Batch
 
 @dataclass(frozen=True)
 class Masks:
-    """depth [masks] from 1 on, of every row of text alike; place [rows, masks] in the text; index [rows, masks] into ``batch.where``,
-    -1 where the row's answer has ended; mask [rows, 1, width + masks, width + masks], True where a row may look."""
+    """depth [masks] from 1 on, of every row of text alike; place [rows, masks] in the text; index [rows, masks] into
+    ``batch.where``, -1 where the row's answer has ended; mask [rows, 1, width + masks, width + masks], True where a row may
+    look."""
 
     depth: Tensor
     place: Tensor
@@ -51,10 +52,11 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
 
 
 def dropped(batch: Batch, numbers: dict, dice: random.Random, back: int) -> Masks:
-    """Those of a training step. numbers: block (tokens a pass drafts), anchors (a row of text), keep (share of the masks of one depth
-    that have one behind them), keep_least."""
+    """Those of a training step. numbers: block (tokens a pass drafts), anchors (a row of text), keep (share of the masks of one
+    depth that have one behind them), keep_least."""
     shares = (max(numbers["keep"] ** depth, numbers["keep_least"]) for depth in range(1, numbers["block"]))
-    return masks(batch, drawn(batch, numbers["anchors"], dice), [max(1, int(numbers["anchors"] * share)) for share in shares], back)
+    kept = [max(1, int(numbers["anchors"] * share)) for share in shares]
+    return masks(batch, drawn(batch, numbers["anchors"], dice), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:

@@ -1,9 +1,9 @@
 """Heads of EAGLE's kin on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
 
-All learn as EAGLE does: the distance of a guessed feature from the target's, the divergence of what the target's head makes of it from
-the target's distribution, noise on the features that are read. FSPAD parts the two losses between its two states. Jakiro's second guess
-learns the same one token further, for half the weight. Falcon guesses a block at once: it first tries, and a share of its mistakes is
-answered before it learns, by the truth in place of what the first row of a block reads (glancing).
+All learn as EAGLE does: the distance of a guessed feature from the target's, the divergence of what the target's head makes of it
+from the target's distribution, noise on the features that are read. FSPAD parts the two losses between its two states. Jakiro's
+second guess learns the same one token further, for half the weight. Falcon guesses a block at once: it first tries, and a share
+of its mistakes is answered before it learns, by the truth in place of what the first row of a block reads (glancing).
 """
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:
-    """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what speaks
-    of the token there."""
+    """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what
+    speaks of the token there."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
     law = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
     return numbers["regress"] * near + numbers["classify"] * law
@@ -107,8 +107,8 @@ def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps:
 
 
 def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """The tokens of one pass, the nearest first. The guess i tokens ahead stands in the row k places back, in a block that ends i places
-    before it. Raises ValueError for more tokens than a pass has."""
+    """The tokens of one pass, the nearest first. The guess i tokens ahead stands in the row k places back, in a block that ends i
+    places before it. Raises ValueError for more tokens than a pass has."""
     if steps > model.size:
         raise ValueError(f"a pass has {model.size} tokens, not {steps}")
     rows, width = batch.ids.shape
@@ -122,18 +122,20 @@ def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int
 
 KIN = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
 LOSSES = {"fspad": parted, "jakiro": further, "falcon": glanced}
-_ALL = """ It continues the target's last states ("features"); the target checks what comes of it, so a wrong guess costs time and never
-changes the text.
+_ALL = """ It continues the target's last states ("features"); the target checks what comes of it, so a wrong guess costs time and
+never changes the text.
 
-Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of {noise}
-standard deviations on the features it reads"""
+Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of
+{noise} standard deviations on the features it reads"""
 CARDS = {
-    "fspad": "An FSPAD head (one layer, and a feed-forward that samples its input; the target's embedding and output matrix are lent)."
-             + _ALL + """: the first on the state that it hands on, the second on the state that speaks. {rollout} steps on its own
-guesses, where the paper has one.""",
-    "jakiro": "A Jakiro head (one layer with two experts; the target's embedding and output matrix are lent)." + _ALL + """; both also on
-the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has one.""",
-    "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are lent) that
-drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the end none, as in
-the paper.""",
+    "fspad": "An FSPAD head (one layer and a feed-forward that samples its input; the target's embedding and head are lent)."
+             + _ALL + """: the first on the state that it hands on, the second on the state that speaks. {rollout} steps on its
+own guesses, where the paper has one.""",
+    "jakiro": "A Jakiro head (one layer with two experts; the target's embedding and output matrix are lent)." + _ALL + """; both
+also on the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has
+one.""",
+    "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are
+lent) that drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the
+end none,
+as in the paper.""",
 }

@@ -1,7 +1,7 @@
 """What the recipes of drafters with mask tokens share (PARD, P-EAGLE): their loss, and what a draft of one pass would earn.
 
-The text's own rows say what a draft's first token is, the masks behind them the others. All rows weigh alike, as in the papers: what
-is further ahead has fewer of them, since masks were dropped.
+The text's own rows say what a draft's first token is, the masks behind them the others. All rows weigh alike, as in the papers:
+what is further ahead has fewer of them, since masks were dropped.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .generate import Answer
 
 @dataclass(frozen=True)
 class Heard:
-    """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of text;
-    speak: their logits; back: how many places before the token that it reads last a row of the text lies."""
+    """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of
+    text; speak: their logits; back: how many places before the token that it reads last a row of the text lies."""
 
     features: Features
     states: Callable[[Batch, cod.Masks], Tensor]
@@ -35,7 +35,8 @@ class Heard:
         kept, places = batch.back(self.back)
         first = places // width * (width + len(masks.depth)) + places % width
         deepest = int(masks.depth.max()) if len(masks.depth) else 0
-        return [(out[first], kept), *((out[at], index) for at, index in (masks.at(depth, width) for depth in range(1, deepest + 1)))]
+        behind = (masks.at(depth, width) for depth in range(1, deepest + 1))
+        return [(out[first], kept), *((out[at], index) for at, index in behind)]
 
     def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
         """Distillation of the target's distribution at every row; head [vocab, hidden]: the output matrix."""

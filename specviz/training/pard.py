@@ -1,7 +1,8 @@
 """PARD: a draft model learns to read mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
 
-It begins as the draft model that was trained before, which guesses one token already. The paper trains on the words of a text, and its
-draft model serves every target of a family; this one serves one target and learns that target's distribution along its own answers.
+It begins as the draft model that was trained before, which guesses one token already. The paper trains on the words of a text,
+and its draft model serves every target of a family; this one serves one target and learns that target's distribution along its
+own answers.
 """
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def run(job: Job) -> Path:
 def begin(job: Job, features: Features, numbers: dict) -> models.MaskedModel:
     """The draft model that was trained before, as it is."""
     folder = job.model(job.named("draft"))
-    return models.read(folder, config_of(folder) | {"pard_token": numbers["mask_token"], "spd_type": "pard"}, features.body).requires_grad_()
+    config = config_of(folder) | {"pard_token": numbers["mask_token"], "spd_type": "pard"}
+    return models.read(folder, config, features.body).requires_grad_()
 
 
 def hearing(model: models.MaskedModel, features: Features) -> Heard:
@@ -52,9 +54,9 @@ def hearing(model: models.MaskedModel, features: Features) -> Heard:
     return Heard(features, states, lambda rows: F.linear(rows, model.output).float())
 
 
-CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token} stands for
-each that is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
+CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token}
+stands for each that is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
-It began as the draft model beside it. Distillation of the target's distribution and {hard} cross-entropies on the token written, at
-every place of an answer and at masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have one
-behind them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""
+It began as the draft model beside it. Distillation of the target's distribution and {hard} cross-entropies on the token written,
+at every place of an answer and at masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have
+one behind them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""

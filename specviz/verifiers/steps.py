@@ -1,11 +1,16 @@
 """A drafted step is kept or refused as a whole, by a grade that the target gives it (SpecReason, Pan et al. 2504.07891).
 
 The paper asks the target, in a turn of its own, for a digit from 0 to 9, which takes a model that can judge. Here the grade comes
-from the pass that reads the step: nine times the geometric mean of the probabilities that the target gives its tokens.
+from the pass that reads the step: nine times the geometric mean of the probabilities that the target gives its tokens. Reward-guided
+decoding (Liao et al. 2501.19324) asks a reward model instead, and may leave what it keeps to a coin.
 """
 from __future__ import annotations
 
 import math
+from typing import Callable
+
+import torch
+from torch import Tensor
 
 from ..core import DraftTree, Scores, State, Trial, Verdict
 from .token import TokenRejection
@@ -26,16 +31,37 @@ class Grade(TokenRejection):
         count, path = len(tree), tuple(range(len(tree)))
         beliefs = scores.logits[:count].float().softmax(-1)  # row i is about token i
         likely = beliefs[path, tree.tokens]
-        grade = 9 * math.exp(float(likely.log().mean()))
-        state.note("grade", grade=round(grade, 4), least=self.least, passed=grade >= self.least, length=count)
+        grade, weight = self.weigh(likely, scores)
+        passed, u = (True, None) if weight >= 1 else state.dice.flip("verify", weight)
+        state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count)
         kept = likely.tolist()
         laws = [tree.law(i) for i in path]
         drawn = [None if law is None else float(law[x]) for law, x in zip(laws, tree.tokens)]
-        if grade >= self.least:
+        if passed:
             state.note("drift", nats=(beliefs.amax(-1) / likely).log().tolist())
-            trials = tuple(Trial(i, "grade", kept[i], drawn[i], 1.0, None, "accepted", beliefs[i]) for i in path)
+            trials = tuple(Trial(i, "grade", kept[i], drawn[i], weight, u, "accepted", beliefs[i]) for i in path)
             return Verdict(path[:-1], tree.tokens[-1], "accepted", trials)
         law = state.sampling.probs(scores.logits[0])
-        _, u = state.dice.flip("verify", 0.0)
-        trial = Trial(0, "grade", kept[0], drawn[0], 0.0, u, "rejected", beliefs[0], law)
+        trial = Trial(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], law)
         return Verdict((), state.dice.pick("verify", law), "correction", (trial,), law)
+
+    def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
+        """(grade of the step, chance that it is kept), from the target's probabilities [tokens] of it."""
+        grade = 9 * math.exp(float(likely.log().mean()))
+        return grade, float(grade >= self.least)
+
+
+class Rewarded(Grade):
+    """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance, instead of
+    from ``least`` on."""
+
+    taps = frozenset({"final"})
+
+    def __init__(self, reward: Callable[[Tensor], Tensor], least: float = 0.7, coin: bool = False):
+        super().__init__(least)
+        self.reward, self.coin = reward, coin
+
+    def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
+        with torch.inference_mode():
+            found = float(self.reward(scores.taps["final"][1:len(likely) + 1]))
+        return found, found if self.coin else float(found >= self.least)

@@ -34,6 +34,8 @@ KINDS = {
     "jakiro": "specviz.models.jakiro",
     "falcon": "specviz.models.falcon",
     "cllm": "specviz.models.causal",
+    "judge": "specviz.models.judge",
+    "reward": "specviz.models.judge",
     "pard": "specviz.models.masked",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }

@@ -36,9 +36,8 @@
       least = alike.length ? Math.min(...alike) : 1;
     host.append(
       say(
-        "Each row of the head gives one state that says the next token and one that is handed on. The least alike pair had a cosine of " +
-          short(least) +
-          ".",
+        "Each row of the head gives one state that says the next token and one that is handed on. ",
+        "The least alike pair had a cosine of " + short(least) + ".",
       ),
     );
     bars(host, {

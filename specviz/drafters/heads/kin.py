@@ -9,7 +9,8 @@ from .features import FeatureModel, Features
 
 
 class ExpertModel(FeatureModel):
-    """last: nodes of this depth are not run through the head; what follows them was guessed in their parents' rows. 0: all are run."""
+    """last: nodes of this depth are not run through the head; what follows them was guessed in their parents' rows. 0: all are
+    run."""
 
     last = 0
 

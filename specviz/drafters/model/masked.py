@@ -10,8 +10,8 @@ from .chain import drawn_apart
 
 
 class MaskedDraft(Drafter):
-    """One path: the model reads what it has not read of the text, and behind it a mask for every token but the first. It follows any
-    state.tokens; ``text``: the tokens whose rows it holds."""
+    """One path: the model reads what it has not read of the text, and behind it a mask for every token but the first. It follows
+    any state.tokens; ``text``: the tokens whose rows it holds."""
 
     def __init__(self, model: Any):
         self.rows, self.vocab = model.open(), model.vocab
@@ -20,7 +20,8 @@ class MaskedDraft(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if budget.gamma < 1 or max(state.tokens) >= self.vocab:
             return DraftTree()
-        held = min(common(self.text, state.tokens), len(state.tokens) - 1)  # the root is read again: its row guesses the first token
+        # the root is read again even where it is held: its row guesses the first token
+        held = min(common(self.text, state.tokens), len(state.tokens) - 1)
         self.rows.crop(held)
         with torch.inference_mode():
             rows = self.rows.draft(state.tokens[held:], budget.gamma - 1)

@@ -3,33 +3,17 @@ al. 2504.07891). A step that passes stays as it is: what counts is that it is go
 """
 from __future__ import annotations
 
-from typing import Sequence
-
-from ...core import Drafter, Knob, Method, Parts, Step
+from ...core import Drafter, Knob, Method, Parts
 from ...drafters.model.chain import DraftChain
 from ...loops import Stepwise
 from ...policies import Fixed
-from ...policies.until import Until
+from ...policies.until import MARKS, UntilMark
 from ...verifiers import TokenRejection
 from ...verifiers.steps import Grade
 
-MARKS = {"sentence": (b".", b"!", b"?", b"\n"), "line": (b"\n",), "paragraph": (b"\n\n",)}
-WIDEST = 2  # bytes of the longest mark: so many tokens may share one
-
-
 def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
-    def ends(tokens: Sequence[int]) -> bool:
-        pieces = [kit.piece(token) for token in tokens[-WIDEST:]]
-        return bool(pieces[-1]) and b"".join(pieces).endswith(MARKS[step])
-
-    def stop(one: Step) -> bool:
-        drafted[one.depth:] = [one.token]
-        return ends(drafted)
-
-    drafted: list[int] = []
-    alone = Parts(Drafter(), Fixed(0), TokenRejection())
-    return Parts(DraftChain(kit.open("draft")), Until(longest, stop), Grade(least),
-                 Stepwise(alone, ends, longest, first))
+    steps, alone = UntilMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
+    return Parts(DraftChain(kit.open("draft")), steps, Grade(least), Stepwise(alone, steps.ends, longest, first))
 
 
 METHOD = Method(

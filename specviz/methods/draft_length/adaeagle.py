@@ -1,5 +1,5 @@
-"""AdaEAGLE: a small network tells from the target's last state how many tokens EAGLE's chain is to have, before any is drafted (Zhang
-et al. 2412.18910). The length looks at the text alone, so the output stays exact.
+"""AdaEAGLE: a small network tells from the target's last state how many tokens EAGLE's chain is to have, before any is drafted
+(Zhang et al. 2412.18910). The length looks at the text alone, so the output stays exact.
 """
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ METHOD = Method(
     key="adaeagle",
     title="AdaEAGLE",
     paper="Zhang et al. 2024, arXiv 2412.18910",
-    summary="EAGLE's chain, as long as a small network expects it to hold, which it tells from the target's state before drafting begins.",
+    summary="EAGLE's chain, as long as a small network expects it to hold, which it tells from the target's state before "
+            "drafting begins.",
     knobs=(
         Knob("most", 8, 1, 20, "longest draft; the paper does not publish its own"),
         Knob("least", 0, 0, 8, "shortest draft; the paper's is none"),
@@ -40,8 +41,8 @@ METHOD = Method(
     look="The length asked for each round, beside what was accepted; where the text is open it asks for nothing.",
     wins="Where rounds differ much: it saves the drafts that would fail, without asking after every token.",
     loses="A good fixed length is hard to beat: the paper gains one or two parts in a hundred over the best one.",
-    differs="Input, loss and rule are the paper's. How wide its layers are, how much a draft too short weighs and how long drafts may be "
-            "are not published; those numbers are ours.",
+    differs="Input, loss and rule are the paper's. How wide its layers are, how much a draft too short weighs and how long "
+            "drafts may be are not published; those numbers are ours.",
     compared="formula",
     aliases=("adaeagle", "LDLP", "adaptive draft length"),
     build=build,

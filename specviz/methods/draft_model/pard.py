@@ -1,5 +1,5 @@
-"""PARD: a draft model that was taught to read mask tokens writes all its tokens in one pass (An et al. 2504.18583). Each is drawn from
-its own row's distribution, whatever the others became, so token rejection is exact at every temperature.
+"""PARD: a draft model that was taught to read mask tokens writes all its tokens in one pass (An et al. 2504.18583). Each is drawn
+from its own row's distribution, whatever the others became, so token rejection is exact at every temperature.
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ METHOD = Method(
     look="The draft takes one pass however long it is; later places are guessed without knowing what the earlier ones became.",
     wins="Wherever a draft model's price is its passes; one draft model serves every target with its vocabulary.",
     loses="Open text: two good continuations get mixed, and the tokens behind a wrong one are wasted.",
-    differs="As published, and published models load. Each place is drawn and judged by rejection, so temperatures above 0, where the "
-            "authors have nothing, are exact. Ours learns the target's distribution, theirs the words of a text.",
+    differs="As published, and published models load. Each place is drawn and judged by rejection, so temperatures above 0, "
+            "where the authors have nothing, are exact. Ours learns the target's distribution, theirs the words of a text.",
     compared="code",
     published={"gamma": 12},
     aliases=("pard", "parallel draft", "parallel_drafting"),

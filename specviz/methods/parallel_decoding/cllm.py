@@ -1,5 +1,5 @@
-"""CLLM: Jacobi decoding by a target of its own, which was trained until it corrects several tokens of a wrong block at once (Kou et al.
-2403.00835). Exact for those weights, whatever the temperature; they are not the target's any more.
+"""CLLM: Jacobi decoding by a target of its own, which was trained until it corrects several tokens of a wrong block at once (Kou
+et al. 2403.00835). Exact for those weights, whatever the temperature; they are not the target's any more.
 """
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ METHOD = Method(
     key="cllm",
     title="CLLM (consistency model)",
     paper="Kou et al. 2024, arXiv 2403.00835",
-    summary="The target itself, taught to jump: Jacobi decoding with weights that were trained to make a wrong block right in few passes. "
-            "What is written is exactly what those weights write, and no longer what the target would have written.",
+    summary="The target itself, taught to jump: Jacobi decoding with weights that were trained to make a wrong block right in "
+            "few passes. What is written is exactly what those weights write, and no longer what the target would have written.",
     exactness="approximate",
     knobs=(Knob("block", 16, 1, 64, "tokens guessed and corrected together until all of them stand"),),
     needs=frozenset({"head:cllm"}),
-    look="The grid of guesses beside that of plain Jacobi: runs of tokens that come right in one pass, and some that were right early.",
+    look="The grid of guesses beside that of plain Jacobi: runs of tokens that come right in one pass, and some that were right "
+            "early.",
     wins="Narrow tasks it was trained on; no draft model and no head is needed beside it.",
     loses="The weights are others: what the training cost the model in quality stands in its card.",
-    differs="Decoding and both losses are the authors'. They train on whole trajectories, written before; here a block is sent through a few "
-            "Jacobi passes of the target in each training step. Above temperature 0 guesses are judged by rejection.",
+    differs="Decoding and both losses are the authors'. They train on whole trajectories, written before; here a block is sent "
+            "through a few Jacobi passes of the target in each training step. Above temperature 0 guesses are judged by "
+            "rejection.",
     compared="code",
     aliases=("cllm", "consistency large language model", "consistency LLM"),
     build=build,

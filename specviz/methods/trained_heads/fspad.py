@@ -1,5 +1,6 @@
-"""FSPAD: EAGLE-2 with a head that samples the target's state by the token, and that gives one state to say the next token and another to
-hand on (Gui et al. 2408.15562). Nodes are chosen: each is accepted with the target's own probability, exact at every temperature.
+"""FSPAD: EAGLE-2 with a head that samples the target's state by the token, and that gives one state to say the next token and
+another to hand on (Gui et al. 2408.15562). Nodes are chosen: each is accepted with the target's own probability, exact at every
+temperature.
 """
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    return Parts(Halves(kit.head("fspad"), lambda model: ConfidentTree(model, top_k)), Fixed(depth, top_k, nodes), TokenRejection())
+    drafter = Halves(kit.head("fspad"), lambda model: ConfidentTree(model, top_k))
+    return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
 METHOD = Method(
     key="fspad",
     title="FSPAD",
     paper="Gui et al. 2024, arXiv 2408.15562",
-    summary="EAGLE-2 whose head no longer has to choose: one of its states says the next token, another is handed on to the next step.",
+    summary="EAGLE-2 whose head no longer has to choose: one of its states says the next token, another is handed on to the "
+            "next step.",
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
@@ -26,10 +29,11 @@ METHOD = Method(
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
     look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",
-    wins="Where EAGLE-2 does, with deeper drafts that hold: what is handed on is trained to be like the target's state and nothing else.",
+    wins="Where EAGLE-2 does, with deeper drafts that hold: what is handed on is trained to be like the target's state and "
+            "nothing else.",
     loses="Small targets: it is EAGLE's head with a second feed-forward, a pass of it for each level.",
-    differs="Head, losses and tree are the authors'; no weights of theirs are published. Ours is also trained on its own guesses, "
-            "as our EAGLE is.",
+    differs="Head, losses and tree are the authors'; no weights of theirs are published. Ours is also trained on its own "
+            "guesses, as our EAGLE is.",
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59},
     aliases=("fspad", "feature sampling", "partial alignment distillation"),

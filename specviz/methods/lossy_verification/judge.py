@@ -1,0 +1,36 @@
+"""Judge decoding: a token that the fair test refuses stands when a linear judge on the target's states finds it good (Bachmann et
+al. 2501.19309). The text is no longer the target's; what each forgiven token gave up is told.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.chain import DraftChain
+from ...policies import Fixed
+from ...verifiers import Judged
+
+
+def build(kit, least: float, gamma: int) -> Parts:
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Judged(kit.head("judge"), least))
+
+
+METHOD = Method(
+    key="judge",
+    title="Judge decoding",
+    paper="Bachmann et al. 2025, arXiv 2501.19309",
+    summary="Asks of a drafted token not whether the target would have written it, but whether it is good: a linear judge on "
+            "the target's states decides.",
+    exactness="approximate",
+    knobs=(
+        Knob("least", 0.5, 0.0, 1.0, "chance of being good above which a refused token stands; 1 is exact; the paper tells none"),
+        Knob("gamma", 8, 1, 32, "tokens drafted a round"),
+    ),
+    needs=frozenset({"draft", "head:judge", "tap:final"}),
+    look="The judge's chance beside the target's probability: tokens that the target would not have written and that stand.",
+    wins="Good draft models, whose drafts are mostly refused for wording: far longer drafts pass.",
+    loses="The text is no longer the target's, and a judge that errs lets mistakes through for good.",
+    differs="Rule and judge are the paper's. Its labels were written by hand, for five hundred answers; here a token counts as "
+            "good when the target, having read it, expects the rest of its own answer about as much as before.",
+    compared="formula",
+    aliases=("judge decoding", "AutoJudge"),
+    build=build,
+)

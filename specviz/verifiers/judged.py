@@ -1,0 +1,69 @@
+"""A judge forgives: a token that fails the fair test stands when a network on the target's states finds it good (Judge decoding,
+Bachmann et al. 2501.19309). It follows the target's law no longer, and notes by how much.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Trial, Verdict
+from .token import TokenRejection
+
+
+class Judged(TokenRejection):
+    """judge: states [n, hidden] that have read the tokens -> chances [n]; a refused token stands above ``least``, so that 1 is
+    the fair test. Of several children each has its fair test before the judge is asked.
+
+    Drift: the log-probability given up at each forgiven token against the best one, in nats.
+    """
+
+    taps = frozenset({"final"})
+    title = "a judge (lossy)"
+
+    def __init__(self, judge: Callable[[Tensor], Tensor], least: float = 0.5):
+        self.judge, self.least = judge, least
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        with torch.inference_mode():
+            chances = self.judge(scores.taps["final"][1:len(tree) + 1]).tolist() if len(tree) else []
+        node, path, trials, drift, forgiven = -1, [], [], [], []
+        while True:
+            row, children = scores.logits[node + 1], tree.children(node)
+            law = p = state.sampling.probs(row)
+            hit = None
+            for child in children:
+                trial = self.fair(tree, child, p, row, state)
+                if trial.verdict != "accepted" and chances[child] > self.least:
+                    belief = row.float().log_softmax(-1)
+                    drift.append(float(belief.max() - belief[tree.tokens[child]]))
+                    forgiven.append(len(trials))
+                    trial = replace(trial, rule="judge", accept=chances[child], verdict="accepted", law=law, residual=None)
+                trials.append(trial)
+                if trial.verdict == "accepted":
+                    hit = child
+                    break
+                p = trial.residual
+            if hit is None:
+                self._tell(state, trials, chances, forgiven, drift)
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+            path.append(hit)
+            node = hit
+
+    def fair(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Trial:
+        """The ordinary test of one child against the law p that earlier siblings left."""
+        if not state.sampling.greedy:
+            return self.test(tree, child, p, state)
+        right = float(tree.tokens[child] == int(row.argmax()))
+        ok, u = state.dice.flip("verify", right)
+        return Trial(child, "match", right, None, right, u, "accepted" if ok else "rejected", p, None if ok else p)
+
+    def _tell(self, state: State, trials: list[Trial], chances: list[float], forgiven: list[int], drift: list[float]) -> None:
+        if trials:
+            state.note("judge", chances=[round(chances[trial.node], 4) for trial in trials], least=self.least, forgiven=forgiven,
+                       nodes=[trial.node for trial in trials])
+        if drift:
+            state.note("drift", nats=drift)

@@ -1,0 +1,84 @@
+"""The recipes of the judge and of the reward head: labels by hand, learning, resumption, and that what was trained looks at its input."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from specviz.models import judge as models
+from specviz.training import softer
+from specviz.training.draft import collate
+from specviz.training.features import body_of
+from specviz.training.job import TARGET
+
+from .recipes import job, learns_and_resumes, whole_numbers
+
+KINDS = ("judge", "reward")
+
+
+@pytest.fixture(scope="module")
+def trained(pair, tmp_path_factory):
+    place = tmp_path_factory.mktemp("trained")
+    for kind in KINDS:
+        softer.run(job(pair, place), kind)
+    return place
+
+
+@pytest.fixture(scope="module")
+def features(pair, trained):
+    work = job(pair, trained)
+    return whole_numbers(softer.Beside(work, work.numbers("judge")), trained)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch, kind):
+    learns_and_resumes(lambda work: softer.run(work, kind), kind, pair, trained, tmp_path, monkeypatch)
+
+
+def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(features):
+    """By hand: the draft model's best token that is not the target's, and the target's log-probabilities of what follows."""
+    answer, after = features.heldout[0], 4
+    batch = features.states(collate([answer], 64, features.device))
+    index = softer.places(batch, after, random.Random(5))[0]
+    place = answer.start + index  # of the token that is swapped
+    assert place + after < len(answer.ids)
+    with torch.no_grad():
+        law = features.draft(answer.ids[None].long()).logits[0, place - 1]
+        token = next(t for t in law.argsort(descending=True).tolist() if t != int(answer.ids[place]))
+        text = answer.ids.long().clone()
+        text[place] = token
+        lost = []
+        for ids in (answer.ids.long(), text):
+            logp = features.target(ids[None]).logits[0].log_softmax(-1)
+            lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
+        state = features.target.model(text[None]).last_hidden_state[0, place]
+        found = lost[0] - lost[1]
+        for margin, good in ((found + 1e-3, 1.0), (found - 1e-3, 0.0)):
+            states, label = softer.swapped(features, batch, {"after": after, "margin": margin}, random.Random(5))
+            assert label.tolist() == [good] and torch.allclose(states[0], state, atol=1e-5)
+
+
+def test_steps_of_the_draft_model_stand_where_the_targets_stood(features):
+    answer = features.heldout[0]
+    batch = features.states(collate([answer], 64, features.device))
+    place = answer.start + softer.places(batch, 4, random.Random(2))[0]
+    own, theirs = softer.steps(features, batch, 4, random.Random(2))
+    with torch.no_grad():
+        text = answer.ids[:place].long().tolist()
+        while len(text) < place + 4:
+            text.append(int(features.draft(torch.tensor([text])).logits[0, -1].argmax()))
+        for ids, found in ((answer.ids[None, :place + 4].long(), own), (torch.tensor([text]), theirs)):
+            assert torch.allclose(found[0], features.target.model(ids).last_hidden_state[0, place:], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_network_looks_at_its_input_and_reads_back(pair, trained, kind):
+    place = trained / "models"
+    made = models.load(place / f"Llama-specviz-{kind}", body_of(place / TARGET))
+    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    first, second = (made(states) if kind == "reward" else made(states[:, 0])).tolist()
+    assert abs(first - second) > 1e-3 and 0 < first < 1
+    if kind == "reward":
+        said = made.second(torch.nn.functional.silu(made.first(states)))[..., 0].mean(-1).sigmoid()
+        assert said.tolist() == pytest.approx([first, second], abs=1e-6)
