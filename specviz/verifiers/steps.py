@@ -7,7 +7,7 @@ decoding (Liao et al. 2501.19324) asks a reward model instead, and may leave wha
 from __future__ import annotations
 
 import math
-from typing import Callable
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ class Grade(TokenRejection):
         likely = beliefs[path, tree.tokens]
         grade, weight = self.weigh(likely, scores)
         passed, u = (True, None) if weight >= 1 else state.dice.flip("verify", weight)
-        state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count)
+        state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count, **self.scale())
         kept = likely.tolist()
         laws = [tree.law(i) for i in path]
         drawn = [None if law is None else float(law[x]) for law, x in zip(laws, tree.tokens)]
@@ -44,6 +44,10 @@ class Grade(TokenRejection):
         law = state.sampling.probs(scores.logits[0])
         trial = Trial(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], law)
         return Verdict((), state.dice.pick("verify", law), "correction", (trial,), law)
+
+    def scale(self) -> dict[str, Any]:
+        """What else a view must know of the grades."""
+        return {}
 
     def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
         """(grade of the step, chance that it is kept), from the target's probabilities [tokens] of it."""
@@ -65,3 +69,6 @@ class Rewarded(Grade):
         with torch.inference_mode():
             found = float(self.reward(scores.taps["final"][1:len(likely) + 1]))
         return found, found if self.coin else float(found >= self.least)
+
+    def scale(self) -> dict[str, Any]:
+        return {"of": 1.0, "coin": self.coin}

@@ -1,4 +1,4 @@
-"""SpecReason: steps that are kept or refused as a whole."""
+"""SpecReason and reward-guided decoding: steps that are kept or refused as a whole."""
 from __future__ import annotations
 
 import math
@@ -53,10 +53,11 @@ def test_the_grade_is_nine_times_the_geometric_mean():
     assert "drift" not in dict(state.notes)
 
 
-def test_with_no_least_grade_it_is_the_small_models_text_and_with_the_highest_the_targets():
+@pytest.mark.parametrize("key, highest", [("specreason", 9.0), ("reward_guided", 1.0)])
+def test_with_no_least_grade_it_is_the_small_models_text_and_with_the_highest_the_targets(key, highest):
     kit = with_pieces(toy(12, share=0.6, sharp=2.0))
-    loose, _ = decode("specreason", kit, PROMPT, 30, knobs={"least": 0.0})
-    strict, events = decode("specreason", with_pieces(toy(12, share=0.6, sharp=2.0)), PROMPT, 30, knobs={"least": 9.0})
+    loose, _ = decode(key, kit, PROMPT, 30, knobs={"least": 0.0})
+    strict, events = decode(key, with_pieces(toy(12, share=0.6, sharp=2.0)), PROMPT, 30, knobs={"least": highest})
     assert strict.tokens == greedy(kit.net.logits, PROMPT, 30) and not [c for c in commits(events) if c.kind == "accepted"]
     assert loose.tokens[:-1] == greedy(kit.small.logits, PROMPT, 29) != strict.tokens[:-1]  # the last place is the target's
 

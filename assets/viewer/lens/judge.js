@@ -2,7 +2,6 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { count } = SV.dom;
   const { ints, nums, num, say, bars, short } = SV.pictures;
 
   function draw(host, notes, c) {
@@ -16,7 +15,7 @@
     host.append(
       say(
         forgiven.length
-          ? count(forgiven.length, "token") + " failed the fair test and stand, as the judge finds them good: "
+          ? "Refused by the fair test, and let stand by the judge: "
           : "The judge had nothing to forgive in this round. ",
         forgiven.map((i) => label(i)).join(", "),
       ),

@@ -118,17 +118,16 @@
   function grade(host, notes, c) {
     const d = notes[0] || {},
       past = c.history().map(({ round, data }) => [round, num(data && data.grade, 0)]),
-      least = num(d.least, 0);
+      least = num(d.least, 0),
+      coin = d.coin === true,
+      best = num(d.of, 9);
     host.append(
       say(
-        "The target gave this step of " +
-          int(d.length, 0) +
-          " tokens " +
-          short(d.grade) +
-          " of 9; " +
-          (d.passed === true
-            ? "that is enough, and it was kept as it is."
-            : "too little, so it writes the step itself."),
+        "This step of " + int(d.length, 0) + " tokens was given " + short(d.grade) + " of " + short(best) + "; ",
+        coin ? "with that chance a step is kept: " : "",
+        d.passed === true
+          ? (coin ? "it" : "that is enough, and it") + " was kept as it is."
+          : (coin ? "it was not, so" : "too little, so") + " the target writes the step itself.",
       ),
     );
     line(host, {
@@ -138,9 +137,9 @@
         { points: past, dots: true },
         { points: past, cls: "thin", end: short(d.grade) },
       ],
-      limit: least,
-      limitName: "least " + short(least),
-      most: 9,
+      limit: coin ? undefined : least,
+      limitName: coin ? "" : "least " + short(least),
+      most: best,
     });
   }
   function step(host, notes, c) {
