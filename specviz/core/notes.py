@@ -239,7 +239,7 @@ NOTES: dict[str, Note] = {
     "grade": _note(
         "together", "How a step is graded (SpecReason; reward-guided decoding).",
         grade=("the grade", 7.4), least=("what passes", 7.0), passed=("whether it did", True), length=("tokens of the step", 9),
-        of_=("the greatest grade there is, where it is not 9", 9.0), coin_=("true: the grade is the chance that a step passes", False)),
+        of_=("the greatest grade there is, where it is not 9", 9.0), coin_=("true: the grade is a step's chance to pass", False)),
     "judge": _note(
         "judge", "What a judge thought of each drafted token (Judge decoding).",
         nodes=("tokens of the draft that were tested", [0, 1, 2]), chances=("of being good, for each of them", [0.9, 0.7, 0.2]),

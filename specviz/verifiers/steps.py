@@ -1,8 +1,8 @@
 """A drafted step is kept or refused as a whole, by a grade that the target gives it (SpecReason, Pan et al. 2504.07891).
 
 The paper asks the target, in a turn of its own, for a digit from 0 to 9, which takes a model that can judge. Here the grade comes
-from the pass that reads the step: nine times the geometric mean of the probabilities that the target gives its tokens. Reward-guided
-decoding (Liao et al. 2501.19324) asks a reward model instead, and may leave what it keeps to a coin.
+from the pass that reads the step: nine times the geometric mean of the probabilities that the target gives its tokens.
+Reward-guided decoding (Liao et al. 2501.19324) asks a reward model instead, and may leave what it keeps to a coin.
 """
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Grade(TokenRejection):
 
 
 class Rewarded(Grade):
-    """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance, instead of
-    from ``least`` on."""
+    """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance,
+    instead of from ``least`` on."""
 
     taps = frozenset({"final"})
 
