@@ -9,6 +9,7 @@ walks over the positions in chunks: the logits never exist as a whole and stay i
 cache, which is four times faster on a CPU than the same written with plain operations.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -64,7 +65,7 @@ class HeadLoss(torch.autograd.Function):
         return to_hidden * scale, None if to_head is None else to_head * scale, None, None, None, None, None
 
 
-def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor, divergences.Divergence] | None) -> tuple[Tensor, Tensor]:
+def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
     """(summed loss, its slope by the logits) of one chunk; the logits [n, vocab] are used up."""
     z = logits.float()
     z = z.sub_(z.amax(-1, keepdim=True))
