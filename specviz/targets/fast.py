@@ -56,6 +56,12 @@ class FastTarget(LlamaTarget):
         """This target over what ``keep`` leaves of its committed keys and values (own_cache.py)."""
         return Lean(self, keep)
 
+    def learning(self) -> FastTarget:
+        """This model with weights of its own, which may change (learning.py)."""
+        from .learning import FastLearner
+
+        return FastLearner(self)
+
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
         """As each target's score() of its tree, in one pass over the weights that all of them share."""
         return score_packed(targets, trees)

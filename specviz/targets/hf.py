@@ -160,6 +160,12 @@ class HFTarget(CachedTarget):
         with torch.inference_mode():
             return head(states.to(head.weight.device))
 
+    def learning(self) -> HFTarget:
+        """This model with weights of its own, which may change (learning.py)."""
+        from .learning import HFLearner, UncachedLearner
+
+        return (UncachedLearner if isinstance(self, UncachedTarget) else HFLearner)(self)
+
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
         inputs = dict(position_ids=positions[None], attention_mask=self._mask(rows), past_key_values=self._cache, use_cache=True)

@@ -123,6 +123,11 @@ class TinyTarget(CachedTarget):
     def lean(self, keep: Keep) -> TinyLean:
         return TinyLean(self, keep)
 
+    def learning(self) -> TinyTarget:
+        from .learning import TinyLearner
+
+        return TinyLearner(self)
+
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
         keys, values = self._slots[layer, :, :, :len(self.seen)].clone()

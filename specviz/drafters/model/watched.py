@@ -29,10 +29,16 @@ class WatchedChain(DraftChain):
 
     def overlaps(self, state: State, outcome: Outcome) -> list[float]:
         """Sum of the smaller of both probabilities, at each judged place."""
-        rows = judged(outcome)
-        logits = outcome.scores.logits[rows]
-        laws = logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)
-        return [round(float(p.minimum(q.to(p)).sum()), 4) for p, q in zip(laws, self.believed)]
+        return self.common(outcome.scores.logits[judged(outcome)], self.believed, state)
+
+    def common(self, logits: Tensor, drafted: list[Tensor], state: State) -> list[float]:
+        """The same of the target's logits [n, vocab] and the draft's distributions."""
+        return [round(float(p.minimum(q.to(p)).sum()), 4) for p, q in zip(self.believes(logits, state), drafted)]
+
+    @staticmethod
+    def believes(logits: Tensor, state: State) -> Tensor:
+        """A model's distribution as it is compared: that of the run, at temperature 0 that of temperature 1."""
+        return logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)
 
 
 def judged(outcome: Outcome) -> list[int]:
