@@ -170,6 +170,9 @@ NOTES: dict[str, Note] = {
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
         table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
+    "widths": _note(
+        "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
+        sure=("its chance of the likeliest token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
     "sizes": _note(
         "sizes", "Which size inside the draft model wrote each token (S2D).",
         layers=("of each size, the smallest first", [2, 3, 4]), used=("the size of each token, from 0", [0, 0, 1, 2]),

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 ORDER = ("tokenizer", "target", "generate", "draft", "distillspec", "fastdraft", "tvdpp", "s2d", "other_draft", "medusa", "hydra",
-         "eagle", "eagle3", "mtp", "kangaroo", "dflash", "dspark", "specdecpp", "disco", "mlp_speculator", "datastore", "report")
+         "eagle", "eagle3", "mtp", "kangaroo", "glide", "dflash", "dspark", "specdecpp", "disco", "mlp_speculator", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

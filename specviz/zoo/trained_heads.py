@@ -28,6 +28,7 @@ KINDS = {
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
+    "glide": "specviz.models.glide",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }
 

@@ -35,7 +35,7 @@ class OnlineChain(WatchedChain):
     The model as it came is kept, and at each step it is asked what it would have agreed with the target since the last one.
     """
 
-    def __init__(self, model: Target, every: int = 8, rate: float = 1e-3):
+    def __init__(self, model: Target, every: int = 4, rate: float = 3e-4):
         super().__init__(model.learning())
         self.unlearned, self.every, self.updates = model, every, 0
         self.places: list[Place] = []

@@ -18,8 +18,8 @@ METHOD = Method(
     summary="The draft model learns while it drafts: wherever the target refuses a token, it is shown what the target would have said.",
     knobs=(
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
-        Knob("every", 8, 1, 64, "refused tokens for one step of learning"),
-        Knob("rate", 1e-3, 1e-5, 1e-2, "how far a step goes; too far, and what the draft knew is lost"),
+        Knob("every", 4, 1, 64, "refused tokens for one step of learning"),
+        Knob("rate", 3e-4, 1e-5, 1e-2, "how far a step goes; too far, and what the draft knew is lost"),
     ),
     needs=frozenset({"draft"}),
     look="Agreement over the rounds, beside what the draft would agree had it never learned; each dot is a step.",
@@ -29,7 +29,7 @@ METHOD = Method(
             "at its end. Soft cross-entropy at refused places, AdamW and clipping are the authors'; our rate is larger, for a smaller "
             "model.",
     compared="code",
-    published={"gamma": 5, "rate": 1e-4},
+    published={"gamma": 5, "every": 8, "rate": 1e-4},
     aliases=("OSD", "online distillation", "learning draft"),
     build=build,
 )
