@@ -56,7 +56,8 @@ class TinyLearner(Learner, TinyTarget):
         self.whole = whole
         with torch.inference_mode(False):
             net = whole.net.blend(whole.net, 0.0)
-            self.weights = [weight.requires_grad_() for weight in (net.embedding, net.output, *(w for layer in net.layers for w in layer.values()))]
+            own = [net.embedding, net.output, *(weight for layer in net.layers for weight in layer.values())]
+            self.weights = [weight.requires_grad_() for weight in own]
         super().__init__(net, whole.context)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:

@@ -75,6 +75,7 @@ def test_drafting_in_rounds_is_the_same_network(pair):
     target, net = pair
     model = GlideModel(net)
     model.start(target)
+    horizons: list[int] = []
     for known, text in ((0, TEXT[:6]), (6, TEXT[:9]), (9, TEXT[:10])):
         target.sync(text)
         model.sync(text)
