@@ -75,7 +75,7 @@ class Lesson:
         ids, where, top_ids, top_logp, labels = batch
         dice = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
         found = []
-        for hidden in at(self.model, ids, where, self.layers):
+        for hidden in at_exits(self.model, ids, where, self.layers):
             head = self.model.lm_head.weight
             found.append(losses.next_token(hidden, head, labels) if kind == "none" else
                          losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, dice))
@@ -152,9 +152,13 @@ def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def at(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
-    """States at the flat positions `where`, [n, hidden], behind so many layers each and the last norm: only they go through the
-    head."""
+def at(model, ids: Tensor, where: Tensor) -> Tensor:
+    """Last states at the flat positions `where`, [n, hidden]: only they go through the head."""
+    return at_exits(model, ids, where, (len(model.model.layers),))[0]
+
+
+def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
+    """The same behind so many layers each, and the last norm."""
     out = model.model(ids, output_hidden_states=len(layers) > 1)
     states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]
     return [hidden.flatten(0, 1)[where] for hidden in states]

@@ -38,7 +38,7 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         ids, where, _, _, labels = (own if runner.done() > 1 - numbers["decay"] else wide)[step]
-        return losses.next_token(*draft.at(model, ids, where, (numbers["layers"],)), model.lm_head.weight, labels), len(labels)
+        return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
     made = export(job, job.named("other-draft"), model, words)

@@ -138,7 +138,7 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
     layers = one.numbers["layers"]
     assert one.layers == exits(layers) == (2, 3, 4) and exits(12) == (6, 9, 12) and exits(1) == (1,)
     with torch.no_grad():
-        states = draft.at(one.model, ids, where, one.layers)
+        states = draft.at_exits(one.model, ids, where, one.layers)
         each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.numbers["hard"]) for x in states]
         assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
     place = s2d.run(job(work, steps=2))

@@ -43,7 +43,8 @@
     const share = layers.map(() => 0);
     for (const { data } of c.history()) for (const at of ints(data && data.used, 64)) if (at in share) share[at] += 1;
     const all = share.reduce((a, b) => a + b, 0);
-    if (all && layers.length > 1)
+    if (all && layers.length > 1) {
+      host.append(say("Share of all tokens so far that each size has written, by its layers."));
       bars(host, {
         name: "Tokens that each size has written so far",
         width: c.width,
@@ -52,6 +53,7 @@
         most: 1,
         height: 104,
       });
+    }
   }
 
   SV.lens.sizes = { title: "Sizes inside the draft", draw };

@@ -25,6 +25,7 @@
       cls: (i) => (i < path.length ? "acc" : i === path.length ? "rej" : ""),
       most: 1,
     });
+    host.append(say("Candidates offered at each place, the chain's own token among them."));
     bars(host, {
       name: "Candidates at each place",
       width: c.width,
