@@ -1,4 +1,4 @@
-/* How well draft and target agree: what both distributions have in common at each place, over the rounds, and whether learning helps. */
+/* How well draft and target agree: what both distributions have in common, over the rounds too, and what learning adds. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
