@@ -15,6 +15,7 @@ from ...core import DraftTree, Outcome, State, Target
 from .watched import WatchedChain, judged
 
 WINDOW = 512  # tokens of the text, up to the newest place, that a step reads
+PASSED = 32  # places where the draft's token passed that are kept, the newest, to compare
 CLIP = 1.0  # of the gradient's norm
 
 
@@ -48,6 +49,9 @@ class OnlineChain(WatchedChain):
         for i, (row, overlap) in enumerate(zip(rows, line)):
             refused = i == len(rows) - 1 and outcome.verdict.kind == "correction"
             self.places.append(Place(first + i, outcome.scores.logits[row].clone(), overlap, refused))
+        passed = [place for place in self.places if not place.refused]
+        if len(passed) > PASSED:  # a row of a large vocabulary each
+            self.places = [place for place in self.places if place.refused or place.at >= passed[-PASSED].at]
         refused = [place for place in self.places if place.refused]
         told = {}
         if len(refused) >= self.every:

@@ -100,3 +100,16 @@ def test_its_cache_is_that_of_the_weights_it_has_now(long):
     fresh.sync(state.tokens)
     for layer in range(2):
         assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(drafter.model.kv(layer), fresh.kv(layer)))
+
+
+def test_few_places_are_kept_however_seldom_it_is_wrong(monkeypatch):
+    """Each is a row of the vocabulary; what was refused is never dropped, and of the rest the newest stay."""
+    from specviz.drafters.model import online
+
+    monkeypatch.setattr(online, "PASSED", 5)
+    drafter, state, told, outcomes = served(60, every=1000)
+    refused = sum(outcome.verdict.kind == "correction" for outcome in outcomes)
+    passed = [place.at for place in drafter.places if not place.refused]
+    assert told[-1]["waiting"] == refused == len(drafter.places) - len(passed) and len(passed) == 5
+    accepted = sum(len(outcome.verdict.path) for outcome in outcomes)
+    assert accepted > 5 and passed == sorted(passed) and passed[-1] >= len(state.tokens) - 8
