@@ -11,14 +11,13 @@ from typing import Any, Callable
 
 import torch
 
-from . import other_vocabulary as others
+from . import other_vocabulary as others, trained_drafts
 from ..core import Method, Target
 from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.store import Store, StoreError, vocabulary_mark
 from .padded_vocabulary import Fitted
 from .backends import Forward, choose, chosen_for
-from . import trained_drafts
 from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
 from .device import environment, read_device, use_cores
 from .memory import need_room

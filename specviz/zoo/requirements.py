@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import other_vocabulary as others
+from . import other_vocabulary as others, trained_drafts
 from ..core import Method
 from ..indexes.store import HOW, HOW_TO
-from . import trained_drafts
 from .trained_heads import needed
 
 NEEDS = {  # what a method may ask for, and what would make it work
