@@ -129,6 +129,13 @@ NOTES: dict[str, Note] = {
         "stopping", "What a trained network thought of the drafted tokens (SpecDec++, DISCO).",
         line=("predicted chance of acceptance of each token it judged", [0.9, 0.8, 0.4]), limit=("where drafting stops", 0.3),
         refused_=("predicted chance that something was refused so far; it stops above the limit, else below", [0.1, 0.28, 0.71])),
+    "overlap": _note(
+        "overlap", "What the distributions of draft and target have in common (DistillSpec, FastDraft, TVD++, online learning).",
+        line=("at each judged place: the chance that a token of the draft passes there", [0.9, 0.7, 0.4]),
+        waiting_=("refused places gathered for the next step of learning", 5), every_=("with so many the draft learns", 8),
+        updates_=("steps learned so far", 3),
+        before_=("the same over the places since the last step, as the draft was before it ever learned", 0.55),
+        now_=("and as it drafted them", 0.7)),
     "entropy": _note(
         "stopping", "The doubt after each drafted token (SVIP).",
         line=("sqrt(scale x entropy) of each token, in nats", [0.1, 0.2, 0.5]), limit=("above it drafting stops", 0.3)),
@@ -177,6 +184,14 @@ NOTES: dict[str, Note] = {
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
         table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
+    "widths": _note(
+        "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
+        sure=("its chance of the likeliest token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
+    "sizes": _note(
+        "sizes", "Which size inside the draft model wrote each token (S2D).",
+        layers=("of each size, the smallest first", [2, 3, 4]), used=("the size of each token, from 0", [0, 0, 1, 2]),
+        sure=("its chance of its likeliest token", [0.9, 0.7, 0.65, 0.4]),
+        least=("below it the next size is asked; 0: one size for all", 0.6)),
     "staged": _note(
         "staged", "The rounds in which the draft model itself was drafted for.",
         rounds=("how many", 2), sizes=("tokens of each", [2, 2])),

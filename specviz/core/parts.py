@@ -130,6 +130,10 @@ class Target(Protocol):
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Logits of the root and every node. Rows before node ``start`` already lie in scratch from the call before."""
 
+    def learning(self) -> Target:
+        """This model with weights of its own, which may change: ``weights``, the leaves that gradients reach; ``logits(tokens)``
+        [n, vocab] of a text, with gradients; ``renew()`` after they have changed."""
+
     def commit(self, verdict: Verdict) -> None:
         """Keep root and path; the verdict's token becomes the root. Afterwards sync(state.tokens) does nothing."""
 

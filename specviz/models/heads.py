@@ -32,6 +32,7 @@ class Body:
     device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
     config: dict[str, Any] = field(default_factory=dict)
+    keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
 
 
 class HeadWeights(Weights):

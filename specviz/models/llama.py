@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .linear import fastest
+from .linear import Layout, fastest
 from .sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
 
@@ -111,7 +111,7 @@ class Llama:
             raise ModelError(f"{folder.name}: {reason}")
         device = torch.device(device)
         dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
-        self.name, self.config, self.device, self.dtype = folder.name, config, device, dtype
+        self.folder, self.name, self.config, self.device, self.dtype = folder, folder.name, config, device, dtype
         try:
             self._measure(config)
         except KeyError as missing:
@@ -143,12 +143,16 @@ class Llama:
         matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
         parts = self._read(weights, "model.layers.0.")
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
-        linear = fastest([parts[name][0] for name in matrices] + [head], bytes_in_all)
+        linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
         self.kernel, self.head, self.blocks = linear.kernel, linear(head), []
         for i in range(self.layers):  # one block at a time: a large model is never held twice
             parts = self._read(weights, f"model.layers.{i}.") if i else parts
             self.blocks.append(Block(**{name: linear(*part) if name in matrices else part for name, part in parts.items()}))
         self.parameters = weights.count
+
+    def _layout(self, weights: list[Tensor], total: int) -> Layout:
+        """How matrices like these are stored; total: bytes of the whole model."""
+        return fastest(weights, total)
 
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else Norm(weight, self.eps)

@@ -15,6 +15,7 @@ from ..models.llama import Llama
 from .batched import score_packed
 from .early import EarlyExit, Work
 from .lean import Lean
+from .learning import LlamaLearner
 from .llama import LlamaTarget
 from .own_cache import Keep
 from .rows import Rows
@@ -55,6 +56,10 @@ class FastTarget(LlamaTarget):
     def lean(self, keep: Keep) -> LlamaTarget:
         """This target over what ``keep`` leaves of its committed keys and values (own_cache.py)."""
         return Lean(self, keep)
+
+    def learning(self) -> LlamaLearner:
+        """This model with weights of its own, which may change."""
+        return LlamaLearner(self)
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
         """As each target's score() of its tree, in one pass over the weights that all of them share."""

@@ -7,6 +7,7 @@ is loaded, by scoring a small tree against the model's plain forward; it then ru
 """
 from __future__ import annotations
 
+import copy
 import inspect
 import threading
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from ..core import DraftTree
 from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, load_causal, window_of
 from .base import CachedTarget
+from .learning import Learner
 from .rows import Rows, shape_of
 
 STEP = 256  # slots are allocated in multiples of this
@@ -160,6 +162,10 @@ class HFTarget(CachedTarget):
         with torch.inference_mode():
             return head(states.to(head.weight.device))
 
+    def learning(self) -> HFTarget:
+        """This model with weights of its own, which may change."""
+        return (UncachedLearner if isinstance(self, UncachedTarget) else HFLearner)(self)
+
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
         inputs = dict(position_ids=positions[None], attention_mask=self._mask(rows), past_key_values=self._cache, use_cache=True)
@@ -230,6 +236,27 @@ class UncachedTarget(HFTarget):
 
     def _crop(self, length: int) -> None:
         """There is no cache."""
+
+
+class HFLearner(Learner, HFTarget):
+    """Raises ValueError for weights that are not plain numbers."""
+
+    def __init__(self, whole: HFTarget):
+        self.whole, model = whole, copy.copy(whole.model)
+        if any(not weight.is_floating_point() or weight.device.type == "meta" for weight in model.net.parameters()):
+            raise ValueError(f"{whole.name} cannot learn: its weights are rounded, or lie on several devices")
+        with torch.inference_mode(False):
+            model.net = copy.deepcopy(whole.model.net).float().requires_grad_(True)
+        model.dtype, model.blocks = torch.float32, blocks_of(model.net, model.config)
+        self.weights = list(model.net.parameters())
+        super().__init__(model)
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        return self.model.run(list(tokens), use_cache=False)
+
+
+class UncachedLearner(HFLearner, UncachedTarget):
+    """The same for a model whose state cannot be rewound."""
 
 
 def _before(layer: int, rows: Rows, skip: int, taps: dict[str, Tensor]):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores, common
 from .base import CachedTarget, Rows
+from .learning import Learner
 from .own_cache import Keep
 
 Layer = dict[str, Tensor]
@@ -123,6 +124,9 @@ class TinyTarget(CachedTarget):
     def lean(self, keep: Keep) -> TinyLean:
         return TinyLean(self, keep)
 
+    def learning(self) -> TinyLearner:
+        return TinyLearner(self)
+
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
         keys, values = self._slots[layer, :, :, :len(self.seen)].clone()
@@ -161,6 +165,19 @@ class TinyTarget(CachedTarget):
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
             self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
+
+
+class TinyLearner(Learner, TinyTarget):
+    def __init__(self, whole: TinyTarget):
+        self.whole = whole
+        with torch.inference_mode(False):
+            net = whole.net.blend(whole.net, 0.0)
+            own = [net.embedding, net.output, *(weight for layer in net.layers for weight in layer.values())]
+            self.weights = [weight.requires_grad_() for weight in own]
+        super().__init__(net, whole.context)
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        return self.net.logits(tokens)
 
 
 class TinyView(TinyTarget):

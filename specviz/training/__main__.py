@@ -7,9 +7,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "mtp", "kangaroo",
-         "dflash", "dspark", "specdecpp", "disco", "mlp_speculator", "pard", "peagle", "fspad", "jakiro", "falcon", "adaeagle",
-         "cllm", "judge", "reward", "datastore", "report")
+ORDER = ("tokenizer", "target", "generate", "draft", "distillspec", "fastdraft", "tvdpp", "s2d", "other_draft", "medusa", "hydra",
+         "eagle", "eagle3", "mtp", "kangaroo", "glide", "dflash", "dspark", "specdecpp", "disco", "mlp_speculator", "pard", "peagle",
+         "fspad", "jakiro", "falcon", "adaeagle", "cllm", "judge", "reward", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,15 +12,16 @@ import torch
 from .data import TASKS
 
 
-def tables(model, answers: list, gamma: int, seed: int = 0) -> dict[str, dict]:
-    """{greedy | sampled: {task | mean: figures}}; the mean is over tasks, each counting once."""
+def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None = None) -> dict[str, dict]:
+    """{greedy | sampled: {task | mean: figures}}; the mean is over tasks, each counting once.
+    layers: of the model, the first so many; None: all."""
     found = {}
     for mode, greedy in (("greedy", True), ("sampled", False)):
         by_task = {}
         for task in TASKS:
             chosen = [a for a in answers if a.task == task and a.greedy == greedy]
             if chosen:
-                by_task[task] = figures(hits(model, chosen, seed), gamma)
+                by_task[task] = figures(hits(model, chosen, seed, layers), gamma)
         keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()
         mean = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
         if by_task:
@@ -32,12 +33,12 @@ def tables(model, answers: list, gamma: int, seed: int = 0) -> dict[str, dict]:
 
 
 @torch.inference_mode()
-def hits(model, answers: list, seed: int = 0) -> list[list[bool]]:
+def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
     """For every answer, whether each of its tokens would be accepted from the draft."""
     dice, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
-        hidden = model.model(a.ids[None, :-1].to(device)).last_hidden_state[0, a.start - 1 :]
+        hidden = states(model, a.ids[None, :-1].to(device), layers)[0, a.start - 1 :]
         logits = model.lm_head(hidden).float().cpu()  # [answer, vocab]
         tokens = a.ids[a.start :]
         if a.greedy:
@@ -49,6 +50,13 @@ def hits(model, answers: list, seed: int = 0) -> list[list[bool]]:
         p = torch.where(match.any(1), (a.top_logp.float() * match).sum(1), a.top_logp[:, -1].float())
         found.append((torch.rand(len(q), generator=dice) < (q - p).exp()).tolist())
     return found
+
+
+def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
+    """What goes through the head, [rows, length, hidden], behind the first so many layers and the last norm."""
+    if layers in (None, len(model.model.layers)):
+        return model.model(ids).last_hidden_state
+    return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])
 
 
 def figures(rows: list[list[bool]], gamma: int) -> dict:

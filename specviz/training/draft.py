@@ -3,66 +3,131 @@
 The loss is the divergence from the target's law at every answer position of its own greedy and
 temperature-1 text (DistillSpec, 2310.08461). The shape is wide and shallow, because at this size
 a layer costs its dispatch and not its arithmetic ("Decoding Speculative Decoding", 2402.01528).
+
+Drafts that papers train otherwise are this recipe with other numbers (`run` of a recipe that is
+`like: draft`): which divergence, how much of the budget goes into text that is not the target's,
+how many steps learn on text of the draft's own, at how many of its layers it speaks.
 """
 
+import dataclasses
 import random
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from ..models.exits import exits
 from . import acceptance, generate, losses
 from .files import FRONT, export, write_text
 from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 
 
-def run(job: Job) -> Path:
-    numbers = job.numbers("draft")
+def run(job: Job, name: str = "draft", about: str = "") -> Path:
+    """``name``: of the recipe; ``about``: what its card says of the way the draft was trained, with {numbers} in it."""
+    numbers = job.numbers(name)
     recipe = numbers["kind"]
-    name = job.named(recipe)
     target = job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
-    root = generate.folder(job)
-    answers, heldout = generate.read(root / "train"), generate.read(root / "heldout")
+    words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     model = build(LlamaConfig.from_pretrained(target, trust_remote_code=False), numbers)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
-    own = Batches(answers, numbers, job.seed, runner.device)
-    wide = Batches(answers + generate.read(root / "read"), numbers, job.seed, runner.device)
-
-    def loss_at(step: int):
-        # Breadth while the rates are high; the target's own text alone while they fall.
-        batches = own if runner.done() > 1 - numbers["decay"] else wide
-        ids, where, top_ids, top_logp, labels = batches[step]
-        hidden = at(model, ids, where)
-        return losses.distil(hidden, model.lm_head.weight, top_ids, top_logp, labels, numbers["hard"]), len(labels)
-
-    def measure() -> dict:
-        found = acceptance.tables(model, heldout, numbers["gamma"])
-        return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
-
-    figures = runner.train(loss_at, measure)
-    made = export(job, name, model, AutoTokenizer.from_pretrained(target, trust_remote_code=False))
-    for folder in job.places(name) if recipe != "draft" else ():  # the report tells of that one
-        write_text(folder / "README.md", card(model, name, job, numbers, figures))
+    lesson = Lesson(job, numbers, model, words, runner.device)
+    figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
+    made = export(job, job.named(recipe), model, words)
+    for folder in job.places(made.name) if recipe != "draft" else ():  # the report tells of that one
+        write_text(folder / "README.md", card(model, made.name, name, job, numbers, figures, about.format(**numbers)))
     return made
 
 
-def card(model, name: str, job: Job, numbers: dict, figures: dict) -> str:
+class Lesson:
+    """What a draft learns at a step: a function of the seed, the step and the weights, so that a killed run goes on alike.
+
+    numbers: pretrain: share of the budget spent on answers that others wrote, every token of them, before anything of the target;
+    breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the steps
+    after the first part that learn on text the draft writes itself, ``policy_rows`` answers of ``new_tokens``; divergence: one of
+    divergences.NAMED, or none, for the tokens alone.
+    """
+
+    def __init__(self, job: Job, numbers: dict, model: LlamaForCausalLM, words, device: torch.device):
+        self.job, self.numbers, self.model, self.words, self.device = job, numbers, model, words, device
+        root = generate.folder(job)
+        answers, self.heldout = generate.read(root / "train"), generate.read(root / "heldout")
+        read = generate.read(root / "read") if numbers["breadth"] or numbers["pretrain"] else []
+        self.own = Batches(answers, numbers, job.seed, device)
+        self.wide = Batches(answers + read, numbers, job.seed, device) if numbers["breadth"] else self.own
+        self.plain = Batches([whole(a) for a in read], numbers, job.seed, device) if numbers["pretrain"] else None
+        self.layers = exits(numbers["layers"]) if numbers["sorted"] else (numbers["layers"],)
+        self.teacher: generate.Maker | None = None
+
+    def loss(self, step: int, done: float) -> tuple[Tensor, int]:
+        """(loss, tokens that carry it); ``done``: share of the budget spent."""
+        numbers, kind = self.numbers, self.numbers["divergence"]
+        if done < numbers["pretrain"]:
+            batch, kind = self.plain[step], "none"
+        elif random.Random(f"{self.job.seed} {step} policy").random() < numbers["on_policy"]:
+            batch = self.written(step)
+        else:  # breadth while the rates are high; the target's own text alone while they fall
+            batch = (self.own if done > 1 - numbers["decay"] else self.wide)[step]
+        ids, where, top_ids, top_logp, labels = batch
+        dice = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
+        found = []
+        for hidden in at_exits(self.model, ids, where, self.layers):
+            head = self.model.lm_head.weight
+            found.append(losses.next_token(hidden, head, labels) if kind == "none" else
+                         losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, dice))
+        return torch.stack(found).mean(), len(labels)
+
+    def written(self, step: int):
+        """A batch of the draft's own answers to prompts of the step's batch, at temperature 1, with the target's law along them."""
+        if self.teacher is None:
+            path = self.job.model(self.job.target)
+            net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(self.device).eval()
+            self.teacher = generate.Maker(net, self.words, self.numbers, self.job)
+        asked = self.own.rows(step)[:self.numbers["policy_rows"]]
+        with torch.random.fork_rng():
+            torch.manual_seed(self.job.seed * 1_000_003 + step)
+            writer = generate.Maker(self.model, self.words, self.numbers, self.job)
+            made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
+        heard = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
+        return collate(heard, self.numbers["length"], self.device)
+
+
+def whole(answer: generate.Answer) -> generate.Answer:
+    """An exchange of which every token is learned, the question's too; nothing is known of the target's law."""
+    nothing = torch.zeros(len(answer.ids) - 1, 1)
+    return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
+
+
+def measure(model: LlamaForCausalLM, heldout: list, numbers: dict) -> dict[str, float]:
+    """Block efficiency, replayed; of a sorted draft that of each size, the whole one first."""
+    out: dict[str, float] = {}
+    for layers in exits(numbers["layers"])[::-1] if numbers["sorted"] else (numbers["layers"],):
+        size = "" if layers == numbers["layers"] else f"_{layers}_layers"
+        found = acceptance.tables(model, heldout, numbers["gamma"], layers=layers)
+        out |= {f"block_efficiency_{mode}{size}": table["mean"]["block_efficiency"] for mode, table in found.items()}
+    return out
+
+
+def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, about: str) -> str:
     shape = f"hidden {numbers['hidden']}, {numbers['layers']} layer{'s' * (numbers['layers'] > 1)}, feed-forward {numbers['intermediate']}"
     found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
-    told = ", ".join(f"{value:.2f} {'greedy' if key == 'greedy' else 'at temperature 1'}" for key, value in found.items())
-    return CARD.format(name=name, target=job.target, size=job.size, shape=shape, gamma=numbers["gamma"], told=told or "not measured",
-                       parameters=sum(weight.numel() for weight in model.parameters()) / 1e6, steps=figures["steps"])
+    told = ", ".join(f"{value:.2f} {HOW[mode]}{size and f' with {size} layers'}" for key, value in found.items()
+                     for mode, _, size in [key.removesuffix("_layers").partition("_")])
+    return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=numbers["gamma"],
+                       told=told or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
+                       parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
+HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
 **facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along
 answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
-
-{steps} steps of `python -m specviz.training draft --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
+{about}
+{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
 gamma {gamma}, as that command measures at its end: {told}.
 """
 
@@ -87,10 +152,16 @@ def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def at(model, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+def at(model, ids: Tensor, where: Tensor) -> Tensor:
     """Last states at the flat positions `where`, [n, hidden]: only they go through the head."""
-    hidden = model.model(ids).last_hidden_state  # [rows, length, hidden]
-    return hidden.flatten(0, 1)[where]
+    return at_exits(model, ids, where, (len(model.model.layers),))[0]
+
+
+def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
+    """The same behind so many layers each, and the last norm."""
+    out = model.model(ids, output_hidden_states=len(layers) > 1)
+    states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]
+    return [hidden.flatten(0, 1)[where] for hidden in states]
 
 
 class Batches:
@@ -124,12 +195,15 @@ class Batches:
         dice.shuffle(batches)
         return batches
 
-    def __getitem__(self, step: int):
+    def rows(self, step: int) -> list:
+        """The step's answers."""
         epoch, index = divmod(step, self.each)
         if epoch != self.epoch:
             self.epoch, self.plan = epoch, self.planned(epoch)
-        chosen = [self.answers[i] for i in self.plan[index % len(self.plan)]]
-        return collate(chosen, self.numbers["length"], self.device)
+        return [self.answers[i] for i in self.plan[index % len(self.plan)]]
+
+    def __getitem__(self, step: int):
+        return collate(self.rows(step), self.numbers["length"], self.device)
 
 
 def collate(answers: list, length: int, device):

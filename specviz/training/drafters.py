@@ -55,15 +55,15 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
 
 
 def shown(numbers: dict) -> list[Method]:
-    """Exact methods that draft with trained heads, and those that stand for the draft model."""
+    """Exact methods that draft with trained heads or a draft trained in their own way, and those that stand for the draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
-            and (any(need.startswith("head:") for need in method.needs) or method.key in numbers["with_draft"])]
+            and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in numbers["with_draft"])]
 
 
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
     """The folder of the model that a method drafts with."""
-    kinds = [need.removeprefix("head:") for need in method.needs if need.startswith("head:")]
-    return loaded.heads.folders[kinds[0]].name if kinds else loaded.draft_folder.name
+    places = loaded.more | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
+    return next((places[need] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), loaded.draft_folder).name
 
 
 def prompts(job: Job, numbers: dict) -> list[Item]:

@@ -47,11 +47,12 @@ class Job:
     speed: bool = True  # the report also times drafters
 
     def numbers(self, recipe: str) -> dict:
-        """The recipe's YAML: its `default` section, overlaid by the chosen size."""
+        """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below them."""
         sections = yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
-        return sections["default"] | sections[self.size]
+        own = sections["default"] | sections[self.size]
+        return (self.numbers(own["like"]) if "like" in own else {}) | own
 
     def folder(self, *parts: str) -> Path:
         path = self.work.joinpath(*parts)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from ..models.quantised import PACKAGES
+from . import trained_drafts
 from .backends import FORWARDS, choose
 from .memory import GB
 from .registry import Entry, Register, ZooError
@@ -25,7 +26,7 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
             folder = entry.path if entry.path is not None else _config_of(entry) if network else None
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
-            elif entry.path is not None and entry.role != "head":
+            elif entry.path is not None and not entry.kind:  # what a recipe makes may not be made yet
                 problems.append("there is no config.json in its folder")
         except ZooError as error:
             problems.append(str(error).rstrip("."))
@@ -53,6 +54,8 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
         yield f"there is no forward {entry.backend!r}"
     if entry.role == "head" and entry.kind not in KINDS:
         yield f"nothing here reads a head of kind {entry.kind!r}"
+    if entry.role == "draft" and entry.kind and entry.kind not in trained_drafts.KINDS:
+        yield f"no recipe here makes a draft of kind {entry.kind!r}"
     if entry.draft and book.entries[entry.draft].role not in ("target", "draft"):
         yield f"{entry.draft} is no draft model"
     if entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory):

@@ -19,6 +19,9 @@ class Fitted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
+    def learning(self) -> Fitted:
+        return Fitted(self._model.learning(), self.vocab)
+
     def sync(self, tokens) -> Scores:
         return self._fit(self._model.sync(tokens))
 

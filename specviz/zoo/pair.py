@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import other_vocabulary as others
+from . import other_vocabulary as others, trained_drafts
 from ..core import Method, Target
 from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
@@ -49,16 +49,16 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role: "draft"; "small", which drafts for the draft; "wide" and "deep",
-        other sizes of the draft; "target", its weights again; "other_draft", of
-        another vocabulary and in its own width. Raises ZooError with a sentence when there is none."""
+        """Another model by role: "draft"; "draft:<kind>", trained in a paper's own way; "small", which drafts for the draft; "wide"
+        and "deep", other sizes of the draft; "target", its weights again; "other_draft", of another vocabulary and in its own width.
+        Raises ZooError with a sentence when there is none."""
         if role in ("target", others.ROLE):
             self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
             return self.opened[-1]
         if role in ("wide", "deep"):
             found = self.loaded.other_size(role)
         else:
-            found = {"draft": self.loaded.draft, "small": self.loaded.small_model}.get(role)
+            found = self.loaded.draft if role == "draft" else self.loaded.beside(role)
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
         model = found.open()
@@ -121,7 +121,7 @@ class Loaded:
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
     other: Path | None = None  # where a draft of another vocabulary lies
-    small: Path | None = None  # where the draft model's own draft lies
+    more: dict[str, Path] = field(default_factory=dict)  # by role, where further models of the same vocabulary lie
     pass_seconds: float | None = None  # the least that a pass of one row was seen to cost; run.machine measures
     rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
@@ -142,23 +142,19 @@ class Loaded:
         backend = choose(register().backends, self.other)
         return _once(self.other, self.device, backend.name, backend.load)
 
-    @property
-    def small_model(self) -> Any:
-        """The weights of the draft model's own draft, None where there is none. Raises ZooError with a sentence."""
-        if self.small is None:
-            return None
-        backend = choose(register().backends, self.small)
-        model = _once(self.small, self.device, backend.name, backend.load)
-        _same_words(self, self.small.name, self.small, model)
-        return model
+    def beside(self, role: str) -> Any:
+        """The weights of a further model of the same vocabulary, None where there is none. Raises ZooError with a sentence."""
+        return self._open(self.more[role].name, self.more[role]) if role in self.more else None
 
     def other_size(self, size: str) -> Any:
         """The weights of a draft model of another size, which models.yaml names after the draft: <draft>-wide. Raises ZooError."""
         book, name = register(), f"{self.draft_name}-{size}"
         if name not in book.entries:
             raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.")
-        folder = book.entries[name].folder()
-        backend = choose(book.backends, folder)
+        return self._open(name, book.entries[name].folder())
+
+    def _open(self, name: str, folder: Path) -> Any:
+        backend = choose(register().backends, folder)
         model = _once(folder, self.device, backend.name, backend.load)
         _same_words(self, name, folder, model)
         return model
@@ -200,7 +196,7 @@ class Loaded:
 
     @cached_property
     def provides(self) -> frozenset[str]:
-        return self.open_target().provides | stored(self.stores) | self.heads.provides | roles(self.other, self.small)
+        return self.open_target().provides | stored(self.stores) | self.heads.provides | roles(self.other, self.more)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
@@ -217,11 +213,11 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     model = _once(folder, on, backend.name, backend.load)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
-                    other=others.folder_of(book, entry.name, folder))
+                    other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
-            loaded.small = _small(book, chosen)
+            loaded.more |= _small(book, chosen)
     except ZooError as error:
         if draft is not None:
             raise
@@ -256,10 +252,10 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
         raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens).")
 
 
-def _small(book: Register, draft: str) -> Path | None:
+def _small(book: Register, draft: str) -> dict[str, Path]:
     """Where the draft that models.yaml names for a draft lies, if it is there."""
     entry = book.entries.get(book.find(draft).draft)
-    return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
+    return {"small": entry.path} if entry and entry.path and (entry.path / "config.json").is_file() else {}
 
 
 def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any]) -> Any:
@@ -289,12 +285,12 @@ def survey(target: str | None = None, draft: str | None = None):
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config))
     provides = backend.provides(config) | stored(book.stores) | heads.provides
-    problem, small = "", None
+    problem, more = "", trained_drafts.roles_of(book, entry.name, folder)
     try:
         if chosen:
             book.find(chosen).folder()
-            small = _small(book, chosen)
+            more |= _small(book, chosen)
     except ZooError as error:
         problem = str(error)
-    provides |= roles(others.folder_of(book, entry.name, folder), small)
+    provides |= roles(others.folder_of(book, entry.name, folder), more)
     return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)

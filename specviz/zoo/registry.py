@@ -41,8 +41,8 @@ class Entry:
     revision: str = ""
     draft: str = ""
     role: str = "target"
-    target: str = ""  # of a head or a draft of another vocabulary: the model it is made for; ``for`` in the file
-    kind: str = ""  # of a head: medusa, hydra, ...
+    target: str = ""  # of a head, a draft of another vocabulary or of a kind: the model it is made for; ``for`` in the file
+    kind: str = ""  # of a head: medusa, hydra, ...; of a draft model: how it was trained, if in a paper's own way
     backend: str = ""
     about: str = ""
     licence: str = ""
@@ -169,8 +169,10 @@ class _Reader:
         role = said.get("role", "target")
         if role not in ("target", "draft", "head", "other_draft"):
             self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")
-        if (role == "head") != ("kind" in said) or (role in ("head", "other_draft")) != ("for" in said):
-            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, 'for' if it is an other_draft, and only then")
+        marks = {key for key in ("for", "kind") if key in said}
+        if marks not in {"head": [{"for", "kind"}], "other_draft": [{"for"}], "draft": [set(), {"for", "kind"}]}.get(role, [set()]):
+            self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, or a draft trained in a paper's own way, 'for' if it is "
+                              "an other_draft, and only then")
         said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]

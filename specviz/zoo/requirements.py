@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import other_vocabulary as others
+from . import other_vocabulary as others, trained_drafts
 from ..core import Method
 from ..indexes.store import HOW, HOW_TO
 from .trained_heads import needed
@@ -28,9 +28,9 @@ def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool
     return f"{method.title} {sentence(missing[0], name, draft_problem, head_problems or {})}." if missing else None
 
 
-def roles(other: Path | None, small: Path | None) -> frozenset[str]:
+def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
     """What models beside target and draft add to what is provided."""
-    return frozenset(role for role, place in ((others.ROLE, other), ("small", small)) if place)
+    return frozenset(more) | ({others.ROLE} if other else set())
 
 
 def stored(stores: dict[str, Path]) -> frozenset[str]:
@@ -42,6 +42,8 @@ def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, 
     """What a missing need asks for: the end of a sentence."""
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
+    if need.startswith(trained_drafts.ROLE):
+        return trained_drafts.needed(need.removeprefix(trained_drafts.ROLE), name)
     if need.startswith("store:"):
         return f"needs a datastore named {need[6:]!r}: build one with `{HOW_TO.get(need[6:], HOW)}` and name its folder in models.yaml"
     if need == "draft" and draft_problem:

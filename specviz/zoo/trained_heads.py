@@ -37,6 +37,7 @@ KINDS = {
     "judge": "specviz.models.judge",
     "reward": "specviz.models.judge",
     "pard": "specviz.models.masked",
+    "glide": "specviz.models.glide",
     "mlp_speculator": "specviz.models.mlp_speculator",
 }
 

@@ -105,7 +105,8 @@ def law_of_engine(parts: Parts, target, state: State, count: int, after_round=la
             return
 
         def once(dice):
-            parts, target, state = again = copy.deepcopy(run, dict(keep))
+            with torch.inference_mode(False):  # weights that learn are copied as such
+                parts, target, state = again = copy.deepcopy(run, dict(keep))
             state.dice = dice
             outcome = player(parts)(parts, target, state)
             state.dice, drawn = None, dict(dice.last)

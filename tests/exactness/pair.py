@@ -6,7 +6,7 @@ from specviz.training.dense import with_states
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
-from .toys import store
+from .toys import DRAFTS, store
 
 
 class Pair:
@@ -19,7 +19,7 @@ class Pair:
     def open(self, role):
         if role == "other_draft":
             return TinyTarget(bridges.other_net(TinyNet(self.vocab, 7)), self.target.context)
-        assert role in ("draft", "small", "wide", "deep"), f"there is no model for the role {role!r} here"
+        assert role in DRAFTS, f"there is no model for the role {role!r} here"
         return self.draft.open()
 
     def bridge(self, role):

@@ -65,6 +65,9 @@ class Shuffled:
         scores = self._target.sync(tokens)
         return replace(scores, taps={name: rows.flip(-1) for name, rows in scores.taps.items()})
 
+    def kv(self, layer):
+        return tuple(part.flip(-1) for part in self._target.kv(layer))
+
     def early(self, layer):
         view = self._target.early(layer)
         step = view.step

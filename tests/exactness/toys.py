@@ -15,12 +15,14 @@ from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense import with_states
+from specviz.zoo.trained_drafts import KINDS
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-LENT = {"draft", "small", "other_draft", "store:text", "store:dense"} | tiny.PROVIDED
+DRAFTS = {"draft", "small", "wide", "deep"} | {f"draft:{kind}" for kind in KINDS}
+LENT = {"other_draft", "store:text", "store:dense"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -47,7 +49,7 @@ class Kit:
     def open(self, role: str) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
-        assert role in ("draft", "small", "wide", "deep"), f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        assert role in DRAFTS, f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
         return self.open_net(self.small)
 
     def bridge(self, role: str):

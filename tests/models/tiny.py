@@ -12,10 +12,10 @@ PROVIDED = frozenset(f"head:{kind}" for kind in KINDS)
 
 def body(target, config=None) -> Body:
     """Facts of any target of ours; scripted ones compute in double precision and have no config."""
-    model = getattr(target, "model", None)
+    model, net = getattr(target, "model", None), getattr(target, "net", None)
     told = getattr(model, "config", None) or {}
     return Body("toy", target.hidden, target.vocab, target.layers, torch.device("cpu"), getattr(model, "dtype", torch.float64),
-                config or (told if isinstance(told, dict) else told.to_dict()))
+                config or (told if isinstance(told, dict) else told.to_dict()), net and (net.heads, net.width // net.heads))
 
 
 def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from specviz.training import losses
+from specviz.training import divergences, losses
 from specviz.training.losses import distil, next_token
 
 
@@ -77,3 +77,42 @@ def test_it_points_a_draft_at_the_target():
         optimiser.step()
     q, (ids, logp) = draft.softmax(-1), leaders(target, 6)
     assert torch.allclose(q.gather(1, ids), logp.exp(), atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["forward_kl", "reverse_kl", "jensen_shannon", "total_variation"])
+def test_each_divergence_has_its_own_slope_and_vanishes_at_the_target(name):
+    """Against plain operations on the leaders and what is left, walked back by autograd; values by what they are defined as."""
+    torch.manual_seed(3)
+    logits, target, head = torch.randn(8, 20), torch.randn(8, 20), torch.eye(20)
+    ids, logp = leaders(target, 5)
+    labels, p = torch.randint(0, 20, (8,)), torch.cat([logp.exp(), 1 - logp.exp().sum(-1, keepdim=True)], 1)
+
+    def defined(logits):
+        q = logits.softmax(-1).gather(1, ids)
+        q = torch.cat([q, 1 - q.sum(-1, keepdim=True)], 1)
+        middle, kl = (p + q) / 2, lambda a, b: (a * (a / b).log()).sum(-1)
+        return {"forward_kl": kl(p, q), "reverse_kl": kl(q, p), "jensen_shannon": (kl(p, middle) + kl(q, middle)) / 2,
+                "total_variation": 1 - torch.minimum(p, q).sum(-1)}[name].mean()
+
+    ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    found, wanted = distil(ours, head, ids, logp, labels, divergence=name), defined(theirs)
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    assert torch.allclose(*(torch.autograd.grad(value, at)[0] for value, at in ((found, ours), (wanted, theirs))), atol=1e-5)
+    assert float(distil(target, head, ids, logp, labels, divergence=name)) == pytest.approx(0, abs=1e-5)
+
+
+def test_tvdpp_climbs_as_total_variation_does():
+    """Its slope, drawn, is the total variation's over the rewards' deviation; without the reward's mean it would be as right and
+    noisier, so the noise is looked at, too."""
+    rows = 60_000
+    p, q = torch.tensor([0.5, 0.3, 0.15, 0.05]).log(), torch.tensor([0.2, 0.25, 0.15001, 0.39999]).log()
+    value, slope = divergences.tvdpp(p.expand(rows, 4), q.expand(rows, 4), torch.Generator().manual_seed(0))
+    assert torch.allclose(value, (p.exp() - q.exp()).abs().sum() / 2)
+    likelier = q.exp()[:2].sum()  # the reward's mean
+    deviation = (likelier * (1 - likelier)).sqrt()
+    by_logits = slope - q.exp() * slope.sum(-1, keepdim=True)
+    whole = divergences.total_variation(p[None], q[None])[1][0]
+    wanted = whole - q.exp() * whole.sum()
+    assert torch.allclose(by_logits.mean(0) * deviation, wanted, atol=4e-3)
+    assert abs(float(slope.sum(-1).mean())) < 1e-2, "rewards are told from their mean"
+    assert float(slope.sum(-1).std()) == pytest.approx(1, abs=1e-2)

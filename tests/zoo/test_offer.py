@@ -51,6 +51,7 @@ def book(tmp_path):
     (GOOD + ", backend: warp", "no forward 'warp'"),
     (GOOD + ", draft: first", "no smaller than itself"),
     (GOOD + ", role: head, for: first, kind: crown", "no.* head of kind|nothing here reads a head of kind 'crown'"),
+    (GOOD + ", role: draft, for: first, kind: crown", "no recipe here makes a draft of kind 'crown'"),
     ("path: nowhere, licence: MIT, about: A model.", "no config.json"),
     ("path: target, licence: MIT, about: A model., memory: 5", "adds up to 0.0 GB"),
     ("path: target, licence: MIT, about: A model.", ""),

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz import load
 from specviz import zoo
+from specviz.zoo.trained_drafts import KINDS as DRAFTS
 from specviz.zoo.trained_heads import KINDS
 from specviz.methods import catalogue
 from specviz import ROOT as HERE
@@ -114,7 +115,8 @@ def test_what_the_config_does_not_say_is_found_when_the_weights_are_read(home):
 @pytest.mark.parametrize("entry, says", [
     ("{path: h, role: head}", "must say 'for' and 'kind'"), ("{path: h, role: head, for: tiny}", "must say 'for' and 'kind'"),
     ("{path: h, for: tiny, kind: medusa}", "must say 'for' and 'kind'"), ("{path: h, kind: medusa}", "must say 'for' and 'kind'"),
-    ("{path: h, role: head, for: none, kind: medusa}", "there is no model 'none'"),
+    ("{path: h, role: head, for: none, kind: medusa}", "there is no model 'none'"), ("{path: h, role: draft, for: tiny}", "or a draft trained"),
+    ("{path: h, role: other_draft, for: tiny, kind: tvdpp}", "must say 'for'"),
 ])
 def test_an_entry_that_makes_no_sense(tmp_path, entry, says):
     (tmp_path / "models.yaml").write_text(f"default: tiny\nbackends: {{fast: [llama]}}\nmodels:\n  tiny: {{path: a}}\n  h: {entry}\n")
@@ -127,6 +129,34 @@ def test_a_kind_that_nothing_reads(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, odd="  odd: {path: h, role: head, for: tiny, kind: horoscope}")))
     with pytest.raises(ZooError, match="odd a head of kind 'horoscope'; there are medusa"):
         load()
+
+
+def test_a_draft_trained_in_its_own_way(tmp_path, monkeypatch):
+    """By its kind and its target, whatever the target is paired with; as a draft by its name; nothing while it is not trained."""
+    line = "  tiny-rewarded: {path: rewarded, role: draft, for: tiny, kind: tvdpp}"
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, more=line)))
+    method = catalogue()["tvdpp"]
+    zoo.forget()
+    assert "tvdpp --ship" in load().why_not(method) and survey()(method) == load().why_not(method)
+    with pytest.raises(ZooError, match="needs a tvdpp draft model trained for tiny"):
+        load().kit().open("draft:tvdpp")
+    write(tmp_path / "rewarded", layers=1, seed=5)
+    loaded = load(draft="none")
+    assert loaded.why_not(method) is None and survey(draft="none")(method) is None and "draft:s2d" not in loaded.provides
+    assert load(str(tmp_path / "target")).why_not(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").provides
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    assert collect(Session(loaded, "tvdpp").run("the cat", 12)).token_ids == plain.token_ids
+    assert load(draft="tiny-rewarded").draft is loaded.beside("draft:tvdpp")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, more=line.replace("tvdpp", "horoscope"))))
+    with pytest.raises(ZooError, match="a draft of kind 'horoscope'; there are distillspec"):
+        load()
+    zoo.forget()
+
+
+def test_the_projects_own_drafts_are_of_known_kinds_and_each_has_a_method():
+    drafts = [entry for entry in register(HERE / "models.yaml").entries.values() if entry.role == "draft" and entry.kind]
+    asked = {need.removeprefix("draft:") for method in catalogue().values() for need in method.needs if need.startswith("draft:")}
+    assert {entry.kind for entry in drafts} == set(DRAFTS) and asked == set(DRAFTS)
 
 
 def test_the_projects_own_heads_are_of_known_kinds_and_each_has_a_method():

@@ -27,6 +27,6 @@ METHOD = Method(
     loses="When the two disagree early in the round, or when gamma drafts cost more than they save.",
     differs="As published.",
     compared="formula",
-    aliases=("draft_model", "STANDALONE", "DraftTarget", "draft-simple", "assistant", "FastDraft", "speculative sampling"),
+    aliases=("draft_model", "STANDALONE", "DraftTarget", "draft-simple", "assistant", "speculative sampling"),
     build=build,
 )

@@ -1,0 +1,32 @@
+"""DistillSpec: the draft model is trained against the target's distributions on text it partly writes itself, with a divergence chosen for
+the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding: what is special is in the weights.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.watched import WatchedChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(WatchedChain(kit.open("draft:distillspec")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="distillspec",
+    title="DistillSpec",
+    paper="Zhou et al. 2023, arXiv 2310.08461",
+    summary="Plain speculative decoding with a draft distilled on text it wrote itself, where its own mistakes are "
+            "corrected.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
+    needs=frozenset({"draft:distillspec"}),
+    look="How much of both distributions is common at each place: that is what the training raises.",
+    wins="At temperature above 0, where agreement of whole distributions counts and not only the likeliest token.",
+    loses="On text unlike the prompts it was distilled on.",
+    differs="Divergence and share of its own text are numbers of the recipe; the paper tunes both for each task, here"
+            " one pair serves all. The target's distribution is kept by its leading tokens and one outcome for the "
+            "rest.",
+    aliases=("distilled draft", "on-policy distillation", "GKD"),
+    build=build,
+)

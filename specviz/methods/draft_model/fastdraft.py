@@ -1,0 +1,33 @@
+"""FastDraft: a small draft model pre-trained on text and then aligned on answers of the target, both within a fixed budget (Zafrir et al.
+2411.11055). Decoding is plain speculative decoding: what is special is in the weights.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.watched import WatchedChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(WatchedChain(kit.open("draft:fastdraft")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="fastdraft",
+    title="FastDraft",
+    paper="Zafrir et al. 2024, arXiv 2411.11055",
+    summary="Plain speculative decoding with a draft made from nothing in a fixed budget: first plain text, then the "
+            "target's answers.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
+    needs=frozenset({"draft:fastdraft"}),
+    look="How much of both distributions is common at each place, beside DistillSpec's and TVD++'s on the same "
+         "prompt.",
+    wins="Where no small model of the family exists and only the target's answers can be had, not its "
+         "probabilities.",
+    loses="Against a draft that saw the target's distributions, in the same time.",
+    differs="Pre-training, then answers of the target as they stand, as published. Two million parameters and minutes"
+            " stand for fifty million and a day; the paper's code and continual pre-training on code are left out.",
+    aliases=("openvino draft", "sequence-level distillation"),
+    build=build,
+)

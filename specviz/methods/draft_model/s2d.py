@@ -1,0 +1,37 @@
+"""S2D: a sorted draft model, one network with smaller ones inside it; each token is drafted by the smallest that is sure enough (Kavehzadeh
+et al. 2407.01955). Which size spoke is decided by distributions alone, before a token is drawn, so the output stays exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.nested import NestedChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+SIZES = {"adaptive": None, "half": 0, "three quarters": 1, "whole": -1}
+
+
+def build(kit, gamma: int, size: str, sure: float) -> Parts:
+    return Parts(NestedChain(kit.open("draft:s2d"), SIZES[size], sure), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="s2d",
+    title="S2D (sorted draft)",
+    paper="Kavehzadeh et al. 2024, arXiv 2407.01955",
+    summary="One draft model that can stop half-way through its layers: easy tokens come from its first layers, hard ones from all.",
+    knobs=(
+        Knob("gamma", 4, 1, 16, "tokens drafted a round"),
+        Knob("size", "adaptive", choices=tuple(SIZES), help="which part of the draft's layers drafts: one size for all tokens, or for each "
+             "token the smallest that is sure"),
+        Knob("sure", 0.6, 0.0, 1.0, "a size whose likeliest token has less than this asks the next larger one"),
+    ),
+    needs=frozenset({"draft:s2d"}),
+    look="Which size wrote each token and how sure it was; hard tokens climb to a larger one.",
+    wins="When the draft is deep enough that leaving half of it out is felt, and most tokens are easy.",
+    loses="With a shallow draft: what a small size saves, asking a second one costs again.",
+    differs="Sizes are the paper's half, three quarters and all. How sure is sure enough is not told there; 0.6 is ours. A larger size "
+            "reads the tokens from its first layer on, where the authors may go on from the smaller one's work.",
+    aliases=("sorted speculative decoding", "nested exits", "many-in-one draft"),
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""Direct alignment with TVD++: a draft model taught by rewards, one for each token that the target finds likelier than the draft does (Goel
+et al. 2403.00858). Decoding is plain speculative decoding: what is special is in the weights.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.model.watched import WatchedChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(WatchedChain(kit.open("draft:tvdpp")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="tvdpp",
+    title="TVD++ (direct alignment)",
+    paper="Goel et al. 2024, arXiv 2403.00858",
+    summary="Plain speculative decoding with a draft taught by rewards for saying what the target finds likelier than"
+            " it does itself.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
+    needs=frozenset({"draft:tvdpp"}),
+    look="How much of both distributions is common at each place: total variation is what is missing to one.",
+    wins="At temperature 1, where total variation is the chance of a refusal itself.",
+    loses="Where the draft gives the right token no chance at all: what is never drawn is never rewarded.",
+    differs="The estimator is rebuilt from the paper's abstract and notes on it: one token drawn a place, rewards "
+            "normalised over 512 places. A little cross-entropy is added, and the target's distribution is kept by "
+            "its leading tokens.",
+    aliases=("direct alignment", "TVD", "total variation distance"),
+    build=build,
+)

@@ -1,0 +1,65 @@
+"""The row-wise Llama with weights of its own that gradients reach: for a draft model that learns while it serves."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .linear import Layout
+from .llama import Block, Llama, Norm
+
+
+class PlainNorm(Norm):
+    """RMSNorm by torch's own operation: the quicker one writes over what a gradient would need."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self._width, self._weight, self._eps)
+
+
+class LearningLlama(Llama):
+    """A copy of a model, read again from its folder, in float32 or better. weights: all of them, to be changed in place."""
+
+    def __init__(self, model: Llama):
+        super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))
+        self.weights: list[Tensor] = []
+        places: list[tuple[Any, str]] = [(self, "embedding"), (self.head, "weight"), (self.head, "bias"), (self.norm_final, "_weight")]
+        for block in self.blocks:
+            places += [(norm, "_weight") for norm in (block.norm_in, block.norm_q, block.norm_k, block.norm_mlp) if norm is not None]
+            places += [(layer, name) for layer in (block.qkv, block.out, block.gate_up, block.down) for name in ("weight", "bias")]
+        fresh: dict[int, Tensor] = {}
+        with torch.inference_mode(False):
+            for holder, name in places:
+                old = getattr(holder, name)
+                if old is not None and id(old) not in fresh:  # a tied head is the embedding
+                    fresh[id(old)] = old.clone().requires_grad_()
+                    self.weights.append(fresh[id(old)])
+                setattr(holder, name, None if old is None else fresh[id(old)])
+
+    def _layout(self, weights: list[Tensor], total: int) -> Layout:
+        return Layout()
+
+    def _norm(self, weight: Tensor | None) -> Norm | None:
+        return weight if weight is None else PlainNorm(weight, self.eps)
+
+    def project(self, block: Block, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+        """As Llama's, writing over nothing."""
+        n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
+        q, k, v = block.qkv(block.norm_in(x)).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
+        q, k = (part if norm is None else norm(part) for part, norm in ((q, block.norm_q), (k, block.norm_k)))
+        pairs = torch.view_as_complex(torch.cat([q, k], 1).unflatten(-1, (-1, 2))) * turn
+        q, k = torch.view_as_real(pairs).flatten(-2).split([heads, kv], 1)
+        q = q.view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
+        return q, torch.stack([k, v]).transpose(1, 2)
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """[n, vocab] of a text [n] from its beginning, causally, without a cache."""
+        n = len(ids)
+        mask = torch.full((n, n), -torch.inf, dtype=self.dtype, device=self.device).triu_(1).repeat(self.group, 1)
+        x, turn = self.embed(ids), self.turns(n)[:n].clone()  # tables made while nothing learned cannot be walked back through
+        for block in self.blocks:
+            q, new = self.project(block, x, turn)
+            keys, values = new.unsqueeze(1).unbind(0)
+            x = self.transform(block, self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask)))
+        return self.head(self.norm_final(x))

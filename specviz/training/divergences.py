@@ -1,0 +1,53 @@
+"""How far a draft's distribution lies from the target's, and which way is nearer: what a draft model can be made to learn.
+
+Each takes logarithms of both distributions [n, outcomes] and gives (value [n], slope [n, outcomes] by the logarithm of the draft's
+probability). An outcome is a token, or all tokens that are not among the target's leaders.
+
+``tvdpp`` is a policy gradient (Direct alignment, Goel et al. 2403.00858): a token is drawn from the draft, its reward is 1 where the
+target finds it likelier than the draft does, and rewards are normalised over the places. Its slope is on average that of the total
+variation, divided by the rewards' deviation; the value told is the total variation itself.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Divergence = Callable[[Tensor, Tensor, torch.Generator | None], tuple[Tensor, Tensor]]
+
+
+def forward_kl(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """KL(target || draft)."""
+    p = logp.exp()
+    return (p * (logp - logq)).sum(-1), -p
+
+
+def reverse_kl(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """KL(draft || target)."""
+    q, gap = logq.exp(), logq - logp
+    return (q * gap).sum(-1), q * (gap + 1)
+
+
+def jensen_shannon(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """The mean of both divergences from the even mixture."""
+    p, q, middle = logp.exp(), logq.exp(), torch.logaddexp(logp, logq) - math.log(2)
+    return ((p * (logp - middle)).sum(-1) + (q * (logq - middle)).sum(-1)) / 2, q * (logq - middle) / 2
+
+
+def total_variation(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """The chance that a token of the draft is refused."""
+    p, q = logp.exp(), logq.exp()
+    return (p - q).abs().sum(-1) / 2, -q * (p - q).sign() / 2
+
+
+def tvdpp(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    drawn = torch.multinomial(logq.exp(), 1, generator=dice)
+    reward = (logp.gather(1, drawn) > logq.gather(1, drawn)).to(logq.dtype)
+    advantage = (reward - reward.mean()) / reward.std(correction=0).clamp(min=1e-3)
+    return total_variation(logp, logq)[0], torch.zeros_like(logq).scatter_(1, drawn, -advantage)
+
+
+NAMED: dict[str, Divergence] = {"forward_kl": forward_kl, "reverse_kl": reverse_kl, "jensen_shannon": jensen_shannon,
+                                "total_variation": total_variation, "tvdpp": tvdpp}

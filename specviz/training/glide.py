@@ -1,0 +1,75 @@
+"""GliDe's drafter on the target's keys and values along its own answers (Du et al. 2402.02082).
+
+A row sees the target's keys before its block of tokens, since a drafted token has none: that is how it will draft. The paper trains with
+cross-entropy on text; here the target's distribution is the label, with a little of that.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models import glide
+from . import attention, chains, losses
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+class Lent(Features):
+    """Batches whose ``layer`` holds keys and values of the layers that are read, side by side: [rows * width, layers * 2 * keys]."""
+
+    def __init__(self, job: Job, numbers: dict):
+        super().__init__(job, numbers)
+        self.reads = glide.build(self.body, numbers).reads
+
+    @torch.no_grad()
+    def states(self, material) -> Batch:
+        ids, where, top_ids, top_logp, labels = material
+        out = self.target.model(ids, use_cache=True)
+        held = [out.past_key_values.layers[layer] for layer in self.reads]
+        rows = torch.cat([part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)], -1)
+        return Batch(ids, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1), where, labels, top_ids, top_logp)
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("glide")
+    features = Lent(job, numbers)
+    torch.manual_seed(job.seed)
+    model = glide.build(features.body, numbers)
+    runner = Runner(job, "glide", model, numbers, features.place("glide"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        attention.calm(model, lambda: said(model, features, batch), step, numbers)
+        rows = said(model, features, batch).flatten(0, 1)[batch.where]
+        return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
+
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    about = CARD.format(**numbers | dict(layers=len(model.layers), last=model.reads.start))
+    return chains.export(job, job.named("glide"), model, features, runner, about)
+
+
+def said(model: glide.Glide, features: Lent, batch: Batch, behind: int | None = None) -> Tensor:
+    """States [rows, width, hidden] that speak of the token after each place. behind: how many tokens before its own a row sees the
+    target's keys, as drafting so many tokens ahead does; None: in the blocks of training."""
+    rows, width = batch.ids.shape
+    parts = batch.layer.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
+    places = range(width)
+    horizons = torch.tensor([model.horizon(at) if behind is None else max(0, at - behind) for at in places], device=batch.ids.device)
+    return model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts], horizons)
+
+
+def ahead(model: glide.Glide, features: Lent) -> chains.Guesses:
+    """What the replay asks: row p - 1 speaks of the token after place p. Rows of the text before are taken as drafted as far ahead."""
+    return lambda batch, steps: [said(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
+
+
+CARD = """A GliDe drafter ({layers} layer; the target's embedding and output matrix are lent). Behind its own attention stands a second
+one over the keys and values that the target holds of the text, from its layer {last} on (0 is the first); the target checks what it
+drafts, so a wrong guess costs time and never changes the text.
+
+Distillation of the target's distribution and {hard} cross-entropies on the token written, in blocks of {block} tokens whose keys are
+not seen, as in the paper. The paper pre-trains on plain text first and has an embedding of its own."""

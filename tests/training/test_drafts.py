@@ -1,0 +1,152 @@
+"""Drafts trained otherwise: DistillSpec, FastDraft, TVD++ and S2D are the draft's recipe with other numbers."""
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+from transformers import AutoTokenizer, LlamaConfig
+
+from specviz.core import DraftTree
+from specviz.models.exits import exits
+from specviz.targets.fast import FastModel
+from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
+from specviz.training.draft import Lesson
+from specviz.training.files import write_tensors
+from specviz.training.generate import Answer, pack
+from specviz.training.job import TARGET, Job, fingerprint
+from specviz.zoo.trained_drafts import KINDS
+
+from ..zoo.checkpoints import write
+from .recipes import killed
+
+RECIPES = {"distillspec": distillspec, "fastdraft": fastdraft, "tvdpp": tvdpp, "s2d": s2d}
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A tiny target with a tokenizer, made-up answers with its own leaders along them, and answers that others wrote."""
+    folder = tmp_path_factory.mktemp("drafts")
+    path = write(folder / "models" / TARGET)
+    root = folder / "generations" / fingerprint(path)
+    dice = torch.Generator().manual_seed(0)
+    for split, count in (("train", 24), ("heldout", 6), ("read", 12)):
+        made = []
+        for i in range(count):
+            ids, size = torch.randint(3, 300, (30,), generator=dice), 12
+            law = torch.randn(size, 300, generator=dice).mul(3).log_softmax(-1).topk(8)
+            made.append(Answer(ids, 30 - size, "chat", i % 2 == 0, law.indices.short(), law.values.half()))
+        write_tensors(root / split / "shard-00000.safetensors", pack(made))
+    return folder
+
+
+def job(work, **more):
+    return Job(work=work, size="tiny", quiet=True, device="cpu", **{"steps": STEPS, **more})
+
+
+def lesson(work, recipe, **more):
+    one = job(work)
+    numbers = one.numbers(recipe) | more
+    torch.manual_seed(3)
+    target = one.model(TARGET)
+    model = draft.build(LlamaConfig.from_pretrained(target), numbers)
+    return Lesson(one, numbers, model, AutoTokenizer.from_pretrained(target), torch.device("cpu"))
+
+
+@pytest.fixture
+def alone(work, tmp_path):
+    """A work folder of its own that reads the common material."""
+    for name in ("generations", "models"):
+        (tmp_path / name).mkdir()
+        for path in (work / name).iterdir():
+            (tmp_path / name / path.name).symlink_to(path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["distillspec", "tvdpp"])  # a phase, text of its own; a phase, dice
+def test_a_killed_run_ends_at_the_same_weights_and_its_card_says_how(work, alone, monkeypatch, kind):
+    recipe, name = RECIPES[kind], f"Llama-specviz-{kind}"
+    want = load_file(recipe.run(job(work)) / "model.safetensors")
+    place = killed(monkeypatch, lambda: recipe.run(job(alone)), 4)
+    found = load_file(place / "model.safetensors")
+    assert place.name == name and want.keys() == found.keys() and all(torch.equal(want[key], found[key]) for key in want)
+    card = (place / "README.md").read_text()
+    assert "Built with Llama" in card and f"training {kind}" in card and "{" not in card and "of the budget" in card
+
+
+def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
+    assert set(KINDS) == set(RECIPES)
+    for size in ("default", "tiny"):
+        plain = Job(size=size).numbers("draft")
+        for kind in KINDS:
+            own = Job(size=size).numbers(kind)
+            assert own["kind"] == kind and own["like"] == "draft" and plain.keys() <= own.keys()
+            assert 3 <= sum(own[name] != value for name, value in plain.items()) <= 8
+    with pytest.raises(Exception, match="tvdpp.yaml has no size 'wide'"):
+        Job(size="wide").numbers("tvdpp")
+
+
+def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
+    """Answers at temperature 1 to the step's prompts, other weights write others; the leaders are the target's along them."""
+    one = lesson(work, "distillspec")
+    ids, where, top_ids, top_logp, labels = one.written(2)
+    asked = one.own.rows(2)[:one.numbers["policy_rows"]]
+    assert len(ids) == len(asked) and {tuple(a.ids[:a.start].tolist()) for a in asked} == {tuple(row[:18].tolist()) for row in ids}
+    assert torch.equal(ids.flatten()[where + 1], labels) and not torch.equal(ids, torch.stack([a.ids[:ids.shape[1]] for a in asked]))
+    again = one.written(2)
+    assert all(torch.equal(a, b) for a, b in zip((ids, top_ids, top_logp), (again[0], again[2], again[3])))
+    with torch.no_grad():
+        logp = one.teacher.model(ids).logits.flatten(0, 1)[where].float().log_softmax(-1)
+    assert torch.allclose(logp.gather(1, top_ids), top_logp, atol=2e-2) and torch.equal(logp.argmax(-1), top_ids[:, 0])
+    with torch.no_grad():  # a draft that is sure writes its likeliest token
+        one.model.model.norm.weight.mul_(1000)
+        ids, where, _, _, labels = one.written(2)
+        assert torch.equal(one.model(ids).logits.flatten(0, 1)[where].argmax(-1), labels)
+
+
+def test_first_plain_text_whole_then_the_targets_answers_alone(work, monkeypatch):
+    """FastDraft: every token of others' exchanges, then the tokens of the target's answers; its distributions are not used."""
+    one = lesson(work, "fastdraft")
+    with torch.no_grad():
+        for done, texts, first in ((0.1, generate.read(generate.folder(one.job) / "read"), 1), (0.9, one.own.answers, None)):
+            rows = (one.plain if first else one.own).rows(1)
+            known = {tuple(a.ids.tolist()) for a in texts}
+            assert rows and {tuple(a.ids.tolist()) for a in rows} <= known
+            found, tokens = one.loss(1, done)
+            nll = [F.cross_entropy(one.model(a.ids[None]).logits[0, (first or a.start) - 1:-1], a.ids[first or a.start:], reduction="sum")
+                   for a in rows]
+            assert tokens == sum(len(a.ids) - (first or a.start) for a in rows)
+            assert float(found) == pytest.approx(float(sum(nll)) / tokens, rel=1e-4)
+
+
+def test_the_share_of_steps_on_its_own_text_is_the_recipes(work, monkeypatch):
+    one, written = lesson(work, "distillspec", on_policy=0.4, pretrain=0.0), []
+    monkeypatch.setattr(Lesson, "written", lambda self, step: written.append(step) or self.own[step])
+    short = one.own[0][0][:1, :4], torch.tensor([1]), *(part[:1] for part in one.own[0][2:])
+    monkeypatch.setattr(draft.Batches, "__getitem__", lambda self, step: short)
+    with torch.no_grad():
+        for step in (*range(60), *range(60)):
+            one.loss(step, 0.5)
+    assert 15 <= len(written) / 2 <= 33 and written[:len(written) // 2] == written[len(written) // 2:]
+
+
+def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
+    """The loss is the mean over exits; what an exit says in training is what its layers say where they draft."""
+    one = lesson(work, "s2d")
+    ids, where, top_ids, top_logp, labels = one.wide[0]
+    layers = one.numbers["layers"]
+    assert one.layers == exits(layers) == (2, 3, 4) and exits(12) == (6, 9, 12) and exits(1) == (1,)
+    with torch.no_grad():
+        states = draft.at_exits(one.model, ids, where, one.layers)
+        each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.numbers["hard"]) for x in states]
+        assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
+    place = s2d.run(job(work, steps=2))
+    net, found = FastModel(place), draft.LlamaForCausalLM.from_pretrained(place, dtype=torch.float32)
+    text = one.own.answers[0].ids
+    for count in one.layers:
+        view = net.open().skipping(range(2 * count, 2 * layers)) if count < layers else net.open()
+        view.sync(text.tolist())
+        with torch.no_grad():
+            said = found.lm_head(draft.acceptance.states(found, text[None], count)[0, -1])
+        assert torch.allclose(view.score(DraftTree()).logits[0], said, atol=1e-4)

@@ -1,0 +1,82 @@
+"""The recipe of GliDe's drafter: it learns and resumes, reads the target's keys as the engine lends them, and uses them."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.drafters.heads.glide import Glide
+from specviz.drafters.model.chain import DraftChain
+from specviz.models import glide as models
+from specviz.policies import Fixed
+from specviz.targets.fast import FastModel
+from specviz.training import chains, glide
+from specviz.training.draft import collate
+from specviz.training.job import TARGET
+from specviz.verifiers import TokenRejection
+
+from ..models.tiny import body
+from .recipes import killed
+from .test_features import START, STEPS, history, job, material  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("trained")
+    glide.run(job(material, place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def features(material, trained):  # noqa: F811
+    work = job(material, trained)
+    return glide.Lent(work, work.numbers("glide"))
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
+    whole = history(trained, "glide")
+    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
+    killed(monkeypatch, lambda: glide.run(job(material, tmp_path)), 9)
+    assert history(tmp_path, "glide") == whole
+    assert "{" not in (trained / "models" / "Llama-specviz-glide" / "README.md").read_text()
+
+
+def test_its_material_is_what_the_engine_lends(features, trained):
+    """Keys and values of the layers that are read, as the target's own cache holds them."""
+    batch = features.states(collate(features.heldout[:1], 64, features.device))
+    text, target = batch.ids[0].tolist(), FastModel(trained / "models" / TARGET).open()
+    target.sync([*text, 0])
+    for layer, rows in zip(features.reads, batch.layer.float().chunk(len(features.reads), -1)):
+        for part, found in zip(target.kv(layer), rows.chunk(2, -1)):
+            want = part.transpose(0, 1).flatten(1)
+            assert torch.allclose(found, want, atol=3e-2 * float(want.abs().max()))  # half precision
+
+
+def test_a_trained_one_uses_the_targets_keys(features, trained):
+    model = models.load(trained / "models" / "Llama-specviz-glide", features.body)
+    batch = features.states(collate(features.heldout[:1], 64, features.device))
+    other = torch.randn_like(batch.layer.float()) * batch.layer.float().std()
+    with torch.no_grad():
+        one, moved = (glide.said(model, features, type(batch)(batch.ids, batch.states, rows, *[getattr(batch, name) for name in (
+            "where", "labels", "top_ids", "top_logp")])).flatten(0, 1)[batch.where] for rows in (batch.layer, other))
+        change = (features.logits(one).softmax(-1) - features.logits(moved).softmax(-1)).abs().sum(-1).mean() / 2
+    assert float(change) > 0.01
+
+
+def test_the_replay_is_near_what_the_engine_does(features, trained):
+    """Greedy chains, counted on the text and on the engine; on the engine the rows of the text before saw less here and more there."""
+    gamma, model = 3, FastModel(trained / "models" / TARGET)
+    net = models.load(trained / "models" / "Llama-specviz-glide", body(model.open()))
+    chosen = [a for a in features.own.answers if a.greedy]
+    promised = chains.figures([chains.hits(glide.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    rounds = committed = accepted = 0
+    for answer in chosen:
+        target, parts = model.open(), Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection())
+        state = State(answer.ids[:START].tolist(), Sampling(0.0), limit=len(answer.ids) - START)
+        open_run(parts, target, state)
+        while not state.done:
+            outcome = play(parts, target, state)
+            rounds, committed = rounds + 1, committed + len(outcome.committed)
+            accepted += len(outcome.verdict.path)
+        assert state.tokens == answer.ids.tolist()
+    assert accepted > 0 and promised["block_efficiency"] == pytest.approx(committed / rounds, rel=0.15)
