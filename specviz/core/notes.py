@@ -156,9 +156,23 @@ NOTES: dict[str, Note] = {
         "confidence", "The tree grown by the draft's own probabilities.",
         expected=("accepted tokens the draft expects", 1.4), grown=("nodes grown", 9), kept=("and kept", 4)),
     "block": _note(
-        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark).",
+        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark, blockwise decoding).",
         block=("places of the whole block", 4), drafted=("tokens sent, the first so many places", 2),
         confidence=("expected chance to pass of each place looked at, given that those before it pass", [0.9, 0.6, 0.2])),
+    "beam": _note(
+        "ahead", "The beams of a search, and what is left of them once shared beginnings are told once (ReDrafter).",
+        beams=("`[{tokens, chance}]`, likeliest first", _CHAIN), nodes=("of the tree they form", 7), apart=("tokens of all beams", 8)),
+    "regression": _note(
+        "ahead", "How far each guessed token turned the state from which the next was guessed (Clover).",
+        tokens=("read, the root first, down the tree's first path", _IDS[:3]), moved=("change of the state, as a share of its length",
+                                                                                   [0.3, 0.1, 0.2]),
+        gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
+    "lattice": _note(
+        "ahead", "The likeliest guesses of independent heads, and the path through them that was checked (refined block drafts).",
+        rows=("`[{tokens, chances}]` of each place, likeliest first",
+              [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
+        plain=("place in its row of what the heads alone would draft", [0, 0]), path=("and of what was drafted", [0, 1]),
+        scores=("log-chances of the path's steps, heads and language model together", [-1.2, -2.5]), paths=("that were checked", 2)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "dflash",
-         "dspark", "specdecpp", "disco", "mlp_speculator", "datastore", "report")
+         "dspark", "specdecpp", "disco", "mlp_speculator", "redrafter", "clover", "blockwise",
+         "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -29,6 +29,9 @@ KINDS = {
     "specdecpp": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
     "mlp_speculator": "specviz.models.mlp_speculator",
+    "redrafter": "specviz.models.redrafter",
+    "clover": "specviz.models.clover",
+    "blockwise": "specviz.models.blockwise",
 }
 
 

@@ -80,7 +80,11 @@ class HydraTree(LastState):
             for states, at in self.unread:
                 self.last = self.rows.read(states, at)
         self.unread = []
-        return grow_shape(HydraModel(self.heads, self.target, self.last, state.tokens[-1]), shape, state, chosen_children)
+        return grow_shape(self.model_of(state), shape, state, chosen_children)
+
+    def model_of(self, state: State) -> Any:
+        """What grows the tree of a round."""
+        return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:
