@@ -69,7 +69,8 @@ class ReDrafter(nn.Module):
 def build(body: Body, numbers: dict[str, Any]) -> ReDrafter:
     """An untrained one; with the target's output matrix its inner width is that of the target's states."""
     own = numbers["own_output"]
-    return ReDrafter(body.hidden, body.vocab, 2 * body.hidden if own else body.hidden, numbers["layers"], own, length=numbers["length_ahead"])
+    exit = 2 * body.hidden if own else body.hidden
+    return ReDrafter(body.hidden, body.vocab, exit, numbers["layers"], own, length=numbers["length_ahead"])
 
 
 def load(folder: Path, body: Body) -> ReDrafter:
@@ -81,10 +82,11 @@ def load(folder: Path, body: Body) -> ReDrafter:
     out = f"lm_head.{len(blocks)}.weight"
     wide, recurrent = weights.shape("lm_head.0.linear.weight")[0], "rnn_u.weight" in weights
     read = weights.shape("input_proj.weight")[-1] if "input_proj.weight" in weights else wide
+    alien = f"{folder.name} does not fit {body.name}: it"
     if read != 2 * body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}")
+        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}")
     if out in weights and weights.shape(out)[0] != body.vocab:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}")
+        raise ModelError(f"{alien} speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}")
     if recurrent != bool(config.get("rnn", recurrent)):
         raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise")
     made = ReDrafter(body.hidden, body.vocab, wide, len(blocks), out in weights, recurrent, biased="input_proj.bias" in weights)

@@ -21,7 +21,8 @@ from .test_features import STEPS, history, job, material  # noqa: F401
 CHAIN = product((1, 1, 1))
 RECIPES = {
     "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.guesses),
-    "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN), lambda model, features: clover.Reader(model, features).guess),
+    "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN),
+               lambda model, features: clover.Reader(model, features).guess),
     "blockwise": (blockwise, blockwise_models, BlockGuess, lambda model, features: blockwise.guesses(model)),
 }
 
@@ -63,7 +64,8 @@ def law(name, model, state, tokens, matrix):
         states = torch.zeros_like(state)[None] if name == "redrafter" else state[None]
         for token in tokens:
             states = model.step(states, matrix[[token]]) if name == "redrafter" else model.regression(states, table[[token]])[0]
-        return (model.logits(state[None], states, head) if name == "redrafter" else model.logits(len(tokens) - 1, states, head))[0].softmax(-1)
+        logits = model.logits(state[None], states, head) if name == "redrafter" else model.logits(len(tokens) - 1, states, head)
+        return logits[0].softmax(-1)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -49,8 +49,8 @@ class BlockGuess(LastState):
         places = [list(zip(*row)) for row in zip(tokens, values)]
         found = self.refine(places, state)
         chosen, steps = found[0]
-        state.note("lattice", rows=[{"tokens": row, "chances": [round(math.exp(x), 4) for x in said]} for row, said in zip(tokens, values)],
-                   plain=[row.index(token) for row, token in zip(tokens, plain)], path=[row.index(token) for row, token in zip(tokens, chosen)],
+        rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in said]} for row, said in zip(tokens, values)]
+        state.note("lattice", rows=rows, plain=[0] * depth, path=[row.index(token) for row, token in zip(tokens, chosen)],
                    scores=[round(x, 3) for x in steps], paths=len(found))
         return together([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
 
