@@ -173,6 +173,12 @@ NOTES: dict[str, Note] = {
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
         plain=("place in its row of what the heads alone would draft", [0, 0]), path=("and of what was drafted", [0, 1]),
         scores=("log-chances of the path's steps, heads and language model together", [-1.2, -2.5]), paths=("that were checked", 2)),
+    "ahead": _note(
+        "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and others).",
+        rows=("`[{tokens, chances}]`, a row a step further ahead, likeliest first; none where nothing was guessed",
+              [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
+        probes=("such rows in this round's pass", 6), behind=("tokens they hang on, the root among them", 2),
+        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step behind one token", 1)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

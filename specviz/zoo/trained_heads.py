@@ -32,6 +32,9 @@ KINDS = {
     "redrafter": "specviz.models.redrafter",
     "clover": "specviz.models.clover",
     "blockwise": "specviz.models.blockwise",
+    "pass_sampling": "specviz.models.in_target",
+    "ppd": "specviz.models.in_target",
+    "hidden_transfer": "specviz.models.in_target",
 }
 
 
