@@ -138,7 +138,54 @@
     );
   }
 
+  function ahead(host, notes, c) {
+    const d = notes[0] || {},
+      rows = list(d.rows, 16),
+      layers = ints(d.layers, 16),
+      path = c.round.path.map((id) => (c.round.nodes[id] ? c.round.nodes[id].tok : -1)),
+      where = [...new Set(layers)].map((x) => (x ? "layer " + x : "the first layer")).join(", ");
+    host.append(
+      say(
+        rows.length
+          ? "Guessed in the pass before, on rows that are no tokens: each line a step further ahead. Dark: it came true."
+          : "Nothing was guessed for this round: no such row stood behind the last token that was kept.",
+      ),
+    );
+    if (rows.length)
+      host.append(
+        table(
+          rows.map((r, i) =>
+            el(
+              "tr",
+              null,
+              head("+" + (i + 1)),
+              ints(field(r, "tokens"), 8).map((t, k) =>
+                el(
+                  "td",
+                  null,
+                  chip(c.label(t, 9), path[i] === t ? "acc" : "q"),
+                  " " + percent(nums(field(r, "chances"), 8)[k]),
+                ),
+              ),
+            ),
+          ),
+        ),
+      );
+    host.append(
+      say(
+        "This round's pass carries " +
+          count(int(d.probes, 0), "such row") +
+          " behind " +
+          count(int(d.behind, 0), "token"),
+        int(d.chains, 1) > 1 ? ", " + int(d.chains, 1) + " for each step" : "",
+        where ? "; they enter at " + where + "." : ".",
+        num(d.dropped) === null ? "" : " Before that " + count(int(d.dropped, 0), "candidate") + " were dropped.",
+      ),
+    );
+  }
+
   Object.assign(SV.lens, {
+    ahead: { title: "Guessed in the pass before", draw: ahead },
     beam: { title: "Beams and what they share", draw: beam },
     regression: { title: "The state, turned by each guess", draw: regression },
     lattice: { title: "The path through the guesses", draw: lattice },
