@@ -173,6 +173,9 @@ NOTES: dict[str, Note] = {
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
         plain=("place in its row of what the heads alone would draft", [0, 0]), path=("and of what was drafted", [0, 1]),
         scores=("log-chances of the path's steps, heads and language model together", [-1.2, -2.5]), paths=("that were checked", 2)),
+    "trigram": _note(
+        "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
+        rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": _IDS[:3], "tok": 14, "chance": 0.6}])),
     "ahead": _note(
         "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and others).",
         rows=("`[{tokens, chances}]`, a row a step further ahead, likeliest first; none where nothing was guessed",

@@ -32,6 +32,7 @@ KINDS = {
     "redrafter": "specviz.models.redrafter",
     "clover": "specviz.models.clover",
     "blockwise": "specviz.models.blockwise",
+    "chimera": "specviz.models.chimera",
     "pass_sampling": "specviz.models.in_target",
     "ppd": "specviz.models.in_target",
     "hidden_transfer": "specviz.models.in_target",

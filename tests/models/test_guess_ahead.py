@@ -11,9 +11,12 @@ from safetensors.torch import save_file
 
 from specviz.core import Budget, Sampling, Scores, State
 from specviz.drafters.heads.beam import FEW, BeamTree
-from specviz.models import blockwise, clover, redrafter
+from specviz.drafters.heads.trigram_heads import ChimeraTree
+from specviz.models import blockwise, chimera, clover, redrafter
+from specviz.models.eagle_layers import Layer, Sizes, angles_of
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
+from specviz.trees import product
 
 from . import tiny
 
@@ -136,8 +139,49 @@ def test_each_blockwise_head_reads_its_own_part_of_the_layer():
         assert torch.allclose(logits[i], HEAD @ want) and torch.allclose(heads.states(STATE, i), want)
 
 
+def test_chimeras_published_layout_drafts_what_the_authors_forward_says(tmp_path):
+    """Their unrolled forward, one path and one row at a time: the row of a step sees the true states and what the steps before became."""
+    llama = {"hidden_size": D, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 12, "rms_norm_eps": 1e-6,
+             "rope_theta": 100.0, "max_position_embeddings": 64}
+    layer = Layer(Sizes.of(llama, "x"), True, True).double()
+    w = draws(trimlp__0__linear__weight=(24, 24), trimlp__0__linear__bias=(24,), trimlp__1__weight=(D, 24),
+              **{f"chimera_head__{i}__0__weight": (VOCAB, 2 * D) for i in range(3)})
+    w |= {f"chimera_head.{i}.0.weight": w[f"chimera_head.{i}.0.weight"] * 5 for i in range(3)}
+    source = torch.Generator().manual_seed(8)
+    with torch.no_grad():
+        for tensor in layer.parameters():
+            tensor.copy_(torch.randn(tensor.shape, generator=source, dtype=torch.float64) / tensor.shape[-1] ** 0.5)
+    save_file(w | {f"fast_layer1.0.{name}": tensor for name, tensor in layer.state_dict().items()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"chimera_num_heads": 3, "chimera_num_layers": 1}))
+    heads = chimera.load(tmp_path, Body("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64, llama))
+    text, states = [4, 9, 2, 7, 5], draws(s=(4, D))["s"] * 2
+
+    @torch.no_grad()
+    def said(path):
+        rows = states[None]
+        for step in range(len(path) + 1):
+            known = text + list(path[:step])
+            x = EMBEDDING[known[-3:]].flatten()
+            x = w["trimlp.1.weight"] @ (x + SILU(w["trimlp.0.linear.weight"] @ x + w["trimlp.0.linear.bias"]))
+            rows = torch.cat([rows, x[None, None]], 1)
+            rows = torch.cat([rows[:, :-1], layer(rows, angles_of(llama, 4, rows.shape[1]))[0][:, -1:]], 1)
+        return w[f"chimera_head.{len(path)}.0.weight"] @ torch.cat([states[-1], rows[0, -1]])
+
+    drafter, state = ChimeraTree(heads, product((3, 2, 2))), State(list(text), Sampling(1.0), limit=9)
+    drafter.start(state, Lending(), Scores(torch.zeros(1, VOCAB), {"final": states}))
+    for _ in range(2):  # a draft leaves nothing behind
+        tree = drafter.propose(state, Budget(3, 10))
+        for node in range(-1, len(tree)):
+            path = [tree.tokens[i] for i in tree.path(node)]
+            if len(path) < 3:
+                want = said(path).topk(len(tree.children(node))).indices.tolist()
+                assert [tree.tokens[i] for i in tree.children(node)] == want
+    kind, told = state.notes[-1]
+    assert kind == "trigram" and [row["tokens"] for row in told["rows"]][:2] == [text[-3:], [*text[-2:], tree.tokens[0]]]
+
+
 @pytest.mark.parametrize("reader, kind, says", [
-    (clover, "clover", "no Clover heads"), (blockwise, "blockwise", "no heads for blockwise"),
+    (clover, "clover", "no Clover heads"), (chimera, "chimera", "no Chimera heads"), (blockwise, "blockwise", "no heads for blockwise"),
 ])
 def test_ours_come_back_and_others_are_refused(tmp_path, reader, kind, says):
     made = tiny.head(kind, BODY)

@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from specviz.drafters.heads.beam import BeamTree
 from specviz.drafters.heads.lattice import BlockGuess
 from specviz.drafters.heads.regressive import CloverTree
-from specviz.models import blockwise as blockwise_models, clover as clover_models, redrafter as redrafter_models
-from specviz.training import blockwise, clover, redrafter
+from specviz.drafters.heads.trigram_heads import ChimeraTree
+from specviz.models import blockwise as blockwise_models, chimera as chimera_models, clover as clover_models, redrafter as redrafter_models
+from specviz.training import blockwise, chimera, clover, redrafter
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
 from specviz.trees import product
@@ -23,6 +24,8 @@ RECIPES = {
     "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.guesses),
     "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN),
                lambda model, features: clover.Reader(model, features).guess),
+    "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
+                lambda model, features: chimera.Reader(model, features).guess),
     "blockwise": (blockwise, blockwise_models, BlockGuess, lambda model, features: blockwise.guesses(model)),
 }
 
@@ -60,6 +63,10 @@ def law(name, model, state, tokens, matrix):
     with torch.inference_mode():
         if name == "blockwise":
             return model(state, len(tokens), head)[-1].softmax(-1)
+        if name == "chimera":
+            codes = [model.trigrams(matrix[[1, 2, *tokens][end:end + 3]])[None, None] for end in range(len(tokens))]
+            outputs = model(state[None, None], codes)[-1][0]
+            return model.logits(len(tokens) - 1, state[None], outputs, head)[0].softmax(-1)
         table = F.normalize(matrix, dim=-1)
         states = torch.zeros_like(state)[None] if name == "redrafter" else state[None]
         for token in tokens:

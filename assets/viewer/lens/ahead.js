@@ -184,7 +184,31 @@
     );
   }
 
+  function trigram(host, notes, c) {
+    const rows = list((notes[0] || {}).rows, 16),
+      right = kept(
+        c,
+        rows.map((r) => int(field(r, "tok"), -1)),
+      );
+    host.append(
+      say("What each guess of the first path read closely: the last three tokens, guessed ones among them. Dark: it came true."),
+      table(
+        rows.map((r, i) =>
+          el(
+            "tr",
+            null,
+            ints(field(r, "tokens"), 3).map((t) => el("td", null, chip(c.label(t, 9), "m"))),
+            head("\u2192"),
+            el("td", null, chip(c.label(int(field(r, "tok"), -1), 9), i < right ? "acc" : "q")),
+            el("td", null, percent(field(r, "chance"))),
+          ),
+        ),
+      ),
+    );
+  }
+
   Object.assign(SV.lens, {
+    trigram: { title: "The three tokens behind each guess", draw: trigram },
     ahead: { title: "Guessed in the pass before", draw: ahead },
     beam: { title: "Beams and what they share", draw: beam },
     regression: { title: "The state, turned by each guess", draw: regression },

@@ -57,7 +57,8 @@ class InTarget(Drafter):
 
     def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
         owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
-        return Entry(self.heads.layers[step], tuple(node for node, *_ in made), lambda x: self.heads.made(step, chains.to(x.device), x[owners]))
+        return Entry(self.heads.layers[step], tuple(node for node, *_ in made),
+                     lambda x: self.heads.made(step, chains.to(x.device), x[owners]))
 
 
 class InTargetChain(InTarget):
