@@ -177,11 +177,12 @@ NOTES: dict[str, Note] = {
         "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
         rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": _IDS[:3], "tok": 14, "chance": 0.6}])),
     "ahead": _note(
-        "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and others).",
+        "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and the like).",
         rows=("`[{tokens, chances}]`, a row a step further ahead, likeliest first; none where nothing was guessed",
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
         probes=("such rows in this round's pass", 6), behind=("tokens they hang on, the root among them", 2),
-        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step behind one token", 1)),
+        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step behind one token", 1),
+        dropped_=("candidates pruned before", 3)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

@@ -88,12 +88,12 @@ class Streams(Ahead):
 
     def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
         super().__init__(hidden, vocab, layers)
-        self.streams = nn.Parameter(torch.zeros(len(layers), hidden))
+        self.stream_embeddings = nn.Parameter(0.02 * torch.randn(len(layers), hidden))
         self.down, self.up = nn.Linear(hidden, min(self.RANK, hidden), False), nn.Linear(min(self.RANK, hidden), hidden, False)
         nn.init.zeros_(self.up.weight)
 
     def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        return owners + self.streams[step]
+        return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
         """States [n, hidden] that enter the streams' layer, made ready for the last norm and the output matrix."""
@@ -112,7 +112,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Ahead:
 def load(folder: Path, body: Body) -> Ahead:
     """What makes the rows, from a folder of ours or PPD's published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "streams"))
+    how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)
     if how is None:
         raise ModelError(f"{folder.name} holds nothing that guesses inside a target, under any of the known names")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ORDER = ("tokenizer", "target", "generate", "draft", "other_draft", "medusa", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "dflash",
          "dspark", "specdecpp", "disco", "mlp_speculator", "redrafter", "clover", "blockwise",
-         "chimera", "pass_sampling", "ppd", "hidden_transfer", "datastore", "report")
+         "chimera", "pass_sampling", "ppd", "hidden_transfer", "speculative_streaming", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -41,7 +41,7 @@ def run(job: Job, recipe: str) -> Path:
 
     runner.train(loss_at, lambda: ranks.measure(model, Everywhere(model, features).guess, features, product((1,) * len(model))))
     ranks.calibrate(model.eval(), Everywhere(model, features).guess, features, numbers)
-    about = CARD.format(layers=list(model.layers), **{"early": 0.0} | numbers, what=WHAT[model.kind])
+    about = CARD.format(**numbers | dict(layers=list(model.layers), what=WHAT[model.kind]))
     return chains.export(job, job.named(recipe), model, features, runner, about)
 
 

@@ -36,6 +36,7 @@ KINDS = {
     "pass_sampling": "specviz.models.in_target",
     "ppd": "specviz.models.in_target",
     "hidden_transfer": "specviz.models.in_target",
+    "speculative_streaming": "specviz.models.in_target",
 }
 
 

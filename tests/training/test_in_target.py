@@ -7,7 +7,7 @@ import torch
 
 from specviz.drafters.heads.in_target import InTargetTree, everywhere
 from specviz.models import in_target as models
-from specviz.training import hidden_transfer, in_target, pass_sampling, ppd
+from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.generate import Answer
@@ -16,7 +16,8 @@ from specviz.trees import product
 from .recipes import killed_and_resumed, precise, promised_and_kept
 from .test_features import STEPS, history, job, material  # noqa: F401
 
-RECIPES = {"pass_sampling": pass_sampling, "ppd": ppd, "hidden_transfer": hidden_transfer}
+RECIPES = {"pass_sampling": pass_sampling, "ppd": ppd, "hidden_transfer": hidden_transfer,
+           "speculative_streaming": speculative_streaming}
 CHAIN = product((1, 1, 1))
 
 

@@ -23,6 +23,7 @@ class InTarget(Drafter):
     """``guesses`` [steps, vocab]: logits of the tokens behind the root, as far as rows behind it were scored; None where none were."""
 
     needs = frozenset({"entry"})
+    dropped: int | None = None  # candidates that were taken away before rows were put behind them
     restartable = False  # rows rode along with the run it saw
 
     def __init__(self, heads: Any):
@@ -50,9 +51,10 @@ class InTarget(Drafter):
                     at = build.add(-1, at, probe=True)
                     rows[step].append((at, owner, chain))
         build.inputs += [self._entry(step, made) for step, made in enumerate(rows) if made]
+        dropped = {} if self.dropped is None else {"dropped": self.dropped}
         told = [] if self.guesses is None else [_row(law) for law in self.guesses.softmax(-1)]
         state.note("ahead", rows=told, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
-                   layers=list(self.heads.layers), chains=self.heads.chains)
+                   layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
         return build.tree()
 
     def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
@@ -101,6 +103,29 @@ class InTargetTree(InTarget):
     def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         """What of the candidates is kept before rows are put behind them; here all."""
         return build, behind
+
+
+class StreamTree(InTargetTree):
+    """A tree that is pruned before rows are put behind it: the layers below the streams' tell which candidates do not follow from the
+    token above them. least: chance of a candidate that is kept, with all below it. A target without early exits keeps all."""
+
+    def __init__(self, heads: Any, plan: Plan, least: float):
+        super().__init__(heads, plan)
+        self.least = least
+
+    def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+        target, layer, self.dropped = self.target, self.heads.layers[0], None
+        if not len(build) or not layer or not self.least or "early" not in target.provides:
+            return build, behind
+        with torch.inference_mode():
+            states = target.early(layer).step(build.tree(), 0)
+            laws = target.head(target.norm(self.heads.early(states))).softmax(-1)
+        kept, at = TreeBuilder(), {-1: -1}
+        for node, (token, parent) in enumerate(zip(build.tokens, build.parents)):
+            if parent in at and float(laws[parent + 1, token]) >= self.least:
+                at[node] = kept.add(token, at[parent])
+        self.dropped = len(build) - len(kept)
+        return kept, {at[node]: steps for node, steps in behind.items() if node in at}
 
 
 def everywhere(shape: Shape, steps: int) -> Plan:

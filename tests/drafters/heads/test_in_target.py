@@ -10,14 +10,14 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
-from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, everywhere
+from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, everywhere
 from specviz.drafters.heads.prompt_trees import prompt_trees
 from specviz.drafters.heads.shapes import calibrated
 from specviz.models import in_target
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.trees import Shape
+from specviz.trees import Shape, product
 
 from ...models import tiny
 
@@ -73,6 +73,37 @@ def test_rows_say_what_a_pass_over_text_and_chain_says(kind):
     assert torch.allclose(drafter.guesses, by_hand(heads, [*TEXT, 4, best[0][1], best[1][0]]), atol=1e-9)
     told = state.notes[-1][1]
     assert told["behind"] == 5 and told["probes"] == 15 * heads.chains and told["rows"][0]["tokens"][:2] == best[0]
+
+
+def test_streams_hang_behind_what_the_layers_below_believe():
+    """A candidate goes, with all below it, where the states under the streams' layer find it unlikelier than the limit."""
+    heads, cut = tiny.head("speculative_streaming", Body("toy", 8, 12, 4, dtype=torch.float64)), 0
+    for least in (0.0, 5e-5, 1e-3):  # random weights believe little of each other
+        target, state, budget = TinyTarget(NET), State(list(TEXT), Sampling(0.0)), Budget(3, 4)
+        drafter = StreamTree(heads, everywhere(product((3, 2, 1)), 3), least)
+        drafter.start(state, target, target.sync(state.tokens))
+        played(drafter, target, state, budget, (), 4)
+        best = drafter.guesses.topk(3).indices.tolist()
+        want = []
+        for path in ([x] for x in best[0]):
+            for longer in ([], best[1][:1], best[1][:1] + best[2][:1], best[1][1:2], best[1][1:2] + best[2][:1]):
+                text, fine = [*TEXT, 4], True
+                for token in path + longer:
+                    x, n = NET.embed(text), len(text)
+                    for layer in NET.layers[:heads.layers[0]]:
+                        mask = torch.full((n, n), -torch.inf, dtype=torch.float64).triu(1)
+                        x = NET.block(layer, x, x.new_zeros(2, 2, n, 4), 0, NET.turns(list(range(n))), mask)
+                    fine = fine and float(NET.head(NET.norm(heads.early(x[-1:])))[0].softmax(-1)[token]) >= least
+                    text.append(token)
+                want += [tuple(path + longer)] if fine else []
+        tree = drafter.propose(state, budget)
+        found = [tuple(tree.tokens[j] for j in tree.path(i)) for i in range(len(tree)) if i not in tree.probes]
+        assert sorted(found) == sorted(want) and len(tree.probes) == 3 * (1 + len(found))
+        cut += 15 - len(found)
+        told = state.notes[-1][1].get("dropped")
+        assert told == (15 - len(found) if least else None)
+        played(drafter, target, state, budget, (0,) if found else (), 7)
+    assert 0 < cut < 30, "some go, and some stay"
 
 
 def test_pass_draws_a_chain_and_knows_nothing_after_a_refusal():
