@@ -28,7 +28,7 @@
     host.append(
       say(
         count(beams.length, "beam") + " of " + apart + " tokens in all. Beginnings that they share are checked once: ",
-        count(nodes, "node") + " instead of " + apart + ". Dark: what came true.",
+        count(nodes, "node") + " instead of " + apart + ". Tinted: what came true.",
       ),
       table(
         beams.map((one) => {
@@ -100,7 +100,7 @@
       right = kept(c, line);
     host.append(
       say(
-        "A column a place: what its head found likeliest, best first, with its chance. Dark: the path that was drafted. ",
+        "A column a place: what its head found likeliest, best first, with its chance. Filled: the path that was drafted. ",
         changed
           ? "It leaves the heads' first choice at " + count(changed, "place") + "."
           : "It is the heads' first choice at every place.",
@@ -108,7 +108,7 @@
           count(int(d.paths, 1), "path was checked", "paths were checked") +
           "; " +
           right +
-          " of this one came true.",
+          " of its tokens came true.",
       ),
       table([
         ...Array.from({ length: most }, (_, k) =>
@@ -147,7 +147,7 @@
     host.append(
       say(
         rows.length
-          ? "Guessed in the pass before, on rows that are no tokens: each line a step further ahead. Dark: it came true."
+          ? "Guessed in the pass before, on rows that are no tokens: each line a step further ahead. Tinted: it came true."
           : "Nothing was guessed for this round: no such row stood behind the last token that was kept.",
       ),
     );
@@ -191,7 +191,9 @@
         rows.map((r) => int(field(r, "tok"), -1)),
       );
     host.append(
-      say("What each guess of the first path read closely: the last three tokens, guessed ones among them. Dark: it came true."),
+      say(
+        "What each guess of the first path read closely: the last three tokens, guesses among them. Tinted: it came true.",
+      ),
       table(
         rows.map((r, i) =>
           el(
