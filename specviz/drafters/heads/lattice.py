@@ -7,6 +7,7 @@ p(language model). What is drafted is chosen, never drawn, so the rule for chose
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from typing import Any, Callable
 
 import torch
@@ -63,7 +64,7 @@ class ByNgrams:
 
     def __init__(self, array: SuffixArray, order: int, weight: float, paths: int = 1):
         self.array, self.order, self.weight, self.paths = array, min(order, array.depth), weight, paths
-        self._counts: dict[Path, int] = {(): len(array)}
+        self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         """Half paths that end in the same tokens go on alike, so only the best of them need to be kept."""
@@ -89,10 +90,23 @@ class ByNgrams:
         return FLOOR
 
     def _count(self, string: Path) -> int:
-        if string not in self._counts:
-            low, high = self.array.range(string)
-            self._counts[string] = high - low
-        return self._counts[string]
+        low, high = self._found(string)
+        return high - low
+
+    def _found(self, string: Path) -> tuple[int, int]:
+        """Within the places of the string without its last token, which are sorted by the token that follows."""
+        if string not in self._places:
+            low, high = self._found(string[:-1])
+            tokens, order, n, size = self.array.tokens, self.array.order, len(string) - 1, len(self.array)
+
+            def follows(place: int) -> int:
+                at = int(order[place]) + n
+                return int(tokens[at]) if at < size else -1  # past the end, before every token
+
+            inside = range(low, high)
+            first = low + bisect_left(inside, string[-1], key=follows)
+            self._places[string] = first, low + bisect_right(inside, string[-1], key=follows)
+        return self._places[string]
 
 
 class ByModel:
