@@ -12,27 +12,11 @@ in the order of the round's draft.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Note:
-    """lens: the file of assets/viewer/lens that draws it; about: for people; needed, maybe: its fields, each with its meaning;
-    example: data with every field."""
-
-    lens: str
-    about: str
-    needed: dict[str, str]
-    maybe: dict[str, str]
-    example: dict[str, Any]
-
-    def row(self, kind: str) -> str:
-        """Its line in docs/TRACE.md."""
-        fields = [f"`{name}`: {told}" for name, told in self.needed.items()]
-        fields += [f"[`{name}`]: {told}" for name, told in self.maybe.items()]
-        return f"| `{kind}` | {self.about} | {'; '.join(fields)} |"
+from .note import Note
+from .note import note as _note
 
 
 def check(kind: str, data: dict[str, Any]) -> None:
@@ -62,12 +46,6 @@ def write(path: Path) -> Path:
 def table() -> str:
     """docs/TRACE.md's table."""
     return "\n".join(["| kind | shows | data |", "|---|---|---|", *(note.row(kind) for kind, note in NOTES.items())]) + "\n"
-
-
-def _note(lens: str, about: str, **fields: tuple[str, Any]) -> Note:
-    return Note(lens, about, {name: told for name, (told, _) in fields.items() if not name.endswith("_")},
-                {name[:-1]: told for name, (told, _) in fields.items() if name.endswith("_")},
-                {name.removesuffix("_"): example for name, (_, example) in fields.items()})
 
 
 _IDS = [11, 12, 13, 14]
@@ -164,7 +142,7 @@ NOTES: dict[str, Note] = {
         "confidence", "The tree grown by the draft's own probabilities.",
         expected=("accepted tokens the draft expects", 1.4), grown=("nodes grown", 9), kept=("and kept", 4)),
     "block": _note(
-        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark).",
+        "block", "A block drafted in one pass, and how far the drafter trusts each of its places (DSpark, blockwise decoding).",
         block=("places of the whole block", 4), drafted=("tokens sent, the first so many places", 2),
         confidence=("expected chance to pass of each place looked at, given that those before it pass", [0.9, 0.6, 0.2])),
     "masks": _note(
@@ -180,6 +158,30 @@ NOTES: dict[str, Note] = {
     "rounds": _note(
         "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
         size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),
+    "beam": _note(
+        "ahead", "The beams of a search, and what is left of them once shared beginnings are told once (ReDrafter).",
+        beams=("`[{tokens, chance}]`, likeliest first", _CHAIN), nodes=("of the tree they form", 7), apart=("tokens of all beams", 8)),
+    "regression": _note(
+        "ahead", "How far each guessed token turned the state from which the next was guessed (Clover).",
+        tokens=("read, the root first, down the tree's first path", _IDS[:3]), moved=("change of the state, as a share of its length",
+                                                                                   [0.3, 0.1, 0.2]),
+        gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
+    "lattice": _note(
+        "ahead", "The likeliest guesses of independent heads, and the path through them that was checked (refined block drafts).",
+        rows=("`[{tokens, chances}]` of each place, likeliest first",
+              [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
+        plain=("place in its row of what the heads alone would draft", [0, 0]), path=("and of what was drafted", [0, 1]),
+        scores=("log-chances of the path's steps, heads and language model together", [-1.2, -2.5]), paths=("that were checked", 2)),
+    "trigram": _note(
+        "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
+        rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": _IDS[:3], "tok": 14, "chance": 0.6}])),
+    "ahead": _note(
+        "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and the like).",
+        rows=("`[{tokens, chances}]`, a row a step further ahead, likeliest first; none where nothing was guessed",
+              [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
+        probes=("such rows in this round's pass", 6), behind=("tokens they hang on, the root among them", 2),
+        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step behind one token", 1),
+        dropped_=("candidates pruned before", 3)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),

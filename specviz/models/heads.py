@@ -110,8 +110,9 @@ class HeadWeights(Weights):
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """The head's config.json; published heads often say little in it. Raises ModelError."""
-    return read_json(folder, "config.json")
+    """The head's config.json, or an adapter's; published heads often say little in it. Raises ModelError."""
+    adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
+    return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
 
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:

@@ -26,14 +26,15 @@ class Optimisers:
             hidden = weight.ndim == 2 and not table
             (matrices if hidden else rest).append(weight)
         block = {"block": numbers["muon_block"]} if numbers.get("muon_block") else {}
-        self.muon = (BlockMuon if block else torch.optim.Muon)(
-            matrices, lr=numbers["muon_lr"], momentum=0.95, weight_decay=numbers["weight_decay"], ns_steps=4, **block
-        )
-        self.adamw = torch.optim.AdamW(
-            rest, lr=numbers["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True
-        )
-        self.weights = matrices + rest
-        self.peaks = [(self.muon, numbers["muon_lr"]), (self.adamw, numbers["adamw_lr"])]
+        self.weights, self.peaks = matrices + rest, []
+        if matrices:
+            muon = (BlockMuon if block else torch.optim.Muon)(
+                matrices, lr=numbers["muon_lr"], momentum=0.95, weight_decay=numbers["weight_decay"], ns_steps=4, **block
+            )
+            self.peaks.append((muon, numbers["muon_lr"]))
+        if rest:
+            adamw = torch.optim.AdamW(rest, lr=numbers["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True)
+            self.peaks.append((adamw, numbers["adamw_lr"]))
         self.clip = numbers["clip"]
 
     def step(self, share: float) -> None:

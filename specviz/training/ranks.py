@@ -36,6 +36,8 @@ def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbe
     total = weights = 0.0
     for index in range(len(model)):
         kept, states = guess(batch, index)
+        if not len(kept):  # nothing of this batch is so far ahead
+            continue
         head, weight = model.matrix(index, features.head), numbers["fading"] ** index
         one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
         total, weights = total + weight * one, weights + weight

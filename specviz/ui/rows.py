@@ -26,7 +26,7 @@ ORDER = ("Draft model", "Draft length", "Draft tree", "Lookup", "Trained heads",
          "Verification", "Other vocabulary", "Lossy verification", "Collaboration")
 FOUNDERS = {"speculative", "draft_tree", "prompt_lookup", "medusa", "layerskip", "jacobi"}
 SAID = {"key", "title", "summary", "family", "paper", "exactness", "wins", "loses", "knobs"}
-BLOCKS = {"head:dflash", "head:dspark", "head:pard", "head:peagle"}  # heads that write a whole block in one pass
+BLOCKS = {"head:dflash", "head:dspark", "head:pard", "head:peagle", "head:blockwise"}  # heads that write a whole block in one pass
 
 
 @cache

@@ -39,6 +39,14 @@ KINDS = {
     "pard": "specviz.models.masked",
     "glide": "specviz.models.glide",
     "mlp_speculator": "specviz.models.mlp_speculator",
+    "redrafter": "specviz.models.redrafter",
+    "clover": "specviz.models.clover",
+    "blockwise": "specviz.models.blockwise",
+    "chimera": "specviz.models.chimera",
+    "pass_sampling": "specviz.models.in_target",
+    "ppd": "specviz.models.in_target",
+    "hidden_transfer": "specviz.models.in_target",
+    "speculative_streaming": "specviz.models.in_target",
 }
 
 

@@ -10,6 +10,7 @@ from specviz.training.draft import collate
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
 
+from .recipes import killed_and_resumed
 from .test_features import STEPS, history, job, material  # noqa: F401
 
 
@@ -23,20 +24,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
     whole = history(trained, "mlp_speculator")
     assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
-    inner, left = Features.batch, [9]
-
-    def killed(self, step, done):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return inner(self, step, done)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Features, "batch", killed)
-        with pytest.raises(KeyboardInterrupt):
-            mlp_speculator.run(job(material, tmp_path))
-    mlp_speculator.run(job(material, tmp_path))
-    assert history(tmp_path, "mlp_speculator") == whole
+    assert killed_and_resumed(mlp_speculator, "mlp_speculator", material, tmp_path, monkeypatch) == whole
 
 
 def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path):  # noqa: F811

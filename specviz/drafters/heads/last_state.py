@@ -65,7 +65,7 @@ class HydraTree(LastState):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
-        self.rows = self.heads.prefix and PrefixRows(self.heads.prefix)
+        self.rows = self.front()
         self.unread = [] if self.last is None else [(prefill.taps["final"], prefill.at)]
 
     def observe(self, state: State, outcome: Outcome) -> None:
@@ -80,7 +80,15 @@ class HydraTree(LastState):
             for states, at in self.unread:
                 self.last = self.rows.read(states, at)
         self.unread = []
-        return grow_shape(HydraModel(self.heads, self.target, self.last, state.tokens[-1]), shape, state, chosen_children)
+        return grow_shape(self.model_of(state), shape, state, chosen_children)
+
+    def front(self) -> Any:
+        """What reads every state of the text in front of the heads, if anything does."""
+        return self.heads.prefix and PrefixRows(self.heads.prefix)
+
+    def model_of(self, state: State) -> Any:
+        """What grows the tree of a round."""
+        return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:

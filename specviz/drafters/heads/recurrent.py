@@ -39,9 +39,14 @@ class LevelTree(LastState):
                 found = [(found[i][0] + value, (*found[i][1], token)) for i, value, token in above]
                 states, tokens = states[[i for i, _, _ in above]], [token for _, _, token in above]
         kept = sorted(found, key=lambda path: -path[0])[:self.paths if budget.width > 1 else 1]
-        build, at = TreeBuilder(), {(): -1}
-        for _, path in kept:
-            for end in range(1, len(path) + 1):
-                if path[:end] not in at:
-                    at[path[:end]] = build.add(path[end - 1], at[path[:end - 1]])
-        return build.tree()
+        return together([path for _, path in kept]).tree()
+
+
+def together(paths: list[tuple[int, ...]]) -> TreeBuilder:
+    """Paths of chosen tokens, first path first; those that begin alike share their nodes."""
+    build, at = TreeBuilder(), {(): -1}
+    for path in paths:
+        for end in range(1, len(path) + 1):
+            if path[:end] not in at:
+                at[path[:end]] = build.add(path[end - 1], at[path[:end - 1]])
+    return build

@@ -1,0 +1,138 @@
+"""Drafting inside the target: the pass that checks a draft also guesses the next one, on rows that are no tokens.
+
+Behind the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows behind the last accepted
+token said is the next round's draft; those behind all other tokens are lost. No model runs while drafting, and nothing is drafted in
+the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows behind its last token alone; PPD (Chen et
+al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose trees.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ...core import IID, Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target, TreeBuilder
+from ...trees import Shape, best, draw_one
+
+SAID = 4  # likeliest tokens of a guess that are told
+Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows behind the root and each of its places
+
+
+class InTarget(Drafter):
+    """``guesses`` [steps, vocab]: logits of the tokens behind the root, as far as rows behind it were scored; None where none were."""
+
+    needs = frozenset({"entry"})
+    dropped: int | None = None  # candidates that were taken away before rows were put behind them
+    restartable = False  # rows rode along with the run it saw
+
+    def __init__(self, heads: Any):
+        self.heads = heads
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target = target
+        self.guesses: Tensor | None = None
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        """The chains behind the last accepted token; the rows of a step are averaged."""
+        tree, path = outcome.tree, outcome.verdict.path
+        said, at = [], [path[-1] if path else -1]
+        while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
+            said.append(outcome.scores.logits[[i + 1 for i in at]].mean(0))
+        self.guesses = torch.stack(said) if said else None
+
+    def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
+        """The tree with chains of rows; steps: node (-1 the root) -> how long its chains are."""
+        drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
+        for owner, count in steps.items():
+            for chain in range(self.heads.chains):
+                at = owner
+                for step in range(min(count, len(self.heads))):
+                    at = build.add(-1, at, probe=True)
+                    rows[step].append((at, owner, chain))
+        build.inputs += [self._entry(step, made) for step, made in enumerate(rows) if made]
+        dropped = {} if self.dropped is None else {"dropped": self.dropped}
+        told = [] if self.guesses is None else [_row(law) for law in self.guesses.softmax(-1)]
+        state.note("ahead", rows=told, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
+                   layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
+        return build.tree()
+
+    def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
+        owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
+        return Entry(self.heads.layers[step], tuple(node for node, *_ in made),
+                     lambda x: self.heads.made(step, chains.to(x.device), x[owners]))
+
+
+class InTargetChain(InTarget):
+    """Tokens drawn from the guesses, and rows behind the last of them alone: after a refusal nothing is known, and a round goes by
+    that only guesses."""
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma < 1:
+            return build.tree()
+        for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
+            token, law = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(law, IID))
+        return self.with_rows(build, {len(build) - 1: len(self.heads)}, state)
+
+
+class InTargetTree(InTarget):
+    """The likeliest tokens of each guess in a tree of a planned shape, whatever stands above them."""
+
+    needs = frozenset({"entry", "tree"})
+
+    def __init__(self, heads: Any, plan: Plan):
+        super().__init__(heads)
+        self.plan = plan
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma < 1:
+            return build.tree()
+        known = 0 if self.guesses is None else min(len(self.guesses), budget.gamma)
+        shape, steps = self.plan(known)
+        at = {-1: -1}  # place in the shape -> node of the tree
+        tokens = best(self.guesses[:known], max(shape.ranks) + 1)[1].tolist() if len(shape) else []
+        for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
+            if parent in at and level <= known and rank < min(len(tokens[level - 1]), budget.width):
+                at[place] = build.add(tokens[level - 1][rank], at[parent])
+        behind = {node: steps[place + 1] for place, node in at.items()}
+        return self.with_rows(*self.cut(build, behind), state)
+
+    def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+        """What of the candidates is kept before rows are put behind them; here all."""
+        return build, behind
+
+
+class StreamTree(InTargetTree):
+    """A tree that is pruned before rows are put behind it: the layers below the streams' tell which candidates do not follow from the
+    token above them. least: chance of a candidate that is kept, with all below it. A target without early exits keeps all."""
+
+    def __init__(self, heads: Any, plan: Plan, least: float):
+        super().__init__(heads, plan)
+        self.least = least
+
+    def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+        target, layer, self.dropped = self.target, self.heads.layers[0], None
+        if not len(build) or not layer or not self.least or "early" not in target.provides:
+            return build, behind
+        with torch.inference_mode():
+            states = target.early(layer).step(build.tree(), 0)
+            laws = target.head(target.norm(self.heads.early(states))).softmax(-1)
+        kept, at = TreeBuilder(), {-1: -1}
+        for node, (token, parent) in enumerate(zip(build.tokens, build.parents)):
+            if parent in at and float(laws[parent + 1, token]) >= self.least:
+                at[node] = kept.add(token, at[parent])
+        self.dropped = len(build) - len(kept)
+        return kept, {at[node]: steps for node, steps in behind.items() if node in at}
+
+
+def everywhere(shape: Shape, steps: int) -> Plan:
+    """The same shape every round, as deep as guesses are known, and whole chains behind each of its places."""
+    return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
+
+
+def _row(law: Tensor) -> dict[str, list]:
+    chances, tokens = law.topk(min(SAID, len(law)))
+    return {"tokens": tokens.tolist(), "chances": [round(chance, 4) for chance in chances.tolist()]}

@@ -1,0 +1,127 @@
+"""Blockwise parallel decoding (Stern et al. 1811.03115), and its drafts refined (Kim et al. 2404.09221).
+
+Independent heads guess a block at once, each without knowing the others' guesses. The likeliest guesses of each place form a lattice;
+the plain draft takes the best of each, and a refined one the path that a language model finds best, too: log p(head) + weight * log
+p(language model). What is drafted is chosen, never drawn, so the rule for chosen nodes is exact.
+"""
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, DraftTree, State, Target, TreeBuilder
+from ...indexes.suffix_array import SuffixArray
+from ...trees import Scorer, best
+from .last_state import LastState
+from .recurrent import together
+
+Places = list[list[tuple[int, float]]]  # of each place the likeliest tokens, each with its log-probability by the head
+Path = tuple[int, ...]
+Refine = Callable[[Places, State], list[tuple[Path, list[float]]]]  # paths, best first, with the score of each of their steps
+
+FLOOR = math.log(1e-6)  # of a token that was never seen
+BACK = math.log(0.4)  # what it costs to ask for a shorter string (stupid backoff, Brants et al. 2007)
+HELD = 64  # half paths of a place that the search keeps
+
+
+class BlockGuess(LastState):
+    """top: tokens of a place in the lattice; refine: the paths that are checked, None for the likeliest token of each place."""
+
+    needs = frozenset({"tap:final", "head"})
+
+    def __init__(self, heads: Any, top: int = 1, refine: Refine | None = None):
+        self.heads, self.top, self.refine = heads, top, refine
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        depth = min(budget.gamma, len(self.heads))
+        if self.last is None or depth < 1:
+            return DraftTree()
+        with torch.inference_mode():
+            laws = self.heads(self.last, depth, self.target.head).log_softmax(-1)
+        values, tokens = (rows.tolist() for rows in best(laws, self.top))
+        plain = tuple(row[0] for row in tokens)
+        if self.refine is None:
+            state.note("block", block=len(self.heads), drafted=depth, confidence=[round(math.exp(row[0]), 4) for row in values])
+            return together([plain]).tree()
+        places = [list(zip(*row)) for row in zip(tokens, values)]
+        found = self.refine(places, state)
+        chosen, steps = found[0]
+        rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in said]} for row, said in zip(tokens, values)]
+        state.note("lattice", rows=rows, plain=[0] * depth, path=[row.index(token) for row, token in zip(tokens, chosen)],
+                   scores=[round(x, 3) for x in steps], paths=len(found))
+        return together([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
+
+
+class ByNgrams:
+    """The best paths through the lattice by heads and an n-gram model of a store of text.
+
+    order: tokens of the longest n-gram; weight: of the model against the heads; paths: how many are given.
+    """
+
+    def __init__(self, array: SuffixArray, order: int, weight: float, paths: int = 1):
+        self.array, self.order, self.weight, self.paths = array, min(order, array.depth), weight, paths
+        self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
+
+    def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
+        """Half paths that end in the same tokens go on alike, so only the best of them need to be kept."""
+        known = tuple(state.tokens[-self.order:])
+        alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
+        for place in places:
+            grown: dict[Path, list[tuple[float, Path, list[float]]]] = {}
+            for value, path, steps in alive:
+                for token, said in place:
+                    step = said + self.weight * self.log_chance((*known, *path), token)
+                    end = (*known, *path, token)[1 - self.order:] if self.order > 1 else ()
+                    grown.setdefault(end, []).append((value + step, (*path, token), [*steps, step]))
+            alive = [one for same in grown.values() for one in sorted(same, key=lambda one: -one[0])[:self.paths]]
+            alive = sorted(alive, key=lambda one: -one[0])[:max(HELD, self.paths)]
+        return [(path, steps) for _, path, steps in alive[:self.paths]]
+
+    def log_chance(self, before: Path, token: int) -> float:
+        """Of a token behind others, by the longest string that was seen, and by a shorter one for a price."""
+        for n in range(min(self.order - 1, len(before)), -1, -1):
+            context = before[len(before) - n:]
+            if self._count(context) and (seen := self._count((*context, token))):
+                return max(FLOOR, math.log(seen / self._count(context)) + BACK * (self.order - 1 - n))
+        return FLOOR
+
+    def _count(self, string: Path) -> int:
+        low, high = self._found(string)
+        return high - low
+
+    def _found(self, string: Path) -> tuple[int, int]:
+        """Within the places of the string without its last token, which are sorted by the token that follows."""
+        if string not in self._places:
+            low, high = self._found(string[:-1])
+            tokens, order, n, size = self.array.tokens, self.array.order, len(string) - 1, len(self.array)
+
+            def follows(place: int) -> int:
+                at = int(order[place]) + n
+                return int(tokens[at]) if at < size else -1  # past the end, before every token
+
+            inside = range(low, high)
+            first = low + bisect_left(inside, string[-1], key=follows)
+            self._places[string] = first, low + bisect_right(inside, string[-1], key=follows)
+        return self._places[string]
+
+
+class ByModel:
+    """The path through the lattice on which heads and a small model agree best, step by step."""
+
+    def __init__(self, model: Target, weight: float):
+        self.model, self.weight = model, weight
+
+    def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
+        self.model.sync(state.tokens)
+        build, scorer, node, steps = TreeBuilder(), Scorer(self.model), -1, []
+        for place in places:
+            law: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
+            ids = [token for token, _ in place]
+            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, law[ids].tolist())]
+            steps.append(max(mixed))
+            node = build.add(ids[mixed.index(max(mixed))], node)
+        return [(tuple(build.tokens), steps)]

@@ -1,0 +1,35 @@
+"""Hidden Transfer: matrices turn the last token's state, at layers on the way up, into pseudo states of the tokens to come, which run
+through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.in_target import InTargetTree, everywhere
+from ...drafters.heads.shapes import shape_of
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int) -> Parts:
+    heads = kit.head("hidden_transfer")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(InTargetTree(heads, everywhere(shape, min(depth, len(heads)))), Fixed(depth, 10, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="hidden_transfer",
+    title="Hidden Transfer",
+    paper="Wu et al. 2024, arXiv 2404.12022",
+    summary="Turns the last token's inner state into made-up states of the next tokens, which the rest of the model reads as its own.",
+    knobs=(
+        Knob("nodes", 6, 0, 64, "places in the tree; 0: as many as it was calibrated for"),
+        Knob("depth", 3, 1, 6, "pseudo states behind a candidate, as far as they were trained"),
+    ),
+    needs=frozenset({"head:hidden_transfer", "entry", "tree"}),
+    look="At which layer each pseudo state enters: it has seen what the layers below made of the text, which Medusa's heads have not.",
+    wins="Guesses two and three tokens ahead: the model's own upper layers work on them.",
+    loses="Rows: a pass carries several for every candidate, whether or not it turns out to be the last.",
+    differs="Only the paper's abstract was at hand: which layers, the loss and the tree are ours.",
+    aliases=("hidden transfer", "FIRP"),
+    build=build,
+)

@@ -1,0 +1,29 @@
+"""PaSS, parallel speculative sampling: a few learned embeddings behind the text make the model draft for itself in the pass that checks
+the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what those rows say: token rejection, exact.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.in_target import InTargetChain
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(InTargetChain(kit.head("pass_sampling")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="pass_sampling",
+    title="PaSS",
+    paper="Monea et al. 2023, arXiv 2311.13581",
+    summary="A few learned look-ahead embeddings make the model guess later tokens in the very pass that checks the last guesses.",
+    knobs=(Knob("gamma", 4, 1, 6, "look-ahead tokens used, as far as they were trained; the paper gains up to 6"),),
+    needs=frozenset({"head:pass_sampling", "entry"}),
+    look="Rounds by turns: after a refusal nothing is drafted, since the rows that guess stand behind the last drafted token alone.",
+    wins="Where a second model is out of the question: all that is trained is a vector for each token ahead.",
+    loses="Often: every refusal costs a round that only guesses, and a row that never saw its predecessor's token guesses badly.",
+    differs="From notes on the paper. Where its rows stand after a refusal is read as: behind the new root, without a draft.",
+    aliases=("PaSS", "parallel speculative sampling", "look-ahead embeddings"),
+    build=build,
+)

@@ -1,0 +1,35 @@
+"""Blockwise drafts refined by a small model: step by step the token is taken on which heads and model agree best (Kim et al.
+2404.09221, local rescoring). The path is chosen, not drawn, so the check is exact at every temperature.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.lattice import BlockGuess, ByModel
+from ...policies import Fixed
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, top: int, weight: float) -> Parts:
+    return Parts(BlockGuess(kit.head("blockwise"), top, ByModel(kit.open("draft"), weight)), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="refined_neural",
+    title="Refined block drafts, neural",
+    paper="Kim et al. 2024, arXiv 2404.09221",
+    summary="Heads guess a block at once; a small model walks through their best guesses and takes those that follow from each other.",
+    knobs=(
+        Knob("gamma", 4, 1, 15, "tokens of the block, as far as heads were trained"),
+        Knob("top", 8, 1, 16, "guesses of each place; the paper takes 16"),
+        Knob("weight", 1.0, 0.0, 4.0, "of the small model against the heads; the paper tunes it for each task"),
+    ),
+    needs=frozenset({"head:blockwise", "draft", "head", "tap:final"}),
+    look="Where the chosen path leaves the heads' first choice, and whether the target agrees.",
+    wins="A small model that is too weak to draft alone: it only chooses among what the target's own heads propose.",
+    loses="On a processor: the small model pays a pass a token, as if it drafted alone.",
+    differs="Scores are log-linear; the paper says that it interpolates, not where. Its rescorers were trained for this; here the target's "
+            "draft model serves.",
+    published={"top": 16},
+    aliases=("block draft refinement", "neural rescoring"),
+    build=build,
+)

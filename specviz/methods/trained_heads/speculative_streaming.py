@@ -1,0 +1,38 @@
+"""Speculative Streaming, its lossless mode: in the model's last layers streams run beside each token's state and guess the tokens after
+the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidates are chosen: exact at every temperature.
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.heads.in_target import StreamTree, everywhere
+from ...policies import Fixed
+from ...trees import product
+from ...verifiers import TokenRejection
+
+
+def build(kit, depth: int, top: int, least: float) -> Parts:
+    heads = kit.head("speculative_streaming")
+    shape = product((top,) * min(depth, len(heads)))
+    return Parts(StreamTree(heads, everywhere(shape, len(heads)), least), Fixed(depth, top, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="speculative_streaming",
+    title="Speculative Streaming",
+    paper="Bhendawade et al. 2024, arXiv 2402.11131",
+    summary="In the model's last layers extra streams run ahead of the text; they draft the next tree while this one is checked.",
+    knobs=(
+        Knob("depth", 2, 1, 4, "tokens ahead, a stream each, as far as they were trained; the paper takes 3"),
+        Knob("top", 2, 1, 4, "tokens of each stream; the tree has every combination"),
+        Knob("least", 0.02, 0.0, 0.5, "chance, by the layers below the streams, under which a candidate is dropped; 0: none is"),
+    ),
+    needs=frozenset({"head:speculative_streaming", "entry", "tree"}),
+    look="Candidates dropped before they cost a stream, and at which layer the streams begin.",
+    wins="Where a second model is out of the question: some vectors, and a matrix of rank 8 for pruning.",
+    loses="Rows: each candidate that is kept brings all its streams along.",
+    differs="The paper adapts its model together with the streams; in the lossless mode the model stays as it is, and only the streams' "
+            "vectors learn. The paper names no limit for pruning, nor the streams' positions: here a stream stands where its token will.",
+    published={"depth": 3},
+    aliases=("Speculative Streaming",),
+    build=build,
+)

@@ -1,0 +1,136 @@
+"""Guesses made inside the target: rows that are no tokens ride along with a pass and say what comes later.
+
+A row enters some layer of the frozen target in place of a state, sees the text up to the token it hangs on and the rows before it on
+its chain, and its logits are a guess one token further ahead than theirs. What enters is all that is trained:
+
+- Prompts: learned embeddings, entering at the first layer: PaSS (Monea et al. 2311.13581), one a step; PPD (Chen et al. 2405.18628),
+  several a step, each on a chain of its own, their logits averaged.
+- Transfer: the state of the token itself through a matrix, at a layer further up for each step (Hidden Transfer, Wu et al. 2404.12022).
+- Streams: the state of the token itself plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131); a matrix of low
+  rank, by which the layers below tell unlikely guesses, comes with them.
+
+PPD's published prompts (``prompt_embeddings`` beside an adapter_config.json) load as its authors lay them out.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .heads import Body, HeadWeights, calibration, config_of, fill
+from .weights import ModelError
+
+
+class Ahead(nn.Module):
+    """layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's."""
+
+    kind = ""
+
+    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
+        super().__init__()
+        self.hidden, self.vocab, self.layers, self.chains = hidden, vocab, tuple(layers), chains
+        self.accuracy: list[list[float]] = []
+        self.nodes = 0
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        """Rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: states of the tokens they hang on."""
+        raise NotImplementedError(f"{type(self).__name__} makes no rows")
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a step while it is trained: the target's."""
+        return targets
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"model_type": self.kind, "hidden_size": self.hidden, "vocab_size": self.vocab, "layers": list(self.layers),
+                "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
+
+
+class Prompts(Ahead):
+    """``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side."""
+
+    kind = "prompts"
+
+    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
+        super().__init__(hidden, vocab, (0,) * len(layers), chains)
+        self.prompt_embeddings = nn.Parameter(torch.randn(len(layers) * chains, hidden) * hidden**-0.5)
+
+    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        return self.prompt_embeddings[step * self.chains + chains]
+
+
+class Transfer(Ahead):
+    """A matrix a step, which begins as one that passes the state on."""
+
+    kind = "transfer"
+
+    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
+        super().__init__(hidden, vocab, layers)
+        self.transfer = nn.ModuleList(nn.Linear(hidden, hidden) for _ in layers)
+        for matrix in self.transfer:
+            nn.init.eye_(matrix.weight)
+            nn.init.zeros_(matrix.bias)
+
+    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        return self.transfer[step](owners)
+
+
+class Streams(Ahead):
+    """A vector a step, added to the state; all enter at one layer. down, up: what the state there says of the next token."""
+
+    kind = "streams"
+    RANK = 8
+
+    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
+        super().__init__(hidden, vocab, layers)
+        self.stream_embeddings = nn.Parameter(0.02 * torch.randn(len(layers), hidden))
+        self.down, self.up = nn.Linear(hidden, min(self.RANK, hidden), False), nn.Linear(min(self.RANK, hidden), hidden, False)
+        nn.init.zeros_(self.up.weight)
+
+    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        return owners + self.stream_embeddings[step]
+
+    def early(self, states: Tensor) -> Tensor:
+        """States [n, hidden] that enter the streams' layer, made ready for the last norm and the output matrix."""
+        return states + self.up(self.down(states))
+
+
+HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Ahead:
+    """Untrained ones. numbers: how; from_end: for each step how many layers of the target its row goes through; chains."""
+    layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
+    return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
+
+
+def load(folder: Path, body: Body) -> Ahead:
+    """What makes the rows, from a folder of ours or PPD's published one. Raises ModelError with a sentence."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
+                if name in weights), None)
+    if how is None:
+        raise ModelError(f"{folder.name} holds nothing that guesses inside a target, under any of the known names")
+    if how == "prompts" and "num_special_tokens" in config:
+        steps, chains = (_whole(config, name, folder) for name in ("num_special_tokens", "virtual_tokens_per_special_token"))
+        config = {"layers": [0] * steps, "chains": chains}
+    layers, chains = config.get("layers"), config.get("chains", 1)
+    if not isinstance(layers, list) or not layers or not all(type(x) is int and 0 <= x < body.layers for x in layers):
+        raise ModelError(f"config.json of {folder.name} must name a layer of {body.name}, from 0 to {body.layers - 1}, for each step")
+    made = HOW[how](body.hidden, body.vocab, tuple(layers), chains)
+    found = {name: weights.fitting(name, body, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
+             for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    made.accuracy, made.nodes = calibration(config, folder.name)
+    return fill(made, found, body)
+
+
+def _whole(config: dict[str, Any], name: str, folder: Path) -> int:
+    if type(config.get(name)) is not int or config[name] < 1:
+        raise ModelError(f"the config of {folder.name} must say {name}, a whole number above 0")
+    return config[name]

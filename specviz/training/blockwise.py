@@ -1,0 +1,48 @@
+"""The proposal heads of blockwise parallel decoding, trained on the frozen target's last states (Stern et al. 1811.03115).
+
+Of the paper's ways this is the frozen base on text of its own ("knowledge distillation"), and what is learned is its distribution.
+The paper draws one head a step to save memory; all heads learn in each step here.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ..models import blockwise
+from ..trees import product
+from . import chains, ranks
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("blockwise")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = blockwise.build(features.body, numbers)
+    runner = Runner(job, "blockwise", model, numbers, features.place("blockwise"))
+    guess = guesses(model)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: ranks.measure(model, guess, features, product((1,) * len(model))))
+    return chains.export(job, job.named("blockwise"), model, features, runner, CARD.format(block=len(model) + 1, **numbers))
+
+
+def guesses(model: blockwise.Blockwise) -> ranks.Guess:
+    """What each head says along a batch."""
+    def guess(batch: Batch, index: int):
+        kept, places = batch.back(index + 1)
+        return kept, model.states(batch.states[places].float(), index)
+    return guess
+
+
+CARD = """Proposal heads for blockwise parallel decoding: with the target's own token a block of {block}. One layer on the target's last
+state is parted among the heads; none knows what the others guess, and the block is checked in one pass, so a wrong guess costs time
+and never changes the text. The same heads serve the refined drafts, where a language model picks a path through their best guesses.
+
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""

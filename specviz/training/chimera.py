@@ -1,0 +1,79 @@
+"""Chimera's encoders and heads, trained on the frozen target's states along its own answers (Zeng et al. 2402.15758).
+
+Trigrams are of the true tokens behind a place, as on every path that is accepted; what stands for the states in between is the encoder's
+own output. The authors unroll their own best guesses instead and hold the first output near the target's next state; here each
+step learns the target's distribution alone.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..drafters.heads.shapes import shape_of
+from ..models import chimera
+from . import attention, chains, ranks
+from .draft import collate
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("chimera")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = chimera.build(features.body, numbers)
+    runner = Runner(job, "chimera", model, numbers, features.place("chimera"))
+    read = Reader(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
+
+    tree = shape_of([], numbers["nodes"], 0)
+
+    def measure():
+        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
+        looked = attention.entropy(model, lambda: model(batch.states.float().view(*batch.ids.shape, -1), []))
+        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | {"attention_entropy": looked}
+
+    runner.train(loss_at, measure)
+    ranks.calibrate(model.eval(), read.guess, features, numbers)
+    return chains.export(job, job.named("chimera"), model, features, runner, CARD.format(**numbers))
+
+
+class Reader:
+    """What each head says along a batch; all steps are run once a batch."""
+
+    def __init__(self, model: chimera.Chimera, features: Features):
+        self.model, self.features = model, features
+        self._of: Batch | None = None
+        self._outputs: list[Tensor] = []
+
+    def guess(self, batch: Batch, index: int):
+        """(kept, states [m, hidden]) of head ``index``."""
+        if self._of is not batch:
+            self._of, self._outputs = batch, self.model(batch.states.float().view(*batch.ids.shape, -1), self._codes(batch.ids))
+        kept, places = batch.back(index + 1)
+        return kept, self.model.joined(index, batch.states[places].float(), self._outputs[index].flatten(0, 1)[places])
+
+    def _codes(self, ids: Tensor) -> list[Tensor]:
+        """For each step the code of the trigram that ends ``step`` tokens behind a place's next one; past the end of a row the last
+        token repeats, where nothing is learned."""
+        n, device = ids.shape[1], ids.device
+        ends = torch.arange(1, n + len(self.model), device=device)[:, None] + torch.arange(-2, 1, device=device)
+        ends[0] = torch.tensor([0, 1, 1], device=device)  # of a text of two tokens
+        embeds = F.embedding(ids[:, ends.clamp(max=n - 1)], self.features.embedding).float()  # [rows, ends, 3, hidden]
+        codes = self.model.trigrams(embeds)
+        return [codes[:, step:step + n] for step in range(len(self.model))]
+
+
+CARD = """Chimera: {heads} heads behind a trigram encoder and one decoder layer over the whole text's states; the target's embedding and
+output matrix are lent. Each guess reads the last three tokens closely and the rest through the layer. A tree of guesses is grown level by
+level and checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
+config.json.
+
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""

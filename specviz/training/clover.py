@@ -1,0 +1,72 @@
+"""Clover's heads, trained on the frozen target's states along its own answers (Xiao et al. 2405.00263).
+
+The state runs over the true tokens behind a place, as on every path that is accepted, and head i learns the token after i + 1 of
+them. The augmenting block begins anew here; the paper's begins as the target's last layer. Loss and tree as for Hydra.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..drafters.heads.shapes import shape_of
+from ..models import clover
+from . import attention, chains, ranks
+from .draft import collate
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("clover")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = clover.build(features.body, numbers)
+    runner = Runner(job, "clover", model, numbers, features.place("clover"))
+    read = Reader(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
+
+    tree = shape_of([], numbers["nodes"], 0)
+
+    def measure():
+        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
+        looked = attention.entropy(model, lambda: read.guess(batch, 0))
+        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | {"attention_entropy": looked}
+
+    runner.train(loss_at, measure)
+    ranks.calibrate(model.eval(), read.guess, features, numbers)
+    return chains.export(job, job.named("clover"), model, features, runner, CARD.format(**numbers))
+
+
+class Reader:
+    """What each head says along a batch; the block in front is run once a batch."""
+
+    def __init__(self, model: clover.Clover, features: Features):
+        self.model = model
+        self.table = F.normalize(features.head.detach().float(), dim=-1)
+        self._of: Batch | None = None
+        self._states: Tensor | None = None
+
+    def guess(self, batch: Batch, index: int):
+        """(kept, states [m, hidden]) of head ``index``."""
+        if self._of is not batch:
+            self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
+        kept, places = batch.back(index + 1)
+        states, ids = self._states[places], batch.ids.flatten()
+        for level in range(index + 1):
+            states, _ = self.model.regression(states, self.table[ids[places + 1 + level]])
+        return kept, self.model.mlp[index](states)
+
+
+CARD = """Clover heads: {heads} of them behind a decoder layer over the whole text's states; the target's output matrix is lent. Each
+guessed token turns the state from which the next is guessed. A tree of guesses is grown level by level and checked in one pass, so a
+wrong guess costs time and never changes the text. How often each rank of each head is right is in config.json.
+
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it.
+The paper's block begins as the target's last layer and learns the text; this one begins anew and learns the distribution."""

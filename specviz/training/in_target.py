@@ -1,0 +1,158 @@
+"""What guesses inside the frozen target (models/in_target.py): embeddings, matrices or vectors, trained through its layers.
+
+Places of the answers become owners. Behind each hang the rows of all steps, in the same pass as the text and seen by none of it; step j
+learns the target's distribution of the token j + 1 places after the next. The gradient passes through the target's layers and stops
+at what makes the rows. Measured are all places of an answer, as heads that fill a tree are (ranks.py).
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..models import in_target
+from ..models.pretrained import blocks_of
+from ..trees import product
+from . import chains, losses, ranks
+from .block import drawn
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+
+def run(job: Job, recipe: str) -> Path:
+    numbers = job.numbers(recipe)
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = in_target.build(features.body, numbers)
+    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        places = drawn(batch, numbers["anchors"], random.Random(f"{job.seed} {step}"))
+        found = ranks.loss(model, Reader(model, features, batch.where[places]).guess, features, batch, numbers)
+        if isinstance(model, in_target.Streams):
+            found = found + numbers["early"] * below(model, features, batch)
+        return found, len(batch.labels)
+
+    runner.train(loss_at, lambda: ranks.measure(model, Everywhere(model, features).guess, features, product((1,) * len(model))))
+    ranks.calibrate(model.eval(), Everywhere(model, features).guess, features, numbers)
+    about = CARD.format(**numbers | dict(layers=list(model.layers), what=WHAT[model.kind]))
+    return chains.export(job, job.named(recipe), model, features, runner, about)
+
+
+def every(batch: Batch, steps: int) -> Tensor:
+    """All owners whose rows guess a token of an answer, as flat places [rows, n]; rows with fewer repeat one."""
+    width, found = batch.ids.shape[1], []
+    for row in range(len(batch.ids)):
+        where = batch.where[batch.where // width == row]
+        first = max(row * width, int(where.min()) - steps) if len(where) else row * width
+        found.append(torch.arange(first, int(where.max()) if len(where) else first + 1))
+    most = max(map(len, found))
+    return torch.stack([torch.cat([one, one[-1:].expand(most - len(one))]) for one in found]).to(batch.ids.device)
+
+
+class Reader:
+    """One pass of the target over a batch and the rows behind its owners, flat places [rows, n]."""
+
+    def __init__(self, model: in_target.Ahead, features: Features, owners: Tensor):
+        self.model, self.features, self.owners = model, features, owners
+        self._states: Tensor | None = None
+
+    def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
+        """(which of batch.where step ``index`` answers, its states [m, hidden])."""
+        if self._states is None:
+            self._states = self._run(batch)
+        width = batch.ids.shape[1]
+        known = torch.full((batch.ids.numel() + len(self.model) + 1,), -1, device=batch.ids.device)
+        known[batch.where] = torch.arange(len(batch.where), device=batch.ids.device)
+        place = self.owners + index + 1
+        kept = torch.where(place // width == self.owners // width, known[place], -1)
+        return kept[kept >= 0], self._states[:, :, index][kept >= 0]
+
+    def _run(self, batch: Batch) -> Tensor:
+        """States [rows, owners, steps, hidden] behind the last norm; the chains of an owner are averaged, as their logits are."""
+        rows, width = batch.ids.shape
+        each, steps, chains_each = self.owners.shape[1], len(self.model), self.model.chains
+        at = self.owners % width
+        net, device = self.features.target, batch.ids.device
+        ids = torch.cat([batch.ids, batch.ids.new_zeros(rows, each * chains_each * steps)], 1)
+        deep = torch.arange(1, steps + 1, device=device).repeat(chains_each)
+        positions = torch.cat([torch.arange(width, device=device).expand(rows, -1), (at[..., None] + deep).flatten(1)], 1)
+        sees = visible(at, width, chains_each, steps)
+        mask = torch.zeros(sees.shape, dtype=net.dtype, device=device).masked_fill_(~sees, torch.finfo(net.dtype).min)
+        with ExitStack() as stack:
+            for layer, block in enumerate(blocks_of(net, net.config)):
+                if layer in self.model.layers:
+                    stack.callback(block.register_forward_pre_hook(self._enters(layer, at, width), with_kwargs=True).remove)
+            out = net.model(ids, attention_mask=mask[:, None], position_ids=positions, use_cache=False).last_hidden_state
+        return out[:, width:].unflatten(1, (each, chains_each, steps)).float().mean(2)
+
+    def _enters(self, layer: int, at: Tensor, width: int) -> Callable:
+        """A hook on what enters a layer: the rows of its steps take the place of the states there."""
+        model = self.model
+
+        def hook(module, args, kwargs):
+            x = args[0] if args else kwargs["hidden_states"]
+            owners = torch.stack([row[places] for row, places in zip(x, at)]).float()  # [rows, n, hidden]
+            behind = x[:, width:].unflatten(1, (at.shape[1], model.chains, len(model))).clone()
+            for step in (i for i, where in enumerate(model.layers) if where == layer):
+                for chain in range(model.chains):
+                    made = model.made(step, torch.full((at.numel(),), chain, device=x.device), owners.flatten(0, 1))
+                    behind[:, :, chain, step] = made.view(*at.shape, -1).to(x.dtype)
+            x = torch.cat([x[:, :width], behind.flatten(1, 3)], 1)
+            return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
+        return hook
+
+
+class Everywhere:
+    """Guesses behind every place, for measuring; a batch is run once for all steps."""
+
+    def __init__(self, model: in_target.Ahead, features: Features):
+        self.model, self.features = model, features
+        self._of: Batch | None = None
+
+    def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
+        if self._of is not batch:
+            self._of, self._reader = batch, Reader(self.model, self.features, every(batch, len(self.model)))
+        return self._reader.guess(batch, index)
+
+
+def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
+    """Who sees whom, [rows, all, all]: text causally, and each row behind an owner at [rows, n] the text up to it and its own chain."""
+    rows, each = at.shape
+    size = each * chains_each * steps
+    sees = torch.zeros(rows, width + size, width + size, dtype=torch.bool, device=at.device)
+    sees[:, :width, :width] = torch.ones(width, width, dtype=torch.bool, device=at.device).tril()
+    text = torch.arange(width, device=at.device) <= at[..., None]
+    sees[:, width:, :width] = text.repeat_interleave(chains_each * steps, 1)
+    chain = torch.ones(steps, steps, dtype=torch.bool, device=at.device).tril()
+    sees[:, width:, width:] = torch.block_diag(*[chain] * (each * chains_each)).bool()
+    return sees
+
+
+def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
+    """What the layers below the streams learn to say of the next token."""
+    with torch.no_grad():
+        entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
+    states = model.early(entering[batch.where].float())
+    normed = features.target.model.norm(states.to(features.head.dtype))
+    return losses.distil(normed.float(), features.head, batch.top_ids, batch.top_logp, batch.labels, 0.0)
+
+
+WHAT = {
+    "prompts": "Learned embeddings that ride along with a pass of the target, behind a token of the text",
+    "transfer": "Matrices that turn a token's state inside the target into made-up states of the tokens behind it",
+    "streams": "Vectors which, added to a token's state inside the target, make streams that run ahead of it",
+}
+
+CARD = """{what}. Each step of them enters one of the target's layers {layers} (0 is the first) and guesses a token further ahead; the
+next pass checks the guesses, so a wrong one costs time and never changes the text. How often each rank of each step is right is in
+config.json.
+
+Distillation of the target's distribution with a weight of {hard} for cross-entropy on the token written, {anchors} places a row of
+text; each step counts {fading} of the step before it. The target's weights stay as they are."""

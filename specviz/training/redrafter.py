@@ -1,0 +1,56 @@
+"""ReDrafter's head, trained on the frozen target's last states along its own answers (Zhang et al. 2403.09919).
+
+The recurrence runs over the true tokens behind a state, as on every path that is accepted, and each step learns the next one. The
+authors learn the text; here it is the target's own, and what is learned is its distribution, as the paper does when it distils.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from ..models import redrafter
+from ..trees import product
+from . import chains, ranks
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+LARGEST = 36e6  # bytes, with an output matrix of its own
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("redrafter")
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = redrafter.build(features.body, numbers)
+    runner = Runner(job, "redrafter", model, numbers, features.place("redrafter"))
+    guess = guesses(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
+
+    runner.train(loss_at, lambda: ranks.measure(model, guess, features, product((1,) * len(model))))
+    return chains.export(job, job.named("redrafter"), model, features, runner, CARD.format(**numbers), LARGEST)
+
+
+def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
+    """What each step says along a batch."""
+    def guess(batch: Batch, index: int):
+        kept, places = batch.back(index + 1)
+        last, ids = batch.states[places].float(), batch.ids.flatten()
+        states = torch.zeros_like(last)
+        for step in range(index + 1):
+            states = model.step(states, F.embedding(ids[places + 1 + step], features.embedding).float())
+        return kept, model.exits(last, states)
+    return guess
+
+
+CARD = """A ReDrafter head ({layers} residual blocks behind a recurrent state; the target's embedding is lent, and its output matrix
+unless the head has one of its own). From the target's last state and the tokens drafted so far it guesses the next token; several
+continuations are followed by beam search and checked in one pass, so a wrong guess costs time and never changes the text.
+
+Distillation of the target's distribution with a weight of {hard} for cross-entropy, {length_ahead} tokens ahead, each counting
+{fading} of the one before. The figures of the curve are of a single beam."""

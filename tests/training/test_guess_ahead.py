@@ -1,0 +1,88 @@
+"""The recipes of heads that guess ahead from the last state: they learn and resume, the engine keeps what the replay promises, and
+what is trained uses the state and, where it reads them, the tokens drafted before."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from specviz.drafters.heads.beam import BeamTree
+from specviz.drafters.heads.lattice import BlockGuess
+from specviz.drafters.heads.regressive import CloverTree
+from specviz.drafters.heads.trigram_heads import ChimeraTree
+from specviz.models import blockwise as blockwise_models, chimera as chimera_models, clover as clover_models, redrafter as redrafter_models
+from specviz.training import blockwise, chimera, clover, redrafter
+from specviz.training.features import Features, body_of
+from specviz.training.job import TARGET
+from specviz.trees import product
+
+from .recipes import killed_and_resumed, promised_and_kept, whole_numbers
+from .test_features import STEPS, history, job, material  # noqa: F401
+
+CHAIN = product((1, 1, 1))
+RECIPES = {
+    "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.guesses),
+    "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN),
+               lambda model, features: clover.Reader(model, features).guess),
+    "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
+                lambda model, features: chimera.Reader(model, features).guess),
+    "blockwise": (blockwise, blockwise_models, BlockGuess, lambda model, features: blockwise.guesses(model)),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("ahead")
+    for recipe, *_ in RECIPES.values():
+        recipe.run(job(material, place))
+    return place
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch, name):  # noqa: F811
+    whole = history(trained, name)
+    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
+    assert killed_and_resumed(RECIPES[name][0], name, material, tmp_path / "again", monkeypatch) == whole
+    card = (trained / "models" / f"Llama-specviz-{name}" / "README.md").read_text()
+    assert f"training {name}" in card and "{" not in card
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_replay_says_what_the_engine_does(material, trained, name):  # noqa: F811
+    _, reader, drafter_of, guess_of = RECIPES[name]
+    work = job(material, trained)
+    features = whole_numbers(Features(work, work.numbers(name)), trained)
+    promised, kept, accepted = promised_and_kept(
+        reader, drafter_of, lambda model: guess_of(model, features), features, trained, name, CHAIN)
+    assert accepted > 0 and promised == kept
+
+
+def law(name, model, state, tokens, matrix):
+    """What the trained head says behind some tokens; matrix: the target's output matrix."""
+    head = lambda states: states @ matrix.T  # noqa: E731
+    with torch.inference_mode():
+        if name == "blockwise":
+            return model(state, len(tokens), head)[-1].softmax(-1)
+        if name == "chimera":
+            codes = [model.trigrams(matrix[[1, 2, *tokens][end:end + 3]])[None, None] for end in range(len(tokens))]
+            outputs = model(state[None, None], codes)[-1][0]
+            return model.logits(len(tokens) - 1, state[None], outputs, head)[0].softmax(-1)
+        table = F.normalize(matrix, dim=-1)
+        states = torch.zeros_like(state)[None] if name == "redrafter" else state[None]
+        for token in tokens:
+            states = model.step(states, matrix[[token]]) if name == "redrafter" else model.regression(states, table[[token]])[0]
+        logits = model.logits(state[None], states, head) if name == "redrafter" else model.logits(len(tokens) - 1, states, head)
+        return logits[0].softmax(-1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_trained_uses_the_state_and_the_tokens(trained, name):
+    model = RECIPES[name][1].load(trained / "models" / f"Llama-specviz-{name}", body_of(trained / "models" / TARGET))
+    torch.manual_seed(0)
+    (state, other), matrix = torch.randn(2, 32), torch.randn(48, 32)
+    for tokens in ([3], [3, 9], [3, 9, 4]):
+        mine = law(name, model, state, tokens, matrix)
+        assert float((mine - law(name, model, other, tokens, matrix)).abs().sum()) > 1e-2
+        for place in range(len(tokens)):
+            changed = [7 if i == place else token for i, token in enumerate(tokens)]
+            assert (float((mine - law(name, model, state, changed, matrix)).abs().sum()) > 1e-5) == (name != "blockwise")

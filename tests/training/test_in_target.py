@@ -1,0 +1,76 @@
+"""What guesses inside the target is trained through its layers: it learns and resumes, each row sees what it should and stands where it
+should, the engine keeps what the replay promises, and what is trained uses the text."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specviz.drafters.heads.in_target import InTargetTree, everywhere
+from specviz.models import in_target as models
+from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
+from specviz.training.draft import collate
+from specviz.training.features import Features
+from specviz.training.generate import Answer
+from specviz.trees import product
+
+from .recipes import killed_and_resumed, promised_and_kept, whole_numbers
+from .test_features import STEPS, history, job, material  # noqa: F401
+
+RECIPES = {"pass_sampling": pass_sampling, "ppd": ppd, "hidden_transfer": hidden_transfer,
+           "speculative_streaming": speculative_streaming}
+CHAIN = product((1, 1, 1))
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("inside")
+    for recipe in RECIPES.values():
+        recipe.run(job(material, place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def features(material, trained):  # noqa: F811
+    work = job(material, trained)
+    return whole_numbers(Features(work, work.numbers("ppd")), trained)
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
+    for name in RECIPES:
+        whole = history(trained, name)
+        assert len(whole) == STEPS and sum(whole[-5:]) < sum(whole[:5]), name
+        card = (trained / "models" / f"Llama-specviz-{name}" / "README.md").read_text()
+        assert f"training {name}" in card and "{" not in card
+    assert killed_and_resumed(hidden_transfer, "hidden_transfer", material, tmp_path / "again", monkeypatch) == history(trained, "hidden_transfer")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_replay_says_what_the_engine_does(trained, features, name):
+    """A row at the wrong place, or one that sees another chain, says something else."""
+    promised, kept, accepted = promised_and_kept(
+        models, lambda model: InTargetTree(model, everywhere(CHAIN, 3)), lambda model: After(model, features).guess, features, trained, name,
+        CHAIN)
+    assert accepted > 0 and promised == kept
+
+
+class After(in_target.Everywhere):
+    """As drafts go: nothing is guessed before the first token of an answer was written in a round of its own."""
+
+    def guess(self, batch, index):
+        kept, states = super().guess(batch, index)
+        late = kept > index
+        return kept[late], states[late]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_trained_uses_the_text(material, trained, features, name):  # noqa: F811
+    """What is guessed behind the same token changes when the text before it is another."""
+    model = models.load(trained / "models" / f"Llama-specviz-{name}", features.body)
+    answer, said = features.own.answers[0], []
+    for shift in (0, 1):
+        ids = torch.cat([answer.ids[:8].roll(shift), answer.ids[8:]])
+        batch = features.states(collate([Answer(ids, answer.start, *list(answer.__dict__.values())[2:])], 64, features.device))
+        with torch.no_grad():
+            reader = in_target.Reader(model, features, batch.where[None, 5:6])
+            said.append([(reader.guess(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
+    assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*said))
