@@ -12,14 +12,14 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from ..models.static_llama import BUCKETS, WIDTH, Inputs, Room, bucket_of, forward, new_room
+from ..models.recorded import BUCKETS, WIDTH, bucket_of
+from ..models.static_llama import Inputs, Room, forward, new_room
 from .fast import FastModel, FastTarget
 from .rows import Rows
 from .static_slots import SlotMap
 
 STEP = 256  # slots of the smallest room; larger ones are twice as large each
 SPARE = 4  # rooms kept for the next runs
-WARM = 2  # forwards before one is recorded: libraries choose their kernels in them
 
 
 class StaticModel(FastModel):
@@ -114,28 +114,7 @@ class StaticTarget(FastTarget):
                    rows.past, rows.shape.sees, rows.lo)
         if not model.records:
             return forward(model, room, inputs, self._want, model.steady)
-        key = self.bucket, self._want
-        if key not in room.graphs:
-            room.graphs[key] = self._record(room, inputs)
-        graph, out = room.graphs[key]
-        graph.replay()
-        return out
-
-    def _record(self, room: Room, inputs: Inputs):
-        """A graph of the forward on the inputs that stand there, and its outputs. The slots written are this pass's own, so that
-        warming up spoils nothing."""
-        model = self.model
-        room.pool = room.pool or torch.cuda.graph_pool_handle()
-        aside = torch.cuda.Stream(model.device)
-        aside.wait_stream(torch.cuda.current_stream(model.device))
-        with torch.cuda.stream(aside):
-            for _ in range(WARM):
-                forward(model, room, inputs, self._want, model.steady)
-        torch.cuda.current_stream(model.device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=room.pool, capture_error_mode="thread_local"):
-            out = forward(model, room, inputs, self._want, model.steady)
-        return graph, out
+        return room.recorded.run((self.bucket, self._want), lambda: forward(model, room, inputs, self._want, model.steady), model.device)
 
     def lower(self, rows: Rows, exit: int) -> Tensor:
         self._straighten(rows.past + rows.lo)
