@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .llama import Llama
-from .recorded import Recordings, mask_of, seen_by, send
+from .recorded import WIDTH, Recordings, mask_of, seen_by, send
 
 
 class Inputs:

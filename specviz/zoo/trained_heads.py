@@ -85,7 +85,8 @@ def sizes(config: dict[str, Any]) -> tuple[int, int]:
 def body_of(name: str, model: Any) -> Body:
     """What a head's reader is told of a loaded target."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
-    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config)
+    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
+                getattr(model, "forward", "eager") != "eager")
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
