@@ -25,11 +25,6 @@ def send(there: Tensor, here: Tensor) -> None:
     there.copy_(here.pin_memory() if there.is_cuda else here, non_blocking=True)
 
 
-def sent(here: Tensor, device: torch.device) -> Tensor:
-    """A host's tensor on the device; the host goes on meanwhile."""
-    return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
-
-
 def seen_by(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Tensor:
     """[rows, 1 + WIDTH + 1], added to scores: on committed slots, on the scratch, on free slots. sees [n, lo + n], bool, of the
     scratch; rows to spare see only themselves."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core import Later, ids_on
 from .llama import Llama
 from .recorded import WIDTH, Recordings, mask_of, seen_by, send
 
@@ -30,7 +31,10 @@ class Inputs:
         """ids, positions [n]; slots [rows]; sees [n, lo + n], bool, of the scratch."""
         n, rows = len(ids), self.rows
         idle = [0] * (rows - n)
-        send(self.numbers, torch.tensor(ids + idle + positions.tolist() + idle + [*slots, past]))
+        known = [0 if type(token) is Later else token for token in ids]
+        send(self.numbers, torch.tensor(known + idle + positions.tolist() + idle + [*slots, past]))
+        if any(type(token) is Later for token in ids):
+            self.numbers[:n].copy_(ids_on(self.numbers.device, ids))
         if self._shown is not sees:  # shapes come back round after round
             send(self.bias, seen_by(rows, sees, lo, self.bias.dtype))
             self._shown = sees
