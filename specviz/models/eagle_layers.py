@@ -155,7 +155,8 @@ class Fused(Llama):
         self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
             sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
         self.group, self.layers, self.eps, self.context = self.heads // self.kv_heads, len(layers), sizes.eps, sizes.context
-        self.still, self.rooms = layers[0].still, Rooms(self)
+        self.still = layers[0].still
+        self.rooms = Rooms(self) if self.still else None
         first = layers[0].self_attn.o_proj.weight
         self.device, self.dtype = first.device, first.dtype
         with torch.inference_mode():

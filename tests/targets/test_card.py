@@ -63,7 +63,7 @@ def test_levels_that_follow_from_the_draft_are_read_once_each(folder, plain):
     with Card() as card:
         tokens, rounds = run([StaticModel(folder / name, CARD, torch.float32) for name in ("target", "draft")], "eagle2", card.waits)
     assert tokens == plain and rounds[0][0] > 1
-    assert len(rounds) > 2 and all(waits == {"read": depth + 1} for depth, waits in rounds[1:-1])
+    assert len(rounds) > 2 and all(set(waits) == {"read"} and waits["read"] <= gamma + 1 for gamma, waits in rounds[1:])
 
 
 @pytest.mark.parametrize("wait, why", [

@@ -54,7 +54,7 @@ class ConfidentTree(Drafter):
         if budget.width < budget.nodes:
             found, tokens = best(rows, budget.width)
             found, at = (found + offsets).flatten().sort(descending=True, stable=True)
-            at = at[:budget.nodes]
+            found, at = found[:budget.nodes], at[:budget.nodes]
             parents, tokens = at // tokens.shape[1], tokens.flatten()[at]
         else:  # any one node might have them all
             found, parents, tokens = best_of_all(rows + offsets, budget.nodes)
