@@ -1,5 +1,6 @@
 """The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods. Torch and the standard
 library only; everything else is built on it."""
+from .later import Later, ids_on, numbers, plain, rows_of, sent
 from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
 from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair,
                     Verdict, Verifier, has_nan, lawful, never)

@@ -19,13 +19,20 @@ class Scores:
     """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
 
     ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
-    ``fed`` counts the rows.
+    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; seconds: what the
+    pass itself took, asked once it is over, None where the host waited for nothing else.
     """
 
     logits: Tensor
     taps: dict[str, Tensor] = field(default_factory=dict)
     at: int = 0
     fed: int = 0
+    best: tuple[int, ...] | None = None
+    seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
+
+    def top(self, row: int) -> int:
+        """The likeliest token of a row, the first of several as argmax has them."""
+        return int(self.logits[row].argmax()) if self.best is None else self.best[row]
 
 
 @dataclass(frozen=True)

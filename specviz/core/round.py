@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
+from .later import plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
@@ -57,11 +60,10 @@ def propose(parts: Parts, target: Target, state: State, budget: Budget | None = 
 def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, scores: Scores,
              verify: float | None = None) -> Outcome:
     """Judge, cut, commit and observe what the target scored. verify: seconds that took, else all since the draft was made."""
-    now, tree = state.clock.now, proposal.tree
-    if has_nan(scores.logits):  # a prompt of one token is not seen by open_run, and one broken row may come up late
-        raise BrokenModel(BROKEN)
+    now = state.clock.now
+    tree, scores = heard(proposal.tree, scores)
     t3 = now()
-    verify = t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify
+    draft, verify = _halves(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
     parts.verifier.check(tree)
     verdict = _cut(parts.verifier.verify(tree, scores, state), tree, state)
     t4 = now()
@@ -70,12 +72,36 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
     committed = tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,)
     state.tokens += committed
     state.round += 1
-    seconds = dict(plan=proposal.plan, draft=proposal.draft, verify=verify, judge=t4 - t3, commit=t5 - t4)
+    seconds = dict(plan=proposal.plan, draft=draft, verify=verify, judge=t4 - t3, commit=t5 - t4)
     kept = (0,) + tuple(i + 1 for i in verdict.path)
     outcome = Outcome(tree, scores, verdict, proposal.budget, committed, kept, seconds, proposal.began)
-    learn(parts, state, outcome, len(tree), max(tree.depths, default=0), verify, proposal.draft)
+    learn(parts, state, outcome, len(tree), max(tree.depths, default=0), verify, draft)
     seconds["observe"] = now() - t5
     return outcome
+
+
+def heard(tree: DraftTree, scores: Scores) -> tuple[DraftTree, Scores]:
+    """What a round has to know of its pass, waiting for a device once: its tree's tokens and their chances, each row's likeliest token,
+    and that all is numbers: a prompt of one token is not seen by open_run, and a broken row may come up late. Raises BrokenModel."""
+    logits = scores.logits
+    if logits.device.type == "cpu":
+        broken = has_nan(logits)
+    else:
+        chances = tree.chances_on(logits.device)
+        asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if chances is None else [chances])]
+        told, rows = read(torch.cat([part.double() for part in asked])), len(logits)
+        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])))
+        tree = replace(tree, tokens=plain(tree.tokens), chances=None if chances is None else tuple(told[rows + 1:]))
+    if broken:
+        raise BrokenModel(BROKEN)
+    return tree, scores
+
+
+def _halves(proposal: Proposal, scores: Scores, verify: float) -> tuple[float, float]:
+    """Seconds of drafting and of verifying. Where a device works on behind the host, the wait for the pass was one for the draft, too:
+    what is beyond the pass itself was drafting."""
+    late = 0.0 if scores.seconds is None or not len(proposal.tree) else max(0.0, verify - scores.seconds())
+    return proposal.draft + late, verify - late
 
 
 def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, verify: float, draft: float) -> None:

@@ -14,6 +14,8 @@ from typing import Callable, NamedTuple
 import torch
 from torch import Tensor
 
+from .later import Later, ids_on
+
 CHOSEN, IID, WITHOUT_REPLACEMENT = "chosen", "iid", "without_replacement"
 
 
@@ -46,6 +48,7 @@ class DraftTree:
     probes   nodes that are scored but never accepted, never above a candidate
     inputs   rows that enter the network as states instead of tokens
     origin   per node, where it was copied from (may be shorter than tokens)
+    chances  per node, its probability by its draw's law; only where they were read from a device with everything else
     """
 
     tokens: tuple[int, ...] = ()
@@ -56,6 +59,7 @@ class DraftTree:
     probes: frozenset[int] = frozenset()
     inputs: tuple[Entry, ...] = ()
     origin: tuple[Origin | None, ...] = ()
+    chances: tuple[float, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -105,6 +109,19 @@ class DraftTree:
                 row = row / row.sum()
         return row
 
+    def chance(self, i: int) -> float | None:
+        """The probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
+        if self.draw[i] < 0:
+            return None
+        return float(self.law(i)[self.tokens[i]]) if self.chances is None else self.chances[i]
+
+    def chances_on(self, device: torch.device) -> Tensor | None:
+        """``chances`` as a tensor of the device where the laws lie, for reading; None elsewhere, and where a law follows from others."""
+        if self.probs is None or self.probs.device != device or WITHOUT_REPLACEMENT in self.drawn:
+            return None
+        tokens = [token if type(token) is Later else max(0, token) for token in self.tokens]
+        return self.probs[ids_on(device, [max(0, k) for k in self.draw]), ids_on(device, tokens)]
+
     def add(self, token: int, parent: int, draw: int = -1, probe: bool = False) -> DraftTree:
         """One more node. For many nodes use TreeBuilder, which does not copy."""
         probes = self.probes | {len(self)} if probe else self.probes
@@ -147,6 +164,7 @@ class DraftTree:
             probes=frozenset(at[c] for c in self.probes if c in at),
             inputs=tuple(inputs),
             origin=tuple(self.origin[c] if c < len(self.origin) else None for c in nodes) if self.origin else (),
+            chances=None,
         )
 
     @classmethod

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..trace.events import Committed, Drafted, Judged
-from ..models.static_llama import BUCKETS
+from ..models.recorded import BUCKETS
 from ..core import DraftTree, Method, Sampling, State, Target
 from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 from ..loops import speculate

@@ -85,7 +85,7 @@ def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) ->
             target = model.open()
             target.sync(text(model, context))
             tree = DraftTree.chain(text(model, rows)[1:])
-            seconds[name] = median(lambda target=target, tree=tree: target.score(tree), repeats)
+            seconds[name] = median(lambda target=target, tree=tree: target.score(tree), repeats, model.device)
             target.close()
         first = first or dict(seconds)
         yield {"what": "pass", "rows": rows, **{f"{name}_ms": 1e3 * s for name, s in seconds.items()},

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle import layer_weights, like
-from .eagle_layers import STEP, Attention, Fused, Layer, RowCache, Sizes, _turned, angles_of
+from .eagle_layers import Attention, Fused, Layer, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import Norm
+from .row_cache import STEP, RowCache
 from .weights import ModelError
 
 
@@ -166,15 +167,23 @@ class BlockNet(Fused):
             biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
 
-    def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int) -> None:
-        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim] from ``at`` on."""
+    def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
+        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim]: ``at``..at+n, or those of
+        a tensor [n]. Text rows look nowhere, so there is no mask."""
         n = len(states)
         kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
         kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
         for i, block in enumerate(self.blocks):
             keys = block.norm_k(kv[:, i, 0]).contiguous()
             self._rotate(keys, turn)
-            slots[i, 0, :, at:at + n], slots[i, 1, :, at:at + n] = keys.transpose(0, 1), kv[:, i, 1].transpose(0, 1)
+            new = torch.stack([keys, kv[:, i, 1]]).transpose(1, 2)
+            if isinstance(at, Tensor):
+                slots[i].index_copy_(2, at, new)
+            else:
+                slots[i, :, :, at:at + n] = new
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        return self.after(super().run(x, turn, slots, at, mask))
 
 
 class BlockRows(RowCache):
@@ -183,15 +192,14 @@ class BlockRows(RowCache):
     def read(self, states: Tensor) -> None:
         """Text rows [n, taps * hidden] behind those held."""
         for part in states.to(self.net.dtype).split(STEP):
-            n, at = len(part), self.count
-            self.net.take(part, self._turn(list(range(at, at + n))), self._room(at + n), at)
+            n = len(part)
+            self._run(part, list(range(n)), torch.ones(n, n, dtype=torch.bool), self.net.take)
             self.count += n
 
     def draft(self, embeds: Tensor) -> Tensor:
         """States [block, hidden] of a block whose first row stands behind the text; embeds [block, hidden]."""
-        n, at = len(embeds), self.count
-        x = self.net.run(embeds.to(self.net.dtype), self._turn(list(range(at, at + n))), self._room(at + n), at, None)
-        return self.net.after(x)
+        n = len(embeds)
+        return self._run(embeds.to(self.net.dtype), list(range(n)), torch.ones(n, n, dtype=torch.bool))
 
 
 def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:

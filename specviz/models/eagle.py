@@ -20,9 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .eagle_layers import Fused, Layer, RowCache, Sizes, angles_of
+from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import rope_of
+from .row_cache import RowCache
 from .weights import ModelError, Weights
 
 

@@ -22,9 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from .eagle import layer_weights, like, seen
-from .eagle_layers import KV, Fused, Layer, RowCache, Sizes, angles_of
+from .eagle_layers import KV, Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import Norm
+from .row_cache import RowCache
 from .weights import ModelError
 
 FLAGS = ("norm_before_residual", "norm_output")
@@ -144,7 +145,7 @@ class BesideNet(Fused):
             states = torch.cat([norm(part) for norm, part in zip(self.each, states.chunk(len(self.each), -1))], -1)
         return self.lead(states)
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         embeds, state = x.split(self.hidden, -1)
         block, normed = self.blocks[0], self.beside(state)
         both = torch.cat([block.norm_in(embeds), normed], -1)

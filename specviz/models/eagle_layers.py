@@ -2,13 +2,11 @@
 adapter are made of.
 
 The modules carry the published key names and are what is trained. ``Fused`` is the same weights as few torch calls over rows
-and slots (models/llama.py), and ``RowCache`` its keys and values in one run: the rows of the text, and behind them the scratch
-of a tree that is thrown away.
+and slots (models/llama.py); its keys and values in one run are a ``RowCache`` (row_cache.py).
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Sequence
 
 import torch
@@ -17,9 +15,9 @@ from torch.nn import functional as F
 
 from .linear import Layout, fastest
 from .llama import Block, Llama, Norm, inverse_frequencies, rope_of
+from .still_rows import Rooms
 from .weights import ModelError
 
-STEP = 256  # slots are allocated in multiples of this
 SMALL = 2**16  # weights below which no way of storing them is worth measuring
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head_dim]
 
@@ -123,7 +121,9 @@ class Mlp(nn.Module):
 
 class Layer(nn.Module):
     """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
-    attention is told."""
+    attention is told. still: it drafts with shapes that stay (models/still_rows.py)."""
+
+    still = False
 
     def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False, **heads: Any):
         super().__init__()
@@ -158,6 +158,8 @@ class Fused(Llama):
         self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
             sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
         self.group, self.layers, self.eps, self.context = self.heads // self.kv_heads, len(layers), sizes.eps, sizes.context
+        self.still = layers[0].still
+        self.rooms = Rooms(self) if self.still else None
         first = layers[0].self_attn.o_proj.weight
         self.device, self.dtype = first.device, first.dtype
         with torch.inference_mode():
@@ -170,6 +172,11 @@ class Fused(Llama):
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             self._tables(rope_of(config))
+
+    def turned_to(self, count: int) -> Tensor:
+        """Rotations of the first ``count`` positions."""
+        self.context = max(self.context, count)
+        return self.turns(count)[:count]
 
     def turned(self, positions: list[int]) -> Tensor:
         """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be longer
@@ -209,89 +216,10 @@ class Fused(Llama):
         return Block(norm(layer.input_layernorm), matrices["qkv"], *of_heads, matrices["out"],
                      norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
-        """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written at at..at+n."""
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as ``attend`` says."""
         for block, room in zip(self.blocks, slots):
             x = self.attend(block, x, turn, room, at, mask)
             if block.down is not None:
                 x = self.transform(block, x)
         return x
-
-
-class RowCache:
-    """One run's keys and values over shared ``Fused`` layers.
-
-    ``count`` rows of text lie in order, row i at position first + i; a tree's rows come behind them and are forgotten by the
-    next ``read`` or ``crop``.
-    """
-
-    def __init__(self, net: Fused):
-        self.net, self.first, self.count = net, 0, 0
-        self._slots: Tensor | None = None
-        self._scratch, self._tile = 0, None  # rows of the tree; who sees whom among them, [1 + rows, rows]
-
-    def kv(self) -> Tensor:
-        """Keys (rotated, pairs side by side) and values of the text rows, [layers, 2, kv_heads, count, head_dim]."""
-        return self._room(self.count)[:, :, :, :self.count]
-
-    def crop(self, count: int) -> None:
-        """Only the first ``count`` rows of the text are true."""
-        self.count, self._scratch = min(self.count, count), 0
-
-    def restart(self, first: int) -> None:
-        """Nothing is held; the next row read stands at position ``first``."""
-        self.first, self.count, self._scratch = first, 0, 0
-
-    def read(self, x: Tensor, passing: int = 0) -> Tensor:
-        """Text rows x [n, hidden] behind those held; their outputs [n, hidden]. The last ``passing`` of them do not stay."""
-        out = []
-        for part in x.split(STEP):
-            n, at = len(part), self.count
-            room = self._room(at + n)
-            out.append(self.net.run(part, self._turn(list(range(at, at + n))), room, at, self._mask(_causal(n, part.dtype, part.device))))
-            self.count += n
-        self.count, self._scratch = self.count - passing, 0
-        return out[0] if len(out) == 1 else torch.cat(out)
-
-    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int], side: int = 1) -> Tensor:
-        """Rows of a tree below the last text row; parents: scratch rows of earlier calls, -1 = the last text row; depths: 1
-        for its children. A row sees the text, its ancestors and itself; of ``side`` rows that follow each other each sees all."""
-        n, old = len(x), self._scratch
-        room, at = self._room(self.count + old + n), self.count + old
-        tile = x.new_full((1 + old + n, old + n), -torch.inf)  # row 0 stands for the root, which is no scratch row
-        if old:
-            tile[:1 + old, :old] = self._tile
-        tile[1 + old:] = tile[[parent + 1 for parent in parents]]
-        if side > 1:
-            own = torch.arange(n, device=x.device) // side
-            tile[1 + old:, old:].masked_fill_(own == own[:, None], 0.0)
-        else:
-            tile[1 + old:, old:].fill_diagonal_(0.0)
-        self._tile, self._scratch = tile, old + n
-        return self.net.run(x, self._turn([self.count - 1 + depth for depth in depths]), room, at, self._mask(tile[1 + old:]))
-
-    def _mask(self, tile: Tensor) -> Tensor | None:
-        """Added to scores, [group * rows, slots]: every text row held before is seen, the rest as the tile says."""
-        n, width = tile.shape
-        if n == 1 and width == 1:
-            return None
-        mask = tile.new_zeros(self.net.group, n, self.count + width)
-        mask[:, :, self.count:] = tile
-        return mask.flatten(0, 1)
-
-    def _turn(self, rows: list[int]) -> Tensor:
-        return self.net.turned([self.first + row for row in rows])
-
-    def _room(self, slots: int) -> Tensor:
-        have = 0 if self._slots is None else self._slots.shape[3]
-        if slots > have or self._slots is None:
-            bigger = self.net.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
-            if have:
-                bigger[:, :, :, :have] = self._slots
-            self._slots = bigger
-        return self._slots
-
-
-@lru_cache(maxsize=64)
-def _causal(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.full((n, n), -torch.inf, dtype=dtype, device=device).triu_(1)

@@ -115,8 +115,7 @@ class BlockwiseRows(EagleRows):
         if len(x) > self.size:
             super(EagleRows, self).read(x[:-self.size])
         last = x[-self.size:]
-        room = self._room(self.count + len(last))
-        out = self.net.run(last, self._turn(list(range(self.count, self.count + len(last)))), room, self.count, None)
+        out = self._run(last, list(range(len(last))), torch.ones(len(last), len(last), dtype=torch.bool))
         self.count, self._tail = self.count + len(last), last
         return out
 

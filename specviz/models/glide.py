@@ -11,16 +11,17 @@ from __future__ import annotations
 import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle import layer_weights, like
-from .eagle_layers import Fused, Layer, RowCache, Sizes, _turned, angles_of
+from .eagle_layers import Fused, Layer, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import Norm, inverse_frequencies, rope_of
+from .row_cache import RowCache
 from .weights import ModelError
 
 
@@ -104,6 +105,7 @@ class GlideNet(Fused):
 
     def __init__(self, module: Glide):
         super().__init__(list(module.layers), module.config)
+        self.still, self.rooms = False, None  # what a row sees of the target's keys follows from the text
         self.cross, self.after = [layer.cross_attn for layer in module.layers], Norm(module.norm.weight.detach(), self.eps)
         self.inverse = inverse_frequencies(rope_of(module.config), module.keys[1])
 
@@ -130,9 +132,9 @@ class GlideRows(RowCache):
         self.positions: list[int] = []  # of the rows that run now
         self.lent: list[tuple[Tensor, Tensor]] = []
 
-    def _turn(self, rows: list[int]) -> Tensor:
-        self.positions = [self.first + row for row in rows]
-        return super()._turn(rows)
+    def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
+        self.positions = [self.first + self.count + depth for depth in depths]
+        return super()._run(x, depths, sees, work)
 
 
 def keys_of(body: Body) -> tuple[int, int]:

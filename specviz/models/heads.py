@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from .eagle_layers import Layer
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -23,7 +24,8 @@ COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target
 
 @dataclass(frozen=True)
 class Body:
-    """The target of a head. hidden: width of its states; config: its config.json, as far as it has one."""
+    """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
+    still: whether its forward has shapes that stay, so that the head's is to have them, too."""
 
     name: str
     hidden: int
@@ -33,6 +35,7 @@ class Body:
     dtype: torch.dtype = torch.float32
     config: dict[str, Any] = field(default_factory=dict)
     keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
+    still: bool = False
 
 
 class HeadWeights(Weights):
@@ -164,4 +167,12 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise ModelError(" ".join(str(error).split())) from None
+    return ready(module, body)
+
+
+def ready(module: nn.Module, body: Body) -> nn.Module:
+    """A head ready to draft beside the target: on its device, in its type, without gradients, with shapes like its."""
+    for part in module.modules():
+        if isinstance(part, Layer):
+            part.still = body.still
     return module.to(body.device, body.dtype).eval().requires_grad_(False)

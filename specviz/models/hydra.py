@@ -18,9 +18,10 @@ from typing import Any, Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle_layers import Fused, Layer, RowCache, Sizes, angles_of
+from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
 from .llama import Norm
+from .row_cache import RowCache
 
 PREFIX = "prefix_embeding_layer"  # the authors' spelling
 OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "num_attention_heads",

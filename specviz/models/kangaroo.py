@@ -17,9 +17,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from .eagle import layer_weights, like
-from .eagle_layers import Fused, Layer, RowCache, Sizes, angles_of
+from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import Norm
+from .row_cache import RowCache
 from .weights import ModelError
 
 EXIT = 2  # the paper's, for a model of 32 layers

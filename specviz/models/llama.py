@@ -212,13 +212,20 @@ class Llama:
     def embed(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.embedding)
 
-    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         """x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
-        written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot."""
+        written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot. With ``at``
+        a tensor [n] these slots are written and all are read; a mask of a wider type makes the sums in that type."""
         q, new = self.project(block, x, turn)
-        slots.narrow(2, at, x.shape[0]).copy_(new)
-        keys, values = slots.narrow(2, 0, at + x.shape[0]).unsqueeze(1).unbind(0)
-        return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask))
+        if isinstance(at, Tensor):
+            seen = slots.index_copy_(2, at, new)
+        else:
+            slots.narrow(2, at, x.shape[0]).copy_(new)
+            seen = slots.narrow(2, 0, at + x.shape[0])
+        keys, values = seen.unsqueeze(1).unbind(0)
+        if mask is not None and mask.dtype != x.dtype:
+            q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
+        return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask).to(x.dtype))
 
     def project(self, block: Block, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
         """Queries [1, kv_heads, group * n, head_dim], and keys with values [2, kv_heads, n, head_dim], of x [n, hidden]."""

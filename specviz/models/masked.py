@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from . import causal
 from .eagle import like
-from .eagle_layers import RowCache
+from .row_cache import RowCache
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import FAMILY
 from .weights import ModelError

@@ -86,7 +86,7 @@ class MtpNet(Fused):
         self.of_embedding, self.of_state, self.after = (Norm(norm.weight.detach(), self.eps) for norm in norms)
         self.feeds_normed = module.feeds_normed
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         x = super().run(x, turn, slots, at, mask)
         return self.after(x) if self.feeds_normed else x
 

@@ -196,7 +196,7 @@ class CachedTarget:
             raise ValueError("commit() of a path that was not scored")
         if rows[-1] >= len(rows):
             self._gather(past, rows)
-        self.seen += [self.root if row == 0 else self._tree.tokens[row - 1] for row in rows]
+        self.seen += [self.root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
         self._drop()
 
     def _feed(self, tokens: list[int]) -> Scores:
@@ -229,7 +229,7 @@ class CachedTarget:
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
         """Token ids of the scratch rows from lo on; a probe that is not a token reads as token 0."""
-        ids = [max(token, 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
+        ids = [max(int(token), 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
         self._readable(ids)
         return ids
 

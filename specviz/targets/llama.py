@@ -10,6 +10,7 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
+from ..core import ids_on, sent
 from ..models.llama import Llama
 from .base import CachedTarget
 from .rows import LARGE, Rows, Shape
@@ -33,7 +34,7 @@ class LlamaTarget(CachedTarget):
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Rows of the embedding table, [n, hidden]."""
         with torch.inference_mode():
-            return self.model.embed(torch.as_tensor(ids, device=self.model.device))
+            return self.model.embed(ids if isinstance(ids, Tensor) else ids_on(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
         """Logits of states [n, hidden] that have passed the last norm."""
@@ -75,7 +76,7 @@ class LlamaTarget(CachedTarget):
 
     def _embed(self, rows: Rows) -> Tensor:
         self._reserve(rows.past + len(rows.tree) + 1)
-        return self.model.embed(torch.tensor(rows.ids, device=self.model.device))
+        return self.model.embed(ids_on(self.model.device, rows.ids))
 
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Layers first..end over the rows; the states after them and the taps met on the way."""
@@ -105,7 +106,7 @@ class LlamaTarget(CachedTarget):
         if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
             return self.model.turns(at + n)[at:at + n]
         table = self.model.turns(rows.past + len(rows.tree) + 1)
-        return table[(rows.shape.depth + rows.past).clamp_(max=self.context - 1).to(self.model.device)]
+        return table[sent((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """Added to scores, [group * rows, slots]: 0 where a row may look, -inf elsewhere. None when each sees everything."""
@@ -140,4 +141,4 @@ class LlamaTarget(CachedTarget):
 def _tile(shape: Shape, group: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
     tile = torch.zeros(shape.sees.shape, dtype=dtype).masked_fill_(~shape.sees, -torch.inf)
-    return tile.repeat(group, 1).to(device)
+    return sent(tile.repeat(group, 1), device)

@@ -7,19 +7,24 @@ unrecorded: what is tested there is what is recorded on a card.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
 
-from ..models.static_llama import BUCKETS, WIDTH, Inputs, Room, bucket_of, forward, new_room
+from ..core import DraftTree, Later, Scores
+from ..models.recorded import BUCKETS, WIDTH, bucket_of
+from ..models.static_llama import Inputs, Room, forward, new_room
 from .fast import FastModel, FastTarget
 from .rows import Rows
 from .static_slots import SlotMap
 
 STEP = 256  # slots of the smallest room; larger ones are twice as large each
 SPARE = 4  # rooms kept for the next runs
-WARM = 2  # forwards before one is recorded: libraries choose their kernels in them
 
 
 class StaticModel(FastModel):
@@ -67,10 +72,57 @@ class StaticTarget(FastTarget):
         self._room: Room | None = None
         self._map = SlotMap(0)
         self.bucket, self.eager = 1, Counter()
+        self._running: list[tuple[Any, Any]] = []  # events around passes that may not be over
+        self._took: Callable[[], float] | None = None
         super().__init__(model)
 
     def expect(self, rows: int) -> None:
         self.bucket = max(self.bucket, bucket_of(rows) or BUCKETS[-1])
+
+    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
+        """As any target's; a token that still lies on the device is left there: it was chosen from logits of this width."""
+        tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
+        ids = [token if type(token) is Later else max(token, 0) for token in tokens]
+        self._readable([token for token in ids if type(token) is not Later])
+        return ids
+
+    # --- time: on a card the host goes on while a pass runs ---------------------------------------------------------
+    @property
+    def busy(self) -> float:
+        """Seconds of the passes that are over: on a card the device's own."""
+        over = [pair for pair in self._running if pair[1].query()]
+        self._running = [pair for pair in self._running if pair not in over]
+        self._busy += sum(begin.elapsed_time(end) for begin, end in over) / 1000
+        return self._busy
+
+    @busy.setter
+    def busy(self, seconds: float) -> None:
+        self._busy = seconds
+
+    @contextmanager
+    def timed(self):
+        if not self.model.records:
+            with super().timed():
+                yield
+            return
+        stream = torch.cuda.current_stream(self.model.device)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before, began = self.busy, time.perf_counter()
+        try:
+            begin.record(stream)
+            with super().timed():
+                yield
+            end.record(stream)
+            self._running.append((begin, end))
+        finally:
+            self._busy = before  # launching is not running
+        launched = time.perf_counter() - began
+        self._took = lambda: launched + begin.elapsed_time(end) / 1000
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        self._took = None
+        scores = super().score(tree, start)
+        return scores if self._took is None else replace(scores, seconds=self._took)
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -86,7 +138,6 @@ class StaticTarget(FastTarget):
         logits, taps = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in taps.items()}
         if self.model.records:  # the next replay writes over them
             logits, taps = logits.clone(), {name: states.clone() for name, states in taps.items()}
-            torch.cuda.current_stream(self.model.device).synchronize()  # the one wait of a pass: ``busy`` sees the work
         return logits, taps
 
     def _why_eager(self, rows: Rows) -> str:
@@ -114,28 +165,7 @@ class StaticTarget(FastTarget):
                    rows.past, rows.shape.sees, rows.lo)
         if not model.records:
             return forward(model, room, inputs, self._want, model.steady)
-        key = self.bucket, self._want
-        if key not in room.graphs:
-            room.graphs[key] = self._record(room, inputs)
-        graph, out = room.graphs[key]
-        graph.replay()
-        return out
-
-    def _record(self, room: Room, inputs: Inputs):
-        """A graph of the forward on the inputs that stand there, and its outputs. The slots written are this pass's own, so that
-        warming up spoils nothing."""
-        model = self.model
-        room.pool = room.pool or torch.cuda.graph_pool_handle()
-        aside = torch.cuda.Stream(model.device)
-        aside.wait_stream(torch.cuda.current_stream(model.device))
-        with torch.cuda.stream(aside):
-            for _ in range(WARM):
-                forward(model, room, inputs, self._want, model.steady)
-        torch.cuda.current_stream(model.device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=room.pool, capture_error_mode="thread_local"):
-            out = forward(model, room, inputs, self._want, model.steady)
-        return graph, out
+        return room.recorded.run((self.bucket, self._want), lambda: forward(model, room, inputs, self._want, model.steady), model.device)
 
     def lower(self, rows: Rows, exit: int) -> Tensor:
         self._straighten(rows.past + rows.lo)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder
+from ..core import State, TreeBuilder, numbers
 
 _CHUNKS = 64
 
@@ -33,10 +33,9 @@ def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
 def draw_one(logits: Tensor, state: State) -> tuple[int, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
-        token = int(logits.argmax())
+        best = logits.argmax(-1, keepdim=True)
         law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
-        law[token] = 1.0
-        return token, law
+        return numbers(best)[0], law.scatter_(0, best, 1.0)
     law = state.sampling.probs(logits)
     return state.dice.pick("draft", law), law
 

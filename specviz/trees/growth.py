@@ -9,7 +9,7 @@ from typing import Callable
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Target, TreeBuilder
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Target, TreeBuilder, numbers
 from .draws import best, draw_some, firsts
 from .shapes import Shape
 
@@ -72,7 +72,7 @@ def grow_shape(model: Target, shape: Shape, state: State, children: Children) ->
 
 def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """The most likely tokens."""
-    tokens = best(rows, max(counts))[1].tolist()
+    tokens = numbers(best(rows, max(counts))[1])
     return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
 
 

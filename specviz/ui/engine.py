@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 from .. import lab
 from ..zoo.registry import pinned
 from .cards import cards, told
-from .choices import fetched, fitting
+from .choices import fetched, fitting, offered, together_with
 from .limits import NO_DRAFT, Ask, Refused, apart, titles
 from .stream import Record, said
 
@@ -40,8 +40,9 @@ class Engine:
             self.load(None)
 
     def targets(self) -> list[dict[str, str]]:
-        """Models that a visitor may choose: {name, model, title, about}, what the server was started with first; its name is "".
-        Where the file that names them is broken it stands alone, and the first run says why."""
+        """Models that a visitor may choose: {name, model, title, about}, what the server was started with first, its name is "", then
+        those that fit into this machine's memory; of the others ``about`` says why they do not, and so does ``large``. Where the
+        file that names them is broken it stands alone, and the first run says why."""
         from ..zoo.registry import ZooError, register
 
         own = Path(self._asked[0]).name if self._asked[0] else ""
@@ -50,12 +51,10 @@ class Engine:
         except ZooError:
             return [{"name": "", "model": own, "title": own or "default", "about": ""}]
         own = own or book.default
-        told = [{"name": "" if e.name == own else e.name, "model": e.name, "title": f"{e.name}, {e.size}" if e.size else e.name,
-                 "about": e.about + (" Fetched from the hub when first used." if e.hub else "")}
-                for e in book.entries.values() if e.role == "target"]
+        told = [offered(e, own) for e in book.entries.values() if e.role == "target"]
         if all(t["name"] for t in told):
             told.append({"name": "", "model": own, "title": own, "about": ""})
-        return sorted(told, key=lambda t: bool(t["name"]))
+        return sorted(told, key=lambda t: (bool(t["name"]), bool(t.get("large"))))
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
         """Draft models with the tokenizer of a target of ``targets``: {name, title}. Empty where the file that names them is broken,
@@ -113,14 +112,15 @@ class Engine:
         return found
 
     def progress(self, target: str | None) -> str:
-        """What of a hub model is on this machine already."""
+        """How much of a hub model, of its draft and of its heads is on this machine already, of about how much."""
         from ..zoo.registry import ZooError, register
 
         try:
-            entry = register().entries.get(apart(target)[0] or "")
+            parts = together_with(register(), *apart(target))
         except ZooError:
             return ""
-        return f"{fetched(entry.hub) / 1e6:,.0f} MB here" if entry and entry.hub else ""
+        here, whole = sum(fetched(e.hub) for e in parts) / 1e6, sum(float(e.memory or 0) for e in parts) * 1e3
+        return f"{min(here, whole):,.0f} of about {whole:,.0f} MB ({min(1.0, here / whole):.0%}) here" if whole else ""
 
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._known(payload.get("target"))

@@ -246,9 +246,9 @@ class Handlers:
         if self.backend.ready(together(target, draft)):
             return self._told(together(target, draft))
         card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
-        beside = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}"
-        text = f"{card['title']}{beside} loads with the next run" if card else "The model loads with the next run"
-        return {self.ui["models"]: _line("idle", text), self.ui["methods"]: gr.HTML(off="{}")}
+        beside, large = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}", (card or {}).get("large")
+        text = large or (f"{card['title']}{beside} loads with the next run" if card else "The model loads with the next run")
+        return {self.ui["models"]: _line("error" if large else "idle", text), self.ui["methods"]: gr.HTML(off="{}")}
 
     def _told(self, target: str | None) -> dict:
         if not self.backend.ready(target):

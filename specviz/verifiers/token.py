@@ -60,16 +60,14 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
     """
     node, path, trials = -1, [], []
     while True:
-        row = scores.logits[node + 1]
-        best = int(row.argmax())
-        law = torch.zeros_like(row)
+        best = scores.top(node + 1)
+        law = torch.zeros_like(scores.logits[node + 1])
         law[best] = 1
         children, hit = tree.children(node), None
         for child in children:
-            x, q = tree.tokens[child], tree.law(child)
-            accept = float(x == best)
+            accept, draft_prob = float(tree.tokens[child] == best), tree.chance(child)
             ok, u = state.dice.flip("verify", accept)
-            draft_prob, rule = (None, "match") if q is None else (float(q[x]), "ratio")
+            rule = "match" if draft_prob is None else "ratio"
             if ok:
                 trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted", law))
                 hit = child

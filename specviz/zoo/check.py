@@ -1,7 +1,6 @@
 """Every entry of models.yaml held against what it says: its fields without network, its configuration with it."""
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -23,7 +22,7 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
         try:
-            folder = entry.path if entry.path is not None else _config_of(entry) if network else None
+            folder = entry.path if entry.path is not None else entry.described() if network else None
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
             elif entry.path is not None and not entry.kind:  # what a recipe makes may not be made yet
@@ -78,7 +77,7 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     draft = book.entries.get(entry.draft)
     if draft is None:
         return
-    theirs = draft.path if draft.path is not None else _config_of(draft) if network else None
+    theirs = draft.path if draft.path is not None else draft.described() if network else None
     if theirs is None or not (theirs / "config.json").is_file():
         return
     width = sizes(read(theirs, "config.json"))[1]
@@ -98,19 +97,6 @@ def parameters(config: dict[str, Any]) -> int | None:
         return None
     rows = width * (2 * heads + 2 * (inner.get("num_key_value_heads") or heads))
     return layers * (rows * d + 3 * d * ff) + vocab * d * (1 if inner.get("tie_word_embeddings") else 2)
-
-
-def _config_of(entry: Entry) -> Path:
-    """A folder with the entry's config.json, fetched at its commit. Raises ZooError."""
-    import huggingface_hub as hub
-
-    try:
-        found = Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision))
-        json.loads(found.read_text(encoding="utf-8"))
-    except Exception as error:  # the client has dozens of kinds
-        gated = " (it is gated: log in)" if entry.gated else ""
-        raise ZooError(f"its config.json cannot be had: {type(error).__name__}{gated}.") from None
-    return found.parent
 
 
 def _number(word: str) -> bool:

@@ -5,18 +5,12 @@ import torch
 
 from ..models import sizes
 from .registry import Entry, ZooError
-
-GB = 10**9
-ROOM = 1.1  # keys and values, and what a forward holds on its way
-BITS = {"bnb-8bit": 8, "bnb-4bit": 4, "ao-int8": 8, "ao-int4": 4}
+from .room import GB, bytes_of
 
 
 def needed(entry: Entry, device: torch.device) -> float | None:
     """Bytes that the entry takes on the device; None when models.yaml does not say. A processor works in 32 bits."""
-    if not entry.memory:
-        return None
-    bits = BITS.get(entry.quantise, 16 if device.type == "cuda" else 32)
-    return float(entry.memory) * GB * ROOM * bits / 16
+    return bytes_of(entry, device.type == "cuda")
 
 
 def free(device: torch.device, every: bool = False) -> float | None:

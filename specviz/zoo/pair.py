@@ -211,7 +211,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     use_cores()
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = _once(folder, on, backend.name, backend.load)
-    heads = heads_of(book, entry.name, folder, model.hidden, model.vocab)
+    heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
                     other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
@@ -226,14 +226,14 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
 
 
 def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
-               on: torch.device | None = None) -> tuple[Register, Entry, Path, Forward, str]:
+               on: torch.device | None = None, fetch: bool = True) -> tuple[Register, Entry, Path, Forward, str]:
     """models.yaml, the target's entry, where it lies, what runs it, and the draft's name, empty for none; on: where it must find
-    room. Raises ZooError."""
+    room; fetch: of a hub model that is not here its weights, too. Raises ZooError."""
     book = register()
     entry = book.find(target, named_only)
     if on is not None:
         need_room(entry, on)
-    folder = entry.folder()
+    folder = entry.folder() if fetch else entry.described()
     chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     return book, entry, folder, chosen_for(entry, book.backends, folder), chosen
 
@@ -280,15 +280,15 @@ def forget() -> None:
 
 
 def survey(target: str | None = None, draft: str | None = None):
-    """``why_not`` of a pair that is not loaded: method -> sentence or None, from the configurations alone. Raises ZooError."""
-    book, entry, folder, backend, chosen = _asked_for(target, draft)
+    """``why_not`` of a pair that is not loaded: method -> sentence or None, from configurations and models.yaml. Raises ZooError."""
+    book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
-    heads = heads_of(book, entry.name, folder, *sizes(config))
+    heads = heads_of(book, entry.name, folder, *sizes(config), fetch=False)
     provides = backend.provides(config) | stored(book.stores) | heads.provides
     problem, more = "", trained_drafts.roles_of(book, entry.name, folder)
     try:
         if chosen:
-            book.find(chosen).folder()
+            book.find(chosen).described()
             more |= _small(book, chosen)
     except ZooError as error:
         problem = str(error)

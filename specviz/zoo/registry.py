@@ -67,6 +67,11 @@ class Entry:
             raise ZooError(f"{error}.") from None
 
 
+    def described(self) -> Path:
+        """A folder with its config.json: of a hub model that is not here its configuration alone is fetched. Raises ZooError."""
+        return self.folder() if self.path is not None else here(self) or _configuration(self)
+
+
 @dataclass(frozen=True)
 class Register:
     """What models.yaml says."""
@@ -177,6 +182,29 @@ class _Reader:
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]
         return Entry(name, **said)
+
+
+def here(entry: Entry) -> Path | None:
+    """Where the files of a hub model lie on this machine, without network; None where they were not fetched."""
+    import huggingface_hub as hub
+
+    try:
+        found = Path(hub.snapshot_download(entry.hub, revision=entry.revision, allow_patterns=WANTED, ignore_patterns=UNWANTED,
+                                           local_files_only=True))
+    except Exception:  # the client has dozens of kinds
+        return None
+    return found if any(found.glob("*.safetensors")) else None
+
+
+def _configuration(entry: Entry) -> Path:
+    """A folder with the entry's config.json and nothing large, fetched at its commit. Raises ZooError."""
+    import huggingface_hub as hub
+
+    try:
+        return Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision)).parent
+    except Exception as error:
+        gated = " (it is gated: log in)" if entry.gated else ""
+        raise ZooError(f"The config.json of {entry.name} cannot be had: {type(error).__name__}{gated}.") from None
 
 
 def _fetched(entry: Entry) -> Path:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from ..models.heads import Body, why_not
-from .registry import Register, ZooError
+from .memory import need_room
+from .registry import Register, ZooError, here
 
 KINDS = {
     "medusa": "specviz.models.medusa",
@@ -67,9 +68,11 @@ class Heads:
         return frozenset(f"head:{kind}" for kind in self.folders)
 
 
-def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int) -> Heads:
+def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, on: torch.device | None = None,
+             fetch: bool = True) -> Heads:
     """The heads that models.yaml names for a target, by its name or by its folder; of a kind the first that fits. Reads no
-    weights. Raises ZooError for a kind that nothing here reads."""
+    weights. on: where a head of the hub must find room before it is fetched; without ``fetch`` one that is not here counts as what
+    models.yaml says. Raises ZooError for a kind that nothing here reads."""
     folders: dict[str, Path] = {}
     problems: dict[str, str] = {}
     for entry in book.entries.values():
@@ -82,7 +85,12 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int) -
             continue
         if entry.path and not entry.path.is_dir():
             continue  # not trained yet
+        if entry.hub and not fetch and here(entry) is None:
+            folders[entry.kind] = folder
+            continue
         try:
+            if entry.hub and on is not None and here(entry) is None:
+                need_room(entry, on)
             place = entry.folder()
             problem = why_not(place, name, hidden, vocab, entry.kind)
         except ZooError as error:
@@ -103,7 +111,8 @@ def sizes(config: dict[str, Any]) -> tuple[int, int]:
 def body_of(name: str, model: Any) -> Body:
     """What a head's reader is told of a loaded target."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
-    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config)
+    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
+                getattr(model, "forward", "eager") != "eager")
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from specviz.zoo.trained_heads import KINDS, reader
-from specviz.models.heads import Body
+from specviz.models.heads import Body, ready
 from specviz.training.job import Job
 
 PROVIDED = frozenset(f"head:{kind}" for kind in KINDS)
@@ -14,8 +14,9 @@ def body(target, config=None) -> Body:
     """Facts of any target of ours; scripted ones compute in double precision and have no config."""
     model, net = getattr(target, "model", None), getattr(target, "net", None)
     told = getattr(model, "config", None) or {}
-    return Body("toy", target.hidden, target.vocab, target.layers, torch.device("cpu"), getattr(model, "dtype", torch.float64),
-                config or (told if isinstance(told, dict) else told.to_dict()), net and (net.heads, net.width // net.heads))
+    return Body("toy", target.hidden, target.vocab, target.layers, getattr(model, "device", torch.device("cpu")),
+                getattr(model, "dtype", torch.float64), config or (told if isinstance(told, dict) else told.to_dict()),
+                net and (net.heads, net.width // net.heads), getattr(model, "forward", "eager") in ("static", "captured"))
 
 
 def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:
@@ -25,4 +26,4 @@ def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:
         made = reader(kind).build(on, Job(size="tiny").numbers(kind))
         for weight in made.parameters():
             torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
-    return made.to(on.device, on.dtype).eval().requires_grad_(False)
+    return ready(made, on)

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specviz.core import DraftTree, Verdict
-from specviz.models.static_llama import BUCKETS
+from specviz.models.recorded import BUCKETS
 from specviz.targets.fast import FastModel
 from specviz.targets.static import StaticModel
 from specviz.targets.static_slots import SlotMap
@@ -269,4 +269,4 @@ def test_a_replay_gives_what_the_forward_gives(folder, dtype):
         verdict = Verdict(tuple(tree.path(source.randrange(-1, len(tree)))), 5, "plain")
         captured.commit(verdict)
         plain.commit(verdict)
-    assert len(captured._room.graphs) == 1
+    assert len(captured._room.recorded.graphs) == 1

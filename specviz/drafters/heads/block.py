@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, ids_on, never, rows_of
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common
@@ -44,7 +44,7 @@ class BlockStates(Drafter):
         self._waiting = [states] if len(states) else []
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self._waiting.append(self._joined(outcome.scores)[list(outcome.kept)])
+        self._waiting.append(rows_of(self._joined(outcome.scores), outcome.kept))
 
     def _joined(self, scores: Scores) -> Tensor:
         return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
@@ -85,7 +85,7 @@ class BlockChain(BlockStates):
         with torch.inference_mode():
             base = self.target.head(states)
             for depth in range(len(states)):
-                latent = None if markov is None else markov.latent(torch.tensor([token], device=states.device), states[depth:depth + 1])
+                latent = None if markov is None else markov.latent(ids_on(states.device, [token]), states[depth:depth + 1])
                 if self.net.confidence_head is not None:
                     told.append(float(torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))))
                     chance *= told[-1]
@@ -129,7 +129,7 @@ class BlockTree(BlockStates):
     def _offer(self, heap, base: Tensor, states: Tensor, parent: int, token: int, depth: int, cost: float, width: int) -> None:
         logits, markov = base[depth], self.net.markov_head
         if markov is not None:
-            before = torch.tensor([token], device=states.device)
+            before = ids_on(states.device, [token])
             logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
         values, tokens = best(logits.log_softmax(-1)[None], width)
         for value, child in zip(values[0].tolist(), tokens[0].tolist()):

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common, rows_of
 
 
 class FeatureModel:
@@ -81,7 +81,7 @@ class FeatureModel:
                 self._out = new = self._tip
             else:
                 parents = tree.parents[start:]
-                guesses = self._out[[parent + 1 for parent in parents]]
+                guesses = rows_of(self._out, [parent + 1 for parent in parents])
                 new = self.rows.branch(self.target.embed(tree.tokens[start:]), guesses, parents, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
@@ -107,5 +107,5 @@ class Features(Drafter):
         return self.inner.propose(state, budget) if budget.gamma > 0 and self.model.sync(state.tokens) else DraftTree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(self.model.read_of(outcome.scores)[list(outcome.kept)], list(outcome.committed))
+        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
         self.inner.observe(state, outcome)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, numbers, rows_of
 from ...models.hydra import PrefixRows
 from ...trees import Shape, best, chosen_children, grow_shape
 
@@ -47,7 +47,7 @@ class MedusaTree(LastState):
         depth = max(shape.depths)
         with torch.inference_mode():
             logits = self.heads(self.last, depth, self.target.head)  # [depth, vocab]
-        tokens = best(logits, max(shape.ranks) + 1)[1].tolist()
+        tokens = numbers(best(logits, max(shape.ranks) + 1)[1])
         build, at = TreeBuilder(), {-1: -1}
         for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
             if parent in at and rank < len(tokens[level - 1]):
@@ -70,7 +70,7 @@ class HydraTree(LastState):
 
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
-        self.unread.append((outcome.scores.taps["final"][list(outcome.kept)], outcome.scores.at))
+        self.unread.append((rows_of(outcome.scores.taps["final"], outcome.kept), outcome.scores.at))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...core import Budget, DraftTree, Scores, State, Target
-from ...models.eagle_layers import RowCache
+from ...models.row_cache import RowCache
 from .last_state import HydraTree
 
 

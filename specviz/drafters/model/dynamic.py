@@ -4,9 +4,10 @@ from __future__ import annotations
 import heapq
 import math
 
+import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder, sent
 from ...trees import Scorer, best, best_of_all, heated
 
 
@@ -48,17 +49,18 @@ class ConfidentTree(Drafter):
         """The best children of the frontier, at most budget.nodes of them: what is beyond can be neither kept nor grown from."""
         heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
         rows = rows if heat == 1.0 else rows / heat
-        above = rows.new_tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier])
+        above = sent(torch.tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier], dtype=rows.dtype), rows.device)
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
             found, tokens = best(rows, budget.width)
             found, at = (found + offsets).flatten().sort(descending=True, stable=True)
-            at = at[:budget.nodes]
+            found, at = found[:budget.nodes], at[:budget.nodes]
             parents, tokens = at // tokens.shape[1], tokens.flatten()[at]
         else:  # any one node might have them all
             found, parents, tokens = best_of_all(rows + offsets, budget.nodes)
-        for value, at, token in sorted(zip(found.tolist(), parents.tolist(), tokens.tolist()), key=lambda child: child[1]):
-            build.add(token, frontier[at])
+        told = torch.stack([found.double(), parents.double(), tokens.double()]).tolist()  # in one go: the next level waits for it
+        for value, at, token in sorted(zip(*told), key=lambda child: child[1]):
+            build.add(int(token), frontier[int(at)])
             values.append(value)
 
 

@@ -1,0 +1,111 @@
+"""The keys and values of a trained head in one run: the rows of the text, and behind them the scratch of a tree that is thrown away."""
+from __future__ import annotations
+
+import weakref
+from functools import lru_cache
+from typing import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .eagle_layers import Fused
+from .recorded import BUCKETS
+from .still_rows import StillRoom, holds
+from .still_rows import run as run_still
+
+STEP = 256  # slots are allocated in multiples of this
+
+
+class RowCache:
+    """One run's keys and values over shared ``Fused`` layers.
+
+    ``count`` rows of text lie in order, row i at position first + i; a tree's rows come behind them and are forgotten by the
+    next ``read`` or ``crop``. Where the net's shapes stay, few rows at once run in buckets (still_rows.py); the slots are the same.
+    """
+
+    def __init__(self, net: Fused):
+        self.net, self.first, self.count = net, 0, 0
+        self._slots: Tensor | None = None
+        self._still: StillRoom | None = None
+        self._scratch, self._sees = 0, None  # rows of the tree; who sees whom among them, [1 + rows, rows], on the host
+
+    def kv(self) -> Tensor:
+        """Keys (rotated, pairs side by side) and values of the text rows, [layers, 2, kv_heads, count, head_dim]."""
+        return self._room(self.count)[:, :, :, :self.count]
+
+    def crop(self, count: int) -> None:
+        """Only the first ``count`` rows of the text are true."""
+        self.count, self._scratch = min(self.count, count), 0
+
+    def restart(self, first: int) -> None:
+        """Nothing is held; the next row read stands at position ``first``."""
+        self.first, self.count, self._scratch = first, 0, 0
+
+    def read(self, x: Tensor, passing: int = 0) -> Tensor:
+        """Text rows x [n, hidden] behind those held; their outputs [n, hidden]. The last ``passing`` of them do not stay."""
+        out = []
+        for part in x.split(STEP):
+            n = len(part)
+            out.append(self._run(part, list(range(n)), _causal(n)))
+            self.count += n
+        self.count, self._scratch = self.count - passing, 0
+        return out[0] if len(out) == 1 else torch.cat(out)
+
+    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int], side: int = 1) -> Tensor:
+        """Rows of a tree below the last text row; parents: scratch rows of earlier calls, -1 = the last text row; depths: 1
+        for its children. A row sees the text, its ancestors and itself; of ``side`` rows that follow each other each sees all."""
+        n, old = len(x), self._scratch
+        sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)  # row 0 stands for the root, which is no scratch row
+        if old:
+            sees[:1 + old, :old] = self._sees
+        sees[1 + old:] = sees[[parent + 1 for parent in parents]]
+        own = torch.arange(n) // side
+        sees[1 + old:, old:] |= own == own[:, None]
+        self._sees, self._scratch = sees, old + n
+        return self._run(x, [depth - 1 for depth in depths], sees[1 + old:])
+
+    def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
+        """The net (or other work of it) over rows at the end of the scratch: depths [n] behind the text, sees [n, scratch]."""
+        n, scratch = sees.shape
+        work, room = work or self.net.run, self._room(self.count + scratch, max(depths))
+        if self._still is not None and holds(n, scratch):
+            return run_still(self.net, self._still, x, self.first, self.count, depths, sees, work, work.__name__)
+        turn = self.net.turned([self.first + self.count + depth for depth in depths])
+        return work(x, turn, room, self.count + scratch - n, self._mask(sees, x))
+
+    def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
+        """Added to scores, [group * rows, slots]: every text row held before is seen, and of the scratch what a row sees."""
+        n, width = sees.shape
+        if bool(sees.all()):
+            return None
+        mask = torch.zeros(self.net.group, n, self.count + width, dtype=x.dtype)
+        mask[:, :, self.count:].masked_fill_(~sees, -torch.inf)
+        return mask.flatten(0, 1).to(x.device)
+
+    def _room(self, slots: int, ahead: int = 0) -> Tensor:
+        """Slots for so many rows, and the rotations of those ``ahead`` of the text."""
+        if self.net.still:
+            return self._still_room(slots + BUCKETS[-1], self.first + max(slots, self.count + ahead + 1))
+        have = 0 if self._slots is None else self._slots.shape[3]
+        if slots > have or self._slots is None:
+            bigger = self.net.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
+            if have:
+                bigger[:, :, :, :have] = self._slots
+            self._slots = bigger
+        return self._slots
+
+    def _still_room(self, slots: int, positions: int) -> Tensor:
+        old = self._still
+        if old is None or slots > old.capacity or positions > len(old.turn):
+            self._still = self.net.rooms.take(slots, positions)
+            if old is not None:
+                with torch.inference_mode():
+                    self._still.slots[:, :, :, :self.count] = old.slots[:, :, :, :self.count]
+                self._gone()
+            self._gone = weakref.finalize(self, self.net.rooms.give, self._still)
+        return self._still.slots
+
+
+@lru_cache(maxsize=64)
+def _causal(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool).tril_()

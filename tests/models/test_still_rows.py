@@ -1,0 +1,118 @@
+"""A head's rows with shapes that stay give what they give otherwise, and are what a recording can hold."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from specviz.models import row_cache
+from specviz.models.heads import Body
+from specviz.models.still_rows import StillRoom
+
+from ..targets.test_static import Watch
+from . import tiny
+
+HIDDEN, VOCAB = 16, 40
+HEADS = ("eagle", "eagle3", "mtp", "kangaroo", "dflash", "dspark")
+
+
+def opened(kind: str, still: bool, device: str = "cpu"):
+    """A head of a kind, the same for both, and a run's rows of it."""
+    body = Body("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, still=still)
+    head = tiny.head(kind, body)
+    return head, head.open()
+
+
+@torch.inference_mode()
+def poison(rows):
+    """Large finite values in every slot that nothing may read."""
+    slots = rows._slots if rows._still is None else rows._still.slots
+    slots[:, :, :, rows.count + rows._scratch:] = 1e4
+
+
+@torch.inference_mode()
+def play(kind: str, head, rows, steps: int, spoil: bool):
+    """Outputs of reads, branches, blocks and crops, all drawn by one seed."""
+    source, noise = random.Random(5), torch.Generator().manual_seed(5)
+    taps = len(getattr(head, "taps", ("one",)))
+
+    def states(n, wide=1):
+        return torch.randn(n, wide * HIDDEN, generator=noise).to(rows.net.device)
+
+    def read(n):
+        if kind == "kangaroo":
+            return rows.read(states(n))
+        return rows.read(states(n, taps)) if kind in ("dflash", "dspark") else rows.read(states(n), states(n, taps))
+
+    out = [read(90)]  # a prompt
+    for step in range(steps):
+        if step % 4 == 3:
+            rows.crop(rows.count - source.randrange(0, 3))
+        out.append(read(source.randrange(1, 9)))
+        if kind in ("dflash", "dspark"):
+            out.append(rows.draft(states(source.randrange(2, 7))))
+        elif kind != "kangaroo":
+            parents, depths, count = [-1], [1], 0
+            for _ in range(3):  # levels, each below any of the rows before it
+                out.append(rows.branch(states(len(parents)), states(len(parents)), parents, depths))
+                count += len(parents)
+                parents = [source.randrange(count) for _ in range(source.randrange(1, 5))]
+                depths = [2] * len(parents)
+        if spoil:
+            poison(rows)
+    return [x for x in out if x is not None]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_what_stays_gives_what_grows(kind):
+    (head, eager), (twin, still) = opened(kind, False), opened(kind, True)
+    wanted, found = play(kind, head, eager, 12, False), play(kind, twin, still, 12, True)
+    assert len(wanted) == len(found) >= 12
+    assert all(torch.allclose(a, b, atol=2e-5) for a, b in zip(wanted, found))
+    assert isinstance(still._still, StillRoom) and eager._still is None
+    assert {name for name, _, _ in still._still.inputs} == ({"run", "take"} if kind in ("dflash", "dspark") else {"run"})
+
+
+def test_a_text_that_outgrows_its_room_moves_and_one_that_ends_leaves_it():
+    (_, eager), (twin, still) = opened("eagle", False), opened("eagle", True)
+    first = None
+    with torch.inference_mode():
+        for n in (150, 60, 60, 5):
+            more = torch.randn(n, HIDDEN), torch.randn(n, HIDDEN)
+            assert torch.allclose(eager.read(*more), still.read(*more), atol=2e-5)
+            first = first or still._still
+        assert still._still is not first and still._still.capacity == 512
+        last = still._still
+        del still
+        again = twin.open()
+        again.restart(400)
+        again.read(*more)
+        assert again._still is last, "the room of the run before"
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3", "dflash"])
+def test_what_would_be_recorded_reads_no_value_and_never_changes_shape(kind, monkeypatch):
+    seen: dict = {}
+
+    def watching(net, room, x, first, past, depths, sees, work, name):
+        def watched(*given):
+            with Watch() as watch:
+                out = work(*given)
+            seen.setdefault((name, given[0].shape), []).append(watch)
+            return out
+        return run(net, room, x, first, past, depths, sees, watched, name)
+
+    run = row_cache.run_still
+    monkeypatch.setattr(row_cache, "run_still", watching)
+    play(kind, *opened(kind, True), 8, False)
+    assert sum(len(watches) for watches in seen.values()) > 12
+    for watches in seen.values():
+        assert all(watch.waits == [] and watch.shapes == watches[0].shapes for watch in watches)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_replay_gives_what_the_layers_give(kind):
+    wanted, found = (play(kind, *opened(kind, still, "cuda"), 12, False) for still in (False, True))
+    assert all(torch.allclose(a, b, atol=2e-4) for a, b in zip(wanted, found))
