@@ -135,6 +135,7 @@
         { class: "panel passes", "aria-label": "Passes of the large model" },
         this.list,
         this.axis,
+        board.ledger.notes,
         board.transport.root,
         board.legend,
       );
