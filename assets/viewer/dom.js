@@ -56,6 +56,7 @@
 
   /* On a projector drawings are this much larger: their smallest letters have 11 px, and 14 are asked for there. */
   const BIG = 14 / 11;
+  const LANES = 5; /* shown side by side: four methods and plain decoding */
   function enlarge(drawn, big) {
     if (big !== 1)
       for (const name of ["width", "height"]) drawn.setAttribute(name, Math.ceil(drawn.getAttribute(name) * big));
@@ -147,6 +148,7 @@
     niceStep,
     sheet,
     BIG,
+    LANES,
     enlarge,
     palette,
     tip,

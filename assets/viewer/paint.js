@@ -123,7 +123,7 @@
   }
 
   function order(b, { lanes, race, focus }) {
-    if (race) return lanes.slice(0, 4);
+    if (race) return lanes.slice(0, SV.dom.LANES);
     return focus ? [focus] : [];
   }
   function stage(b, ctx) {
@@ -224,7 +224,7 @@
     return Math.ceil(end / step) * step;
   }
   function shownLanes(ctx) {
-    return ctx.race ? ctx.views.slice(0, 4) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
+    return ctx.race ? ctx.views.slice(0, SV.dom.LANES) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
   }
   function ribbon(b, ctx) {
     b.ribbon.paint({
@@ -239,7 +239,7 @@
     });
   }
   function figures(b, ctx) {
-    const rows = ctx.views.slice(0, 4),
+    const rows = ctx.views.slice(0, SV.dom.LANES),
       end = rows.every(({ lane, k }) => k >= lane.committed) ? SV.verdict.verdict(rows.map((x) => x.lane)) : null;
     if (ctx.race) b.figures.many(rows, ctx.base, Boolean(end && end.level));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k, ctx.base);
@@ -247,7 +247,7 @@
   function ledger(b, ctx, seen) {
     b.ledger.paint({
       open: seen && !b.ledger.root.classList.contains("shut"),
-      views: ctx.views.slice(0, 4),
+      views: ctx.views.slice(0, SV.dom.LANES),
       base: ctx.base,
       theme: b.theme,
       focus: ctx.focus,
