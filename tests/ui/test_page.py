@@ -518,7 +518,7 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 
 def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     page.click(".pg-more")
-    page.click("[aria-label='Draft chain once more, with another knob']", timeout=5000)
+    page.click("[aria-label='Draft chain once more, with another knob']")
     page.hover(".pg-row[data-key=chain]")
     assert "the cache is kept between rounds" in page.inner_text(".pg-card")
     page.click(".pg-slot:has-text('Draft chain') .pg-knobword >> nth=-1")
