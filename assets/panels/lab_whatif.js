@@ -84,7 +84,7 @@
         K.head(
           "What if?",
           K.lead(
-            "Give this recorded run a shorter draft, a smaller tree or a dearer draft model, and see what it " +
+            "Give this recorded run a shorter draft, a smaller tree or a costlier draft model, and see what it " +
               "would have cost. No model runs.",
           ),
         ),

@@ -250,7 +250,7 @@
       const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
         this.tab
       ];
-      const note = v.round && this.tab === "why" ? SV.short.cold(v) : null;
+      const note = v.round && ["token", "why"].includes(this.tab) ? SV.short.cold(v) : null;
       this.fill(this.body, v.round);
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
       for (const drawn of this.body.querySelectorAll("svg.lplot, svg.mask")) enlarge(drawn, this.board.big);

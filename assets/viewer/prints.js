@@ -3,6 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, span, rate } = SV.dom;
+  const short = (s) => (s.length > 34 ? s.slice(0, 33) + "\u2026" : s);
   const STRIP = { left: 216, wide: 900, right: 150, row: 52, tall: 36 };
 
   /* Drawn for the picture alone: it lies outside the page while its styles are read. */
@@ -57,7 +58,7 @@
           "g",
           { transform: `translate(0 ${i * row})` },
           say(0, 16, SV.stage.titleOf(lane), 14, 600, p.ink),
-          say(0, 33, SV.stage.knobsOf(lane.header).slice(0, 34), 12, 400, p.ink2),
+          say(0, 33, short(SV.stage.knobsOf(lane.header)), 12, 400, p.ink2),
           pen.root,
           say(end, 16, m.passes + (m.passes === 1 ? " pass" : " passes"), 14, 600, p.ink, "end"),
           m.tokens_per_second === null
