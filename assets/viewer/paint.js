@@ -224,7 +224,9 @@
     return Math.ceil(end / step) * step;
   }
   function shownLanes(ctx) {
-    return ctx.race ? ctx.views.slice(0, SV.dom.LANES) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
+    return ctx.race
+      ? ctx.views.slice(0, SV.dom.LANES)
+      : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
   }
   function ribbon(b, ctx) {
     b.ribbon.paint({

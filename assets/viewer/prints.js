@@ -32,7 +32,8 @@
   }
 
   /* In Watch plain decoding stands above the open lane. */
-  const shown = (b) => (b.race() ? b.list().slice(0, SV.dom.LANES) : [...new Set([SV.metrics.baselineOf(b.st), b.focus()])].filter(Boolean));
+  const shown = (b) =>
+    b.race() ? b.list().slice(0, SV.dom.LANES) : [...new Set([SV.metrics.baselineOf(b.st), b.focus()])].filter(Boolean);
 
   function passes(board) {
     const lanes = shown(board),
