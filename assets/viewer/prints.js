@@ -99,8 +99,8 @@
     time: (b) => ({
       title: "Where the time went",
       caption:
-        "Dotted: the prompt is read. Light: tokens are guessed. Dark: one pass of the large model checks them; the number is how " +
-        "many tokens it gave. Pale: everything else.",
+        "Dotted: the prompt is read. Light: tokens are guessed. Dark: one pass of the large model checks them; the number is " +
+        "how many tokens it gave. Pale: everything else.",
       ...b.ribbon.picture(),
     }),
     detail(b) {

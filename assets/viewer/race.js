@@ -1,4 +1,4 @@
-/* What a race comes to: who won, with its spread, in one sentence; whether the texts are the same; the ledger of forward passes. */
+/* What a race comes to: who won, with its spread, in one sentence; whether the texts are the same; the ledger of passes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -26,8 +26,8 @@
       this.last = 0;
     }
 
-    /* v: {views: [{lane, k, m}], base, focus, moving, shown, open}; open: the table is on the screen; a run that moves is drawn twice a second, and no
-       sentence about one run stays over another. */
+    /* v: {views: [{lane, k, m}], base, focus, moving, shown, open}; open: the table is on the screen. A run that moves is drawn
+       twice a second, and no sentence about one run stays over another. */
     paint(v) {
       this.root.hidden = this.notes.hidden = !v.shown;
       if (!v.shown) {

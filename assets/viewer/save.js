@@ -1,5 +1,5 @@
-/* A picture of the board as a file: SVG, or PNG wide enough for a poster. Under the drawing stand what it shows and where it comes
-   from: methods, models, prompt, settings, machine, day and version. */
+/* A picture of the board as a file: SVG, or PNG wide enough for a poster. Under the drawing stand what it shows and where it
+   comes from: methods, models, prompt, settings, machine, day and version. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
