@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parent.parent  # the checkout: models.yaml, assets
 ASSETS = ROOT / "assets"
+VERSION = "0.1.0"
 
 
 def later(package: str, where: dict[str, str]) -> Callable[[str], Any]:

@@ -32,7 +32,11 @@
       press = K.button("Measure here", measure, "primary");
     const caption = el("div", { class: "pn-prose" }),
       figs = el("div"),
-      plot = P.plot.frame("Cost of a pass over the rows it reads", draw);
+      plot = P.plot.frame("Cost of a pass over the rows it reads", draw, () =>
+        here
+          ? SpecViz.save.own("Measured on the machine this page runs on" + (lane ? ", " + lane.targetName : "") + ".")
+          : env.source(),
+      );
     const root = el(
       "div",
       { class: "pn-view" },

@@ -39,7 +39,12 @@
     const root = el("div", { class: "pn-view" }),
       figs = el("div", { "aria-live": "polite" }),
       prose = el("div", { class: "pn-prose" });
-    const plot = P.plot.frame("Speed-up over the batch size", draw);
+    const plot = P.plot.frame("Speed-up over the batch size", draw, () => {
+      const { target, bytes, bandwidth, flops } = set;
+      return SpecViz.save.own(
+        `Reckoned, not measured: ${target} billion parameters of ${bytes} bytes, ${bandwidth} GB/s, ${flops} TFLOP/s.`,
+      );
+    });
     const machine = K.select({
       label: "Machine",
       options: MACHINES.map((m) => [m[0], m[1]]),

@@ -13,7 +13,7 @@
         "stretches and hard places, drafts of unequal length and, in a tree, second choices.",
     ],
     rows: [
-      "A pass over several rows is dearer",
+      "A pass over several rows costs more",
       "The formula takes a pass to cost the same however many rows it reads.",
     ],
     overhead: [

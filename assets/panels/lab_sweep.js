@@ -70,7 +70,15 @@
         most = rows.reduce((a, b) => (b.block_efficiency > a.block_efficiency ? b : a), best);
       shown = rows;
       chart?.stop();
-      chart = P.plot.frame(`Tokens per second over ${K.say(got.knob, 40)}`, (w) => draw(w, K.say(got.knob, 40)));
+      chart = P.plot.frame(
+        `Tokens per second over ${K.say(got.knob, 40)}`,
+        (w) => draw(w, K.say(got.knob, 40)),
+        () =>
+          SpecViz.save.own(
+            `${method.value}, ${K.say(got.knob, 40)} ${shown.map((r) => K.say(r.value, 20)).join(", ")}; ` +
+              `at most ${length.value} tokens, greedy. Prompt: \u201c${prompt.value.slice(0, 200)}\u201d.`,
+          ),
+      );
       out.replaceChildren(
         K.figures([
           { label: "Best " + K.say(got.knob, 40), value: K.say(best.value, 20), strong: true },
@@ -115,7 +123,7 @@
     function draw(width, name) {
       const xs = shown.map((r) => (K.finite(Number(r.value)) ? Number(r.value) : String(r.value)));
       if (globalThis.Plotly) {
-        const box = el("div");
+        const box = el("div", { class: "pn-live" });
         requestAnimationFrame(() => {
           if (box.isConnected)
             P.plot.plotly(

@@ -79,12 +79,12 @@
         "quietly",
       );
       plot?.stop();
-      plot = P.plot.frame("Speed over the draft length", draw);
+      plot = P.plot.frame("Speed over the draft length", draw, () => ["Reckoned from this run:", ...env.source()]);
       root.replaceChildren(
         K.head(
           "What if?",
           K.lead(
-            "Give this recorded run a shorter draft, a smaller tree or a dearer draft model, and see what it " +
+            "Give this recorded run a shorter draft, a smaller tree or a costlier draft model, and see what it " +
               "would have cost. No model runs.",
           ),
         ),

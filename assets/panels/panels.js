@@ -53,6 +53,7 @@
       if (!w) return;
       this.root.classList.toggle("narrow", w <= 640);
       this.root.classList.toggle("mid", w <= 980);
+      this.root.classList.toggle("wide", w >= 1560);
     }
     seen() {
       return this.root.isConnected && this.root.clientWidth > 0;
@@ -131,6 +132,7 @@
       panel,
       records,
       lanes,
+      source: () => SpecViz.save.source(records().filter((r) => r.type === "header")),
       where,
       lane: () => P.read.focus(lanes(), where()),
       go(tab) {

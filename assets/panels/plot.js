@@ -3,18 +3,39 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, svg, niceStep } = SpecViz.dom;
+  const { el, svg, niceStep, BIG, enlarge } = SpecViz.dom;
   const { finite, clamp } = P.kit;
 
-  /* A box that calls `draw(width)` now and whenever its width changes. */
-  function frame(label, draw) {
+  /* A box that calls `draw(width)` now and whenever its width changes; from() says in sentences where its figures come from, and
+     stands under it in a file. */
+  function frame(label, draw, from) {
     const root = el("div", { class: "pn-plot", role: "img", "aria-label": label });
+    const picture = () => {
+      const drawn = SpecViz.dom.svg("g"),
+        all = [...root.querySelectorAll("svg")].filter(
+          (s) => !s.parentElement.closest("svg") && !s.closest(".pn-keys"),
+        );
+      for (const one of all) drawn.append(SpecViz.save.bare(one));
+      const size = (name) => Math.max(0, ...all.map((s) => Number(s.getAttribute(name))));
+      return size("width") && { title: label, caption: "", drawn, w: size("width"), h: size("height") };
+    };
+    const saves = SpecViz.save.keys(
+      label,
+      () => root,
+      () => {
+        const made = picture();
+        return made && { name: label.toLowerCase().replace(/\W+/g, "-"), from: from(), ...made };
+      },
+    );
     let last = 0;
     const paint = () => {
       const w = Math.round(root.clientWidth);
       if (w > 40) {
         last = w;
-        root.replaceChildren(...[draw(w)].flat());
+        const big = root.closest(".wide") ? BIG : 1;
+        root.replaceChildren(...[draw(w / big)].flat());
+        for (const drawn of root.querySelectorAll(":scope > svg")) enlarge(drawn, big);
+        if (root.querySelector("svg, .pn-live")) root.append(saves);
       }
     };
     const seen = new ResizeObserver(() => {
@@ -165,12 +186,13 @@
   /* Bars and points with Plotly where the page has it (the sweep's figure): data and layout in the page's own colours. */
   function plotly(box, series, { xname, yname, y2name, width }) {
     const p = SpecViz.dom.palette(box),
+      big = box.closest(".wide") ? BIG : 1,
       ax = {
         gridcolor: p.line,
         linecolor: p.line2,
         zeroline: false,
-        tickfont: { size: 11, color: p.ink3 },
-        titlefont: { size: 11, color: p.ink2 },
+        tickfont: { size: 11 * big, color: p.ink3 },
+        titlefont: { size: 11 * big, color: p.ink2 },
       };
     const dash = ["solid", "dash", "dot"];
     const data = series.map((s, i) => ({
@@ -185,28 +207,28 @@
       hovertemplate: "%{y:.2f} at %{x}<extra></extra>",
     }));
     const layout = {
-      width,
-      height: 300,
-      margin: { l: 52, r: 52, t: 12, b: 44 },
+      width: width * big,
+      height: 300 * big,
+      margin: { l: 52 * big, r: 52 * big, t: 12 * big, b: 44 * big },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: p.sans, color: p.ink2, size: 12 },
+      font: { family: p.sans, color: p.ink2, size: 12 * big },
       showlegend: true,
       legend: { orientation: "h", y: 1.14, x: 0 },
       xaxis: {
         ...ax,
-        title: { text: xname, font: { size: 12 } },
+        title: { text: xname, font: { size: 12 * big } },
         showgrid: false,
         type: series[0].x.every((v) => typeof v === "number") ? "linear" : "category",
       },
-      yaxis: { ...ax, title: { text: yname, font: { size: 12 } }, rangemode: "tozero" },
+      yaxis: { ...ax, title: { text: yname, font: { size: 12 * big } }, rangemode: "tozero" },
       yaxis2: {
         ...ax,
         tickmode: "auto",
         overlaying: "y",
         side: "right",
         showgrid: false,
-        title: { text: y2name, font: { size: 12 } },
+        title: { text: y2name, font: { size: 12 * big } },
         rangemode: "tozero",
       },
     };

@@ -39,14 +39,12 @@
       KEYS.map(([k, what]) => el("span", null, el("kbd", null, k), what)),
       K.button("Leave", stop),
     );
-    (root.closest(".gradio-container") || document.body).append(hint);
-    const fade = setTimeout(() => hint.classList.add("quiet1"), 6000);
+    (root.closest(".gradio-container") || document.body).prepend(hint); /* above the board, not over it */
     on = {
       ctx,
       root,
       rested,
       hint,
-      fade,
       zoom: root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1,
       was: root.style.zoom,
       full: false,
@@ -69,9 +67,6 @@
   };
   function key(e) {
     if (!on || e.ctrlKey || e.metaKey || e.altKey) return;
-    on.hint.classList.remove("quiet1");
-    clearTimeout(on.fade);
-    on.fade = setTimeout(() => on && on.hint.classList.add("quiet1"), 3000);
     if (e.key === "Escape") {
       e.preventDefault();
       e.stopPropagation();
@@ -85,9 +80,8 @@
   }
   function stop() {
     if (!on) return;
-    const { root, rested, hint, fade, was, ctx, full } = on;
+    const { root, rested, hint, was, ctx, full } = on;
     on = null;
-    clearTimeout(fade);
     document.removeEventListener("keydown", key, true);
     document.removeEventListener("fullscreenchange", left);
     for (const [s, display] of rested) s.style.display = display;

@@ -52,6 +52,7 @@
     if (board.list().some((l) => l.id === to.lane)) board.focusLane(to.lane);
     const lane = board.focus();
     if (typeof to.tab === "string") board.inspector.show(to.tab);
+    if (typeof to.tab === "string" || Number.isInteger(to.round)) board.shut.insp.set(true);
     if (!lane || !lane.committed) return;
     if (Number.isInteger(to.round))
       board.goto(to.round, Number.isInteger(to.phase) ? Math.min(4, Math.max(1, to.phase)) : 4);

@@ -77,9 +77,16 @@
         "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.",
       );
       this.lanesBox = el("div", { class: "lanes" });
+      this.stageHead = el(
+        "div",
+        { class: "phead extra" },
+        el("h2", null, "Texts"),
+        el("span", { class: "small quiet end" }, "what each method writes, and what was guessed in vain"),
+      );
       this.stagePanel = el(
         "section",
         { class: "panel p-stage", "aria-label": "Text" },
+        this.stageHead,
         this.lanePick.root,
         this.blank,
         this.lanesBox,
@@ -122,6 +129,8 @@
         this.hints,
         this.announce,
       );
+      this.shut = SV.shut.all(this);
+      SV.prints.add(this);
       this.lanes = new Map();
       this.links = new SV.link.Links(this);
       if (!this.root.hasAttribute("tabindex")) this.root.tabIndex = -1;
@@ -169,6 +178,7 @@
       this.root.classList.toggle("mid", this.mid);
       this.wide = w >= 1560; /* a projector */
       this.root.classList.toggle("wide", this.wide);
+      this.big = this.wide ? SV.dom.BIG : 1;
       this.strip = (this.narrow ? 20 : this.wide ? 44 : 28) + 2 * SV.passes.PAD;
     }
 
@@ -187,6 +197,7 @@
       for (const e of [
         this.inspector.tree,
         this.inspector.body,
+        this.lanesBox,
         this.ribbon.root,
         this.chart.root,
         this.ledger.root,

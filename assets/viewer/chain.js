@@ -87,7 +87,8 @@
         svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }),
         svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }),
       );
-    if (j.u != null)
+    if (j.u != null && SV.short.heat(v.lane) > 0)
+      /* at temperature 0 a throw decides nothing */
       g.append(
         svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }),
         text(x, y + 22, against(j, cls, w + gap - 6), "hd"),

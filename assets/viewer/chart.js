@@ -29,7 +29,7 @@
       this.root = el(
         "section",
         { class: "panel p-rate", "aria-label": "Throughput" },
-        el(
+        (this.head = el(
           "div",
           { class: "phead" },
           el("h2", null, "Throughput"),
@@ -38,7 +38,7 @@
             { class: "small quiet end" },
             "tokens per second since the prompt was read, on the engine's clock",
           ),
-        ),
+        )),
         this.body,
       );
       this.last = 0;
@@ -67,20 +67,21 @@
       }
       this.key = key;
       this.last = performance.now();
-      let g = 0;
-      const series = v.lanes.map(({ lane, k }) => ({
-        name: SV.stage.titleOf(lane),
-        base: SV.metrics.isBaseline(lane),
-        dash: SV.metrics.isBaseline(lane) ? -1 : g++,
-        pts: curve(lane, k),
-      }));
-      const top = Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1])));
+      this.v = v;
+      const big = this.board.big,
+        { series, top } = seriesOf(v);
       if (!series.some((s) => s.pts.length)) this.nothing();
-      else if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top);
-      else this.svg(series, v, w, top);
+      else if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top, big);
+      else this.box.replaceChildren(SV.dom.enlarge(this.svg(series, v, w / big, top), big));
       this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * 2));
     }
 
+    /* The chart by itself, w wide, or null: lines of the small SVG, also where Plotly draws on the page. */
+    picture(w) {
+      if (!this.v) return null;
+      const { series, top } = seriesOf(this.v);
+      return series.some((s) => s.pts.length) ? this.svg(series, this.v, w, top) : null;
+    }
     /* No axes where there is nothing to draw. */
     nothing() {
       if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box);
@@ -126,10 +127,10 @@
         ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) });
       }
       spread(ends, B).forEach((l) => add(svg("text", { class: "nm", x: w - right + 10, y: l.y + 4 }, l.text)));
-      this.box.replaceChildren(S);
+      return S;
     }
 
-    plotly(series, v, w, top) {
+    plotly(series, v, w, top, big) {
       const p = this.board.colors,
         ms = v.end < 2 ? 1e3 : 1;
       const color = (s) => (s.base ? p.ink3 : s.dash < 2 ? p.ink : p.ink2);
@@ -142,7 +143,7 @@
         line: { color: color(s), width: s.base ? 1.5 : 2, dash: s.base ? "solid" : DASH[s.dash % 4] },
         hovertemplate: "%{y:.1f} tok/s at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>",
       }));
-      const right = margin(series, w),
+      const right = margin(series, w / big) * big,
         max = top * 1.12,
         ends = [];
       for (const s of series)
@@ -150,7 +151,7 @@
           const y = s.pts[s.pts.length - 1][1];
           ends.push({
             y: (1 - y / max) * (H - 32),
-            text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0),
+            text: shorten(s.name, Math.floor((right / big - 34) / 6.4)) + " " + y.toFixed(0),
           });
         }
       const notes = spread(ends, H - 32).map((l) => ({
@@ -163,19 +164,19 @@
         yanchor: "middle",
         showarrow: false,
         text: plain(l.text),
-        font: { size: 12, color: p.ink },
+        font: { size: 12 * big, color: p.ink },
       }));
       const ax = {
         gridcolor: p.line,
         linecolor: p.line2,
         zeroline: false,
-        tickfont: { size: 11, color: p.ink3 },
+        tickfont: { size: 11 * big, color: p.ink3 },
         fixedrange: false,
       };
       const layout = {
-        height: H,
+        height: H * big,
         width: w,
-        margin: { l: 34, r: right, t: 8, b: 24 },
+        margin: { l: 34 * big, r: right, t: 8 * big, b: 24 * big },
         paper_bgcolor: "rgba(0,0,0,0)",
         plot_bgcolor: "rgba(0,0,0,0)",
         font: { family: p.sans },
@@ -206,6 +207,17 @@
       clearTimeout(this.timer);
       if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box);
     }
+  }
+
+  function seriesOf(v) {
+    let g = 0;
+    const series = v.lanes.map(({ lane, k }) => ({
+      name: SV.stage.titleOf(lane),
+      base: SV.metrics.isBaseline(lane),
+      dash: SV.metrics.isBaseline(lane) ? -1 : g++,
+      pts: curve(lane, k),
+    }));
+    return { series, top: Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1]))) };
   }
 
   /* Plotly reads a little markup in labels; a method's title is text. */

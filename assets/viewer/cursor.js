@@ -171,6 +171,7 @@
       }
       if (playing && this.cur.mode === "play") this.cur.mode = "hold";
       this.ui.sel = { lane: laneId, round, node };
+      this.shut.insp.set(true); /* whoever asks for a token asks why */
       this.later();
     },
 

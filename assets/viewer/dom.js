@@ -54,14 +54,23 @@
     return [1, 2, 2.5, 5, 10].map((k) => k * p).find((v) => v >= x * 0.999);
   }
 
-  /* A canvas kept sharp at any device pixel ratio. */
-  function sheet(canvas, w, h) {
-    const d = Math.min(3, globalThis.devicePixelRatio || 1);
+  /* On a projector drawings are this much larger: their smallest letters have 11 px, and 14 are asked for there. */
+  const BIG = 14 / 11;
+  const LANES = 5; /* shown side by side: four methods and plain decoding */
+  function enlarge(drawn, big) {
+    if (big !== 1)
+      for (const name of ["width", "height"]) drawn.setAttribute(name, Math.ceil(drawn.getAttribute(name) * big));
+    return drawn;
+  }
+
+  /* A canvas kept sharp at any device pixel ratio; w and h are units of the drawing, each `big` px. */
+  function sheet(canvas, w, h, big = 1) {
+    const d = Math.min(3, globalThis.devicePixelRatio || 1) * big;
     if (canvas.width !== Math.round(w * d) || canvas.height !== Math.round(h * d)) {
       canvas.width = Math.round(w * d);
       canvas.height = Math.round(h * d);
-      canvas.style.width = w + "px";
-      canvas.style.height = h + "px";
+      canvas.style.width = w * big + "px";
+      canvas.style.height = h * big + "px";
     }
     const c = canvas.getContext("2d");
     c.setTransform(d, 0, 0, d, 0, 0);
@@ -138,6 +147,9 @@
     count,
     niceStep,
     sheet,
+    BIG,
+    LANES,
+    enlarge,
     palette,
     tip,
     term,

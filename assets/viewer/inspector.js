@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, setAttr, count, who } = SV.dom;
+  const { el, setText, setAttr, count, who, enlarge } = SV.dom;
 
   const { sentence, defaultSel } = SV.round;
 
@@ -187,11 +187,14 @@
         return;
       }
       const W = Math.max(240, (v.race && !v.mid ? v.width / 2 : v.width) - 28);
-      const H = v.race ? 444 : this.board.wide ? 320 : 216;
+      const H = v.race ? 444 : this.board.wide ? 306 : 216;
       v.every = this.every;
       const tree = r.kind === "tree" && !v.narrow,
         fresh = this.keys.round !== r || this.keys.every !== this.every || this.keys.size !== W;
-      const drawn = v.narrow ? SV.tree.drawList(v) : tree ? SV.tree.drawTree(v, W, H) : SV.tree.drawChain(v, W);
+      const big = this.board.big,
+        drawn = v.narrow
+          ? SV.tree.drawList(v)
+          : enlarge(tree ? SV.tree.drawTree(v, W / big, H / big) : SV.tree.drawChain(v, W / big), big);
       Object.assign(this.keys, { round: r, every: this.every, size: W });
       this.tree.replaceChildren(drawn);
       this.zoom.keys.hidden = !tree;
@@ -242,13 +245,16 @@
     }
     paintBody(v) {
       v.inner =
-        (v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42); /* asking the page would cost a layout */
+        ((v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42)) /
+        this.board.big; /* asking the page would cost a layout */
       const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
         this.tab
       ];
-      const note = v.round && this.tab === "why" ? SV.short.cold(v) : null;
+      const note = v.round && ["token", "why"].includes(this.tab) ? SV.short.cold(v) : null;
       this.fill(this.body, v.round);
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
+      for (const drawn of this.body.querySelectorAll("svg.lplot, svg.mask")) enlarge(drawn, this.board.big);
+      if (this.body.querySelector("svg.lplot, svg.mask")) this.body.append(this.saves);
     }
   }
 

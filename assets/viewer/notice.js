@@ -88,5 +88,5 @@
       setText(this.meta, header ? (t ? "target " + t + d : "") : "");
     }
   }
-  SV.notice = { Notice, sentence, nature };
+  SV.notice = { Notice, sentence, nature, machine, when };
 })();

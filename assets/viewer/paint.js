@@ -58,7 +58,7 @@
         theme: b.theme,
         width: inside(b, half(b)),
       });
-    if (!out(b.ledger)) ledger(b, ctx);
+    ledger(b, ctx, !out(b.ledger));
     notice(b, ctx);
     b.headline.paint(ctx);
     b.passes.paint({
@@ -69,7 +69,7 @@
       round: b.cur.round,
     });
     b.lanePick.paint(ctx);
-    stage(b, ctx);
+    if (!out({ root: b.lanesBox })) stage(b, ctx);
     inspector(b, ctx, b.state === "live" && follow && !ctx.fresh ? b.seenNow : null);
     b.figures.root.hidden = ctx.empty;
     if (!out(b.figures)) figures(b, ctx);
@@ -123,7 +123,7 @@
   }
 
   function order(b, { lanes, race, focus }) {
-    if (race) return lanes.slice(0, 4);
+    if (race) return lanes.slice(0, SV.dom.LANES);
     return focus ? [focus] : [];
   }
   function stage(b, ctx) {
@@ -224,7 +224,9 @@
     return Math.ceil(end / step) * step;
   }
   function shownLanes(ctx) {
-    return ctx.race ? ctx.views.slice(0, 4) : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
+    return ctx.race
+      ? ctx.views.slice(0, SV.dom.LANES)
+      : ctx.views.filter((v) => v.lane === ctx.focus || M.isBaseline(v.lane));
   }
   function ribbon(b, ctx) {
     b.ribbon.paint({
@@ -239,22 +241,21 @@
     });
   }
   function figures(b, ctx) {
-    const rows = ctx.views.slice(0, 4),
+    const rows = ctx.views.slice(0, SV.dom.LANES),
       end = rows.every(({ lane, k }) => k >= lane.committed) ? SV.verdict.verdict(rows.map((x) => x.lane)) : null;
     if (ctx.race) b.figures.many(rows, ctx.base, Boolean(end && end.level));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k, ctx.base);
   }
-  function ledger(b, ctx) {
+  function ledger(b, ctx, seen) {
     b.ledger.paint({
-      views: ctx.views.slice(0, 4),
+      open: seen && !b.ledger.root.classList.contains("shut"),
+      views: ctx.views.slice(0, SV.dom.LANES),
       base: ctx.base,
       theme: b.theme,
-      width: inside(b, b.width),
       focus: ctx.focus,
       shown: ctx.race && !ctx.empty,
       moving: ctx.playing || b.state === "live",
       fresh: ctx.fresh,
-      narrow: b.narrow,
     });
   }
 

@@ -135,6 +135,7 @@
         { class: "panel passes", "aria-label": "Passes of the large model" },
         this.list,
         this.axis,
+        board.ledger.notes,
         board.transport.root,
         board.legend,
       );
@@ -145,7 +146,7 @@
     paint(v) {
       const { focus, base, race } = v;
       this.root.classList.toggle("none", !focus);
-      const above = race ? v.views.slice(0, 4) : v.views.filter((x) => x.lane === base && base !== focus);
+      const above = race ? v.views.slice(0, SV.dom.LANES) : v.views.filter((x) => x.lane === base && base !== focus);
       const key = [
         v.width,
         v.theme,

@@ -1,8 +1,8 @@
-/* What a race comes to: who won, with its spread, in one sentence; the ledger of forward passes; where the texts part. */
+/* What a race comes to: who won, with its spread, in one sentence; whether the texts are the same; the ledger of passes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, span, sheet, tip, count, who } = SV.dom;
+  const { el, setText, span, tip, count, who } = SV.dom;
   const { verdict, parting, why, over } = SV.verdict;
   const M = SV.metrics;
   const title = (lane) => SV.stage.titleOf(lane);
@@ -11,55 +11,32 @@
       this.board = board;
       this.say = el("p", { class: "won extra", "aria-live": "polite", hidden: true });
       this.body = el("div", { class: "scroll" });
-      this.canvas = el("canvas", {
-        class: "bricks",
-        role: "img",
-        "aria-label": "Target passes by output position: one block a pass",
-      });
-      this.notes = el("ul", { class: "parts" });
+      this.notes = el("ul", { class: "parts extra", "aria-label": "Whether the texts are the same", hidden: true });
       this.root = el(
         "section",
         { class: "panel p-race extra", "aria-label": "Forward passes", hidden: true },
-        el(
+        (this.head = el(
           "div",
           { class: "phead" },
           el("h2", null, "Forward passes"),
           el("span", { class: "small quiet end" }, "what each method asked of the large model"),
-        ),
+        )),
         el("div", { class: "ledger" }, this.body),
-        el(
-          "div",
-          { class: "pbody" },
-          el(
-            "div",
-            { class: "bhead" },
-            el("b", null, "The same text, pass by pass"),
-            el(
-              "span",
-              { class: "small quiet" },
-              "one block a target pass, as wide as the tokens it gave; aligned by place in the output",
-            ),
-          ),
-          this.canvas,
-          this.notes,
-        ),
       );
-      this.canvas.addEventListener("click", (e) => this.clicked(e));
       this.last = 0;
     }
 
-    /* v: {views: [{lane, k, m}], base, theme, width, focus, moving, shown}; a run that moves is drawn twice a second, and no
-       sentence about one run stays over another. */
+    /* v: {views: [{lane, k, m}], base, focus, moving, shown, open}; open: the table is on the screen. A run that moves is drawn
+       twice a second, and no sentence about one run stays over another. */
     paint(v) {
-      this.root.hidden = !v.shown;
+      this.root.hidden = this.notes.hidden = !v.shown;
       if (!v.shown) {
         this.say.hidden = true;
         this.key = null;
         return;
       }
       const key = [
-        v.width,
-        v.theme,
+        v.open,
         who(v.focus),
         ...v.views.map(({ lane, k }) => who(lane) + ":" + k + ":" + over(lane) + lane.checks.length + title(lane)),
       ].join();
@@ -79,20 +56,11 @@
       this.key = key;
       this.last = performance.now();
       this.v = v;
-      const all = v.views.every(({ lane, k }) => k >= lane.committed),
-        end = all ? verdict(v.views.map((x) => x.lane)) : null;
-      setText(
-        this.say,
-        end
-          ? end.sentence
-          : v.views.every(({ lane }) => over(lane))
-            ? "One clock for all lanes. Who was fastest, and by how much, is said at the end."
-            : "Who was fastest, and by how much, is said when all lanes have ended.",
-      );
+      const end = verdict(v.views.map((x) => x.lane)); /* also while a finished race is played again */
+      setText(this.say, end ? end.sentence : "Who was fastest, and by how much, is said when all lanes have ended.");
       this.say.classList.toggle("wait", !end);
       this.say.hidden = false;
-      this.bricks(v);
-      this.ledger(v);
+      if (v.open) this.ledger(v);
       this.partings(v);
     }
 
@@ -170,50 +138,6 @@
       this.table.replaceChildren(...rows);
     }
 
-    /* A lane is a wall of blocks over the same text: fewer, wider blocks are fewer passes. */
-    bricks(v) {
-      const p = this.board.colors,
-        w = v.width,
-        n = Math.max(1, ...v.views.map(({ lane, m }) => Math.max(m.tokens, lane.tokens.length))),
-        L = v.narrow ? 0 : 148,
-        unit = (w - L) / n,
-        ROW = v.narrow ? 40 : 26,
-        c = sheet(this.canvas, w, v.views.length * ROW + 20);
-      Object.assign(this, { L, unit, ROW });
-      v.views.forEach(({ lane, k }, i) => {
-        const y = i * ROW + (v.narrow ? 18 : 4),
-          away = v.base && lane !== v.base ? parting(lane, v.base).at : null;
-        c.font = "12px " + p.sans;
-        c.textAlign = "left";
-        c.fillStyle = p.ink;
-        c.fillText(fit(c, title(lane), v.narrow ? w : L - 12), 0, v.narrow ? y - 5 : y + 13);
-        for (let j = 0; j < lane.committed; j++) {
-          const r = lane.rounds[j];
-          if (r.upto <= r.first) continue;
-          const x = L + r.first * unit,
-            bw = (r.upto - r.first) * unit;
-          c.globalAlpha = j < k ? 1 : 0.25;
-          c.fillStyle = r.upto - r.first > 1 ? p.verify : p.draft;
-          c.fillRect(x, y, Math.max(0.5, bw - (bw > 3 ? 1 : 0.3)), 16);
-        }
-        c.globalAlpha = 1;
-        if (away !== null) this.cut(c, p, L + away * unit, y, w);
-      });
-      c.fillStyle = p.ink3;
-      c.font = "11px " + p.sans;
-      c.fillText("token 1", L, v.views.length * ROW + 15);
-      c.textAlign = "right";
-      c.fillText(String(n), w, v.views.length * ROW + 15);
-    }
-    /* From here on the text is another one. */
-    cut(c, p, x, y, w) {
-      c.fillStyle = p.surface;
-      c.globalAlpha = 0.72;
-      for (let s = x; s < w; s += 6) c.fillRect(s, y - 1, 3, 18);
-      c.globalAlpha = 1;
-      c.fillStyle = p.ink;
-      c.fillRect(x - 1, y - 3, 2, 22);
-    }
     partings(v) {
       const out = [];
       for (const { lane } of v.views) {
@@ -247,19 +171,6 @@
       }
       this.notes.replaceChildren(...out);
     }
-    clicked(e) {
-      const i = Math.floor(e.offsetY / this.ROW),
-        x = this.v && this.v.views[i];
-      if (!x || e.offsetX < this.L) return;
-      const t = x.lane.tokens[Math.floor((e.offsetX - this.L) / this.unit)];
-      if (t) this.board.selectNode(x.lane.id, t.round, t.node);
-    }
-  }
-  function fit(c, s, w) {
-    if (c.measureText(s).width <= w) return s;
-    let n = s.length;
-    while (n > 3 && c.measureText(s.slice(0, n) + "\u2026").width > w) n--;
-    return s.slice(0, n) + "\u2026";
   }
 
   SV.race = { Race };

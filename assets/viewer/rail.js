@@ -46,7 +46,7 @@
       if (key === this.keys.rail) return;
       this.keys.rail = key;
       const cells = [],
-        room = (view.width || 600) - 16,
+        room = ((view.width || 600) - 16) / this.board.big,
         old = this.keys.cellsOf === lane ? this.kept : new Map();
       let used = 0;
       this.kept = new Map();

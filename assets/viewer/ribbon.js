@@ -38,6 +38,7 @@
           "div",
           { class: "phead" },
           el("h2", null, "Time"),
+          (this.tools = el("span", { class: "end" })),
           el(
             "div",
             { class: "keyrow end" },
@@ -56,9 +57,10 @@
 
     /* v: {lanes: [lane], now, end, focus: lane|null, round, theme, width} */
     paint(v) {
-      const w = v.width,
+      const big = this.board.big,
+        w = v.width / big,
         h = v.lanes.length * ROW + 24;
-      this.w = w;
+      this.w = v.width;
       this.end = Math.max(v.end, 1e-6);
       const key = [
         w,
@@ -78,11 +80,12 @@
       } /* a growing run: four times a second */
       this.last = performance.now();
       this.moved = moved;
+      this.v = v;
       if (key !== this.key) {
         this.key = key;
         this.bars(v, w, h, [w, h, v.theme, this.end].join());
       }
-      const c = sheet(this.canvas, w, h),
+      const c = sheet(this.canvas, w, h, big),
         x = (v.now / this.end) * w,
         p = this.board.colors;
       this.grid(c, v, w, h, p);
@@ -126,8 +129,16 @@
           was.lanes.length === v.lanes.length &&
           v.lanes.every((l, i) => was.lanes[i] === l && was.upto[i] <= l.committed && was.upto[i] > 0);
       this.done = { scale, lanes: v.lanes, upto: v.lanes.map((l) => l.committed) };
-      const c = grown ? this.back.getContext("2d") : sheet(this.back, w, h),
-        p = this.board.colors,
+      this.lay(
+        grown ? this.back.getContext("2d") : sheet(this.back, w, h, this.board.big),
+        v,
+        w,
+        grown ? was.upto : null,
+      );
+    }
+    /* Bars from the rounds `upto` on, a number a lane; all of them and the reading of the prompt where it is null. */
+    lay(c, v, w, upto) {
+      const p = this.board.colors,
         X = (t) => (t / this.end) * w;
       v.lanes.forEach((lane, li) => {
         const y = li * ROW + 18;
@@ -137,7 +148,7 @@
             c.fillRect(X(a), y + top, Math.max(0.4, Math.min(X(b), w) - X(a)), high);
           }
         };
-        if (lane.prefill && !grown) {
+        if (lane.prefill && !upto) {
           c.strokeStyle = p.ink3;
           c.setLineDash([2, 2]);
           c.strokeRect(
@@ -148,7 +159,7 @@
           );
           c.setLineDash([]);
         }
-        for (let i = grown ? was.upto[li] : 0; i < lane.committed; i++) {
+        for (let i = upto ? upto[li] : 0; i < lane.committed; i++) {
           const r = lane.rounds[i],
             t0 = SV.fold.startOf(lane, i),
             t3 = SV.fold.endOf(lane, i),
@@ -166,14 +177,23 @@
             c.fillStyle = p.surface;
             c.fillRect(X(t3) - 1, y, 1, BAR);
           }
-          if (x1 - x0 > 14 && x1 <= w && !both) {
+          if (x1 - x0 > 15 && x1 <= w && !both) {
             c.fillStyle = p.surface;
-            c.font = "600 10px " + p.sans;
+            c.font = "600 11px " + p.sans;
             c.textAlign = "center";
             c.fillText(String((r.commit && r.commit.n_new) ?? ""), (x0 + x1) / 2, y + 12);
           }
         }
       });
+    }
+    /* All of it as lines, for a file. */
+    picture() {
+      const pen = new SV.pen.Pen(),
+        w = 900,
+        h = this.v.lanes.length * ROW + 24;
+      this.grid(pen, this.v, w, h, this.board.colors);
+      this.lay(pen, this.v, w, null);
+      return { drawn: pen.root, w, h };
     }
     mark(c, v, w, p) {
       const i = v.lanes.indexOf(v.focus);

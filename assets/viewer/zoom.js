@@ -73,7 +73,7 @@
     /* A new picture takes the size it is asked for; `many`: how many nodes there are, `drawn`: how many of them are in it. */
     take(svg, { many, drawn, every, fresh }) {
       this.svg = svg;
-      const [, , w, h] = (svg.getAttribute("viewBox") || "0 0 1 1").split(" ").map(Number);
+      const [w, h] = ["width", "height"].map((name) => Number(svg.getAttribute(name)) || 1);
       Object.assign(this, { w, h });
       this.all.hidden = many <= drawn && !every;
       setText(this.all, every ? "fewer nodes" : "all " + many + " nodes");

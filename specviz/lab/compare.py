@@ -12,9 +12,9 @@ CLOSE = 1.05  # times as fast as another: less is no difference
 
 
 def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
-    """lanes: [{key, title, runs}] -> {rows: [{key, title, tokens_per_second, low, high, walltime_speedup, runs}], fastest first,
-    winner: key or null where nothing can be said, sentence}. low, high: slowest and fastest run. All of it over as many runs of
-    each lane as all of them have."""
+    """lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}], fastest
+    first, winner: key of the first or null where nothing can be said, sentence}. low, high: slowest and fastest run. All of it over
+    as many runs of each lane as all of them have. What else a lane says of itself stays in its row."""
     measured = [(lane, of) for lane in lanes if (of := _speeds(lane["runs"]))]
     most = min((len(of) for _, of in measured), default=0)
     plain = next((of[:most] for lane, of in measured if lane["key"] == baseline), None)
@@ -27,15 +27,16 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lanes of a trace, as ``compare`` takes them; those that finished."""
-    heads = {r["lane"]: r["method"] for r in records if r["type"] == "header"}
+    heads = {r["lane"]: r for r in records if r["type"] == "header"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
-    return [{"key": heads[r["lane"]]["key"], "title": heads[r["lane"]]["title"],
+    return [{"lane": r["lane"], "key": heads[r["lane"]]["method"]["key"], "title": heads[r["lane"]]["method"]["title"],
+             "knobs": heads[r["lane"]].get("knobs", {}),
              "runs": [[run["tokens"], run["seconds"]] for run in (r["totals"], *r["totals"].get("repeats", ()))]} for r in ends]
 
 
 def _row(lane: dict[str, Any], speeds: list[float], plain: list[float] | None) -> dict[str, Any]:
-    return {"key": lane["key"], "title": lane["title"], "tokens_per_second": median(speeds), "low": min(speeds),
-            "high": max(speeds), "runs": len(speeds), "walltime_speedup": median(_ratios(speeds, plain)) if plain else None}
+    return {**lane, "tokens_per_second": median(speeds), "low": min(speeds), "high": max(speeds), "runs": len(speeds),
+            "walltime_speedup": median(_ratios(speeds, plain)) if plain else None}
 
 
 def _speeds(runs: list[list[float]]) -> list[float]:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import ASSETS
+from .. import ASSETS, VERSION
 from .schema import TraceError
 from .scripts import folder
 
@@ -45,7 +45,8 @@ def viewer_assets() -> tuple[str, str]:
     """The viewer's JavaScript and CSS, as served to every host."""
     try:
         parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
-        return "\n".join(parts), (VIEWER / "viewer.css").read_text(encoding="utf-8")
+        version = f"(globalThis.SpecViz = globalThis.SpecViz || {{}}).version = {VERSION!r};"
+        return "\n".join([version, *parts]), (VIEWER / "viewer.css").read_text(encoding="utf-8")
     except OSError as error:
         missing = Path(error.filename or VIEWER).name
         raise TraceError(f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.") from None

@@ -37,7 +37,7 @@ class Api:
                   request: gr.Request = None) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
-        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; a method may
+        prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; a method may
         come again with other knobs, as {"method": name, "knobs": {knob: value}}. max_new_tokens: 1 to 512. temperature: 0 to 2.
         top_p: above 0 to 1. knobs: {method: {knob: value}}. messages: earlier turns,
         [{"role": "user" or "assistant", "content": text}]. target: a model's name from models.yaml, or empty.
@@ -68,10 +68,12 @@ class Api:
                       seed: int = 0, repeats: int = 3, target: str = "", request: gr.Request = None) -> dict:
         """Compare methods of speculative decoding on a prompt: how fast each is here, and whether the difference is more than noise.
 
-        prompt: text, at most 4,000 characters. methods: names as /methods lists them, three at most; plain decoding is always
+        prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; plain decoding is always
         measured too. max_new_tokens: 1 to 512. temperature: 0 to 2. repeats: 1 to 5 runs of each. target: a model's name, or empty.
-        Returns {sentence, winner, text, same_text, rows: [{key, title, tokens_per_second, low, high, walltime_speedup, runs,
-        block_efficiency, acceptance_rate}]}, fastest first; winner is null where the difference is noise.
+        A method may come again with other knobs, as {"method": name, "knobs": {knob: value}}.
+        Returns {sentence, winner, text, same_text, rows: [{lane, key, title, knobs, tokens_per_second, low, high, walltime_speedup,
+        runs, block_efficiency, acceptance_rate}]}, fastest first; winner is the first row's
+        key, null where the difference is noise.
         """
         records: list[dict] = []
         async for line in self.run(prompt, methods, max_new_tokens, temperature, 1.0, seed, target=target, repeats=repeats,
@@ -83,9 +85,8 @@ class Api:
         said = lanes(records)
         found = compare(lanes_of(records), BASELINE)
         totals = {r["lane"]: r["totals"] for r in records if r["type"] == "done"}
-        figures = {s.key: totals[s.lane] for s in said if s.lane in totals}
         for row in found["rows"]:
-            row |= _figures(figures.get(row["key"], {}))
+            row |= _figures(totals[row["lane"]])
         return {**found, "text": said[-1].text if said else "", "same_text": same(said)}
 
     def methods(self) -> list[dict]:

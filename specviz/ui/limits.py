@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
-LANES = 4
+LANES = 5  # four methods, and plain decoding beside them
 REPEATS = 5
 TURNS = 40
 CONVERSATION_CHARACTERS = 40_000

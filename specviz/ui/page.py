@@ -81,7 +81,7 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
 def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Button]:
     """At the bottom of the screen: the prompt, Run and Stop, the lanes, the settings as one line that opens. The examples."""
     with gr.Column(elem_id="dock"):
-        _chatbar(ui)
+        _next(ui)
         tries = _ask(ui, offered)
         with gr.Row(elem_id="under"):
             ui["methods"] = board.picker(backend.cards, offered)
@@ -91,12 +91,18 @@ def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Butto
     return tries
 
 
-def _chatbar(ui: dict[str, Any]) -> None:
-    with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
+def _next(ui: dict[str, Any]) -> None:
+    """What may follow an answer; a line of its own only where there is something to choose."""
+    with gr.Row(elem_id="next"):
         ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
         ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
+
+
+def _chatbar(ui: dict[str, Any]) -> None:
+    """What can be done with the conversation, in the prompt's own line where the examples stood."""
+    with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
         ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
-        ui["edit"] = gr.Button("Edit last message", size="sm", elem_id="edit")
+        ui["edit"] = gr.Button("Edit last", size="sm", elem_id="edit")
         ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
 
 
@@ -106,6 +112,7 @@ def _ask(ui: dict[str, Any], offered: Offer) -> list[gr.Button]:
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
         tries = _examples(offered)
+        _chatbar(ui)
         ui["run"] = gr.Button("Run", variant="primary", elem_id="run", scale=0, min_width=96)
         ui["stop"] = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", scale=0, min_width=96)
     return tries

@@ -25,7 +25,7 @@ SHAPES = {"Lookup": "copy", "Parallel decoding": "grid", "Parallel": "grid", "Se
 ORDER = ("Draft model", "Draft length", "Draft tree", "Lookup", "Trained heads", "Self-speculation", "Parallel decoding", "Parallel",
          "Verification", "Other vocabulary", "Lossy verification", "Collaboration")
 FOUNDERS = {"speculative", "draft_tree", "prompt_lookup", "medusa", "layerskip", "jacobi"}
-SAID = {"key", "title", "summary", "family", "paper", "exactness", "wins", "loses", "knobs"}
+SAID = {"key", "title", "summary", "family", "paper", "exactness", "wins", "loses", "differs", "published", "knobs"}
 BLOCKS = {"head:dflash", "head:dspark", "head:pard", "head:peagle", "head:blockwise"}  # heads that write a whole block in one pass
 
 

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import torch
 
+from .. import VERSION
 from .registry import ZooError
 
 
@@ -73,7 +74,7 @@ def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
-            "transformers": version("transformers"), "python": platform.python_version()}
+            "transformers": version("transformers"), "specviz": VERSION, "python": platform.python_version()}
 
 
 def processor() -> str:

@@ -185,5 +185,5 @@ def test_a_race_is_judged_by_its_spread(speeds, winner, says):
 def test_lanes_are_read_from_a_trace_with_their_repeats():
     head = {"type": "header", "lane": 0, "method": {"key": "a", "title": "A"}}
     done = {"type": "done", "lane": 0, "totals": {"tokens": 10, "seconds": 1.0, "repeats": [{"tokens": 10, "seconds": 2.0}]}}
-    assert lanes_of([head, done]) == [{"key": "a", "title": "A", "runs": [[10, 1.0], [10, 2.0]]}]
+    assert lanes_of([head, done]) == [{"lane": 0, "key": "a", "title": "A", "knobs": {}, "runs": [[10, 1.0], [10, 2.0]]}]
     assert lanes_of([head, {"type": "done", "lane": 0, "totals": {}}]) == []

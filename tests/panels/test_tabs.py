@@ -309,6 +309,8 @@ def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:
         show(page, "present")
         page.evaluate("() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }")
         page.click("text=Start presenting")
+        bar, board = (page.locator(name).bounding_box() for name in (".pn-presenting", "#board .sv"))
+        assert bar["y"] + bar["height"] <= board["y"] + 1  # nothing lies over the board
         assert page.evaluate("getComputedStyle(document.getElementById('host')).display") == "none"
         zoom = float(page.evaluate("document.querySelector('#board .sv').style.zoom"))
         page.keyboard.press("+")

@@ -76,9 +76,11 @@ def test_the_methods_are_listed_with_their_knobs(client, backend):
 
 
 def test_methods_are_compared_in_one_answer(client, backend):
-    found = client.predict(prompt="tell of the fox", methods=["chain", "lookup"], max_new_tokens=30, api_name="/compare")
-    assert [row["key"] for row in found["rows"]] == ["chain", "lookup", "autoregressive"] and found["same_text"]
-    assert found["rows"][0]["walltime_speedup"] > 1 and found["rows"][0]["block_efficiency"] > 1
+    found = client.predict(prompt="tell of the fox", methods=["chain", {"method": "chain", "knobs": {"gamma": 1}}],
+                           max_new_tokens=30, api_name="/compare")
+    assert [(row["key"], row["knobs"].get("gamma")) for row in found["rows"]] == [("chain", 4), ("chain", 1), ("autoregressive", None)]
+    assert found["rows"][0]["walltime_speedup"] > 1 and found["rows"][0]["block_efficiency"] > found["rows"][1]["block_efficiency"] > 1
+    assert found["same_text"] and [row["lane"] for row in found["rows"]] == [0, 1, 2]
     assert found["text"].startswith("You said: tell of the fox") and found["sentence"].startswith("Fastest in this one run: Draft chain")
     assert backend.runs[0].repeats == 3
     with pytest.raises(AppError, match="There is no method"):

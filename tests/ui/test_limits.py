@@ -33,7 +33,7 @@ def ask(**given):
     ("seed", [None, "x", 1.5], "seed must be a whole number"),
     ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "There is no method"),
     ("methods", [7, [1], {"a": 1}, [None]], "list of method names"),
-    ("methods", [["chain", "tree", "lookup", "heads"]], "At most 4 lanes"),
+    ("methods", [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]], "At most 5 lanes"),
     ("knobs", [[1], "x", {"chain": 1}], "knobs must be given"),
     ("knobs", [{"nope": {}}], "There is no method"),
     ("turns", ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]], "Earlier messages must be"),

@@ -102,11 +102,12 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
 
 
-def test_four_lanes_lose_no_event(page, backend):
+def test_four_lanes_beside_plain_decoding_lose_no_event(page, backend):
     pick(page, "tree")
     page.click(".pg-more")
+    page.click(".pg-row[data-key=chain]")  # once more, with another knob
     assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"
-    assert "4 lanes are full" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
+    assert "5 lanes are full" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
     page.click(".pg-done")
     backend.hold(0)
     begin(page)
@@ -116,7 +117,7 @@ def test_four_lanes_lose_no_event(page, backend):
     backend.hold(None)
     finish(page)
     told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
-    assert len(backend.runs[0].lanes) == 4
+    assert [key for key, _ in backend.runs[0].lanes] == ["chain", "lookup", "tree", "chain", "autoregressive"]
     assert page.get_attribute("#board .sv", "data-gaps") == "0"
     assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
 
@@ -517,12 +518,17 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 
 def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     page.click(".pg-more")
-    page.click("[aria-label='Draft chain once more, with another knob']", timeout=5000)
+    page.click("[aria-label='Draft chain once more, with another knob']")
+    page.hover(".pg-row[data-key=chain]")
+    assert "the cache is kept between rounds" in page.inner_text(".pg-card")
+    page.click(".pg-slot:has-text('Draft chain') .pg-knobword >> nth=-1")
+    page.click(".pg-fieldkeys button:has-text('As published')")
+    assert '"gamma":8' in page.get_attribute(".pg-pick", "data-lanes")  # and not what is published as it is here
     page.click(".pg-done")
     assert page.get_attribute(".pg-pick", "data-on").split().count("chain") == 2
     run(page)
     gammas = [knobs["gamma"] for key, knobs in backend.runs[-1].lanes if key == "chain"]
-    assert gammas[0] == 4 and len(gammas) == 2 and gammas[1] != 4
+    assert gammas == [4, 8]
     link = page.evaluate("(SpecVizPage.readLink(new URL(SpecVizPage.makeLink({methods: JSON.parse(document.querySelector('.pg-pick').dataset.lanes)})).hash)).set.methods")
     assert link[0] == "chain" and {"method": "chain", "knobs": {"gamma": gammas[1]}} in link
 

@@ -54,6 +54,7 @@ def test_the_page_shows_the_engines_own_speed(visit, real):
     """Four lanes of 512 tokens, the most that a run may ask for: 2,048 tokens."""
     page = visit(url=real.url)
     page.click("#tab-race")
+    page.click("#board .p-stage .opens")
     page.evaluate("keys => { SpecVizPage.pending = { methods: keys }; SpecVizPage.send('input'); }", list(FOUR))
     page.wait_for_function("keys => document.querySelector('.pg-pick').dataset.on === keys.join(' ')", arg=list(FOUR))
     open_fields(page)

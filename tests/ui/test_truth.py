@@ -98,8 +98,8 @@ def test_a_stopped_run_is_not_accused(page, backend):
     assert backend.held()
     page.click("#stop")
     finish(page, "stopped")
-    page.wait_for_function("document.querySelector('#board .p-race .parts').textContent.includes('agrees with plain decoding')")
-    assert "differs" not in page.inner_text("#board .p-race .parts") and not page.is_visible("#lane")
+    page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding')")
+    assert "differs" not in page.inner_text("#board .parts") and not page.is_visible("#lane")
     assert "same so far" in page.inner_text("#board .rtable")
 
 

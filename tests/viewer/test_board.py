@@ -191,6 +191,8 @@ def test_no_sideways_scroll(drive, settled, width) -> None:
         for records in (long, RACE):
             page.evaluate(LOAD, json.dumps(records))
             at_end(page, settled)
+            if page.is_visible(".p-insp.shut .opens"):  # in a race the round opens when asked
+                page.click(".p-insp .opens")
             for tab in ("log", "mask", "why"):
                 page.click(f".sub [data-tab={tab}]")
                 settled(page)

@@ -110,18 +110,20 @@ def test_the_ledger_counts_passes_and_the_texts_are_aligned_by_place(drive, sett
     def use(page):
         page.evaluate(LOAD, json.dumps(RACE))
         at_end(page, settled)
+        assert page.locator(".p-race.shut").count() == 1 and not page.is_visible(".ledger")  # the detail opens when asked
+        page.click(".p-race .phead")
         page.wait_for_function("document.querySelectorAll('.ledger tbody tr').length === 4 && document.querySelector('.won:not(.wait)')")
         rows = {r[0]: [c.replace("\u2013", "") for c in r[1:5]] for r in page.evaluate("[...document.querySelectorAll('.ledger tbody tr')].map((r) => [...r.children].map((c) => c.textContent))")}
         for lane, title in ((0, "Plain decoding"), (1, "Speculative decoding"), (2, "Draft tree")):
             mine = [r for r in RACE if r["lane"] == lane and r["type"] == "verify"]
             n = sum(r["n_new"] for r in RACE if r["lane"] == lane and r["type"] == "commit")
             assert rows[title] == [str(len(mine)), f"{sum(r['n_in'] for r in mine) / len(mine):.1f}", str(n), str(n - len(mine))]
-        assert page.text_content(".p-race .parts").count("the same text as plain decoding, token for token") == 3
+        assert page.text_content(".parts").count("the same text as plain decoding, token for token") == 3
         page.evaluate(LOAD, json.dumps(away))
         page.evaluate("board.setLayout('race')")
         at_end(page, settled)
-        page.wait_for_function("document.querySelector('.p-race .parts').textContent.includes('differs from')")
-        text = page.text_content(".p-race .parts")
+        page.wait_for_function("document.querySelector('.parts').textContent.includes('differs from')")
+        text = page.text_content(".parts")
         assert f"differs from plain decoding at token {place + 1}" in text and "near-tie, gap 0.0021" in text
 
     drive(use)

@@ -21,7 +21,7 @@ METHOD = Method(
     title="Collaborative decoding, contrastive",
     paper="Zhang et al. 2024, arXiv 2406.12295; Yuan et al. 2023, arXiv 2311.08981",
     summary="Large and small model decide each token together, by the difference of their logits. "
-            "Approximate as seen from the target alone, and exact for the law of the two together: speculation does not change that.",
+            "Approximate as seen from the target alone, and exact for that of the two together: speculation does not change it.",
     exactness="approximate",
     knobs=(
         Knob("beta", 0.5, 0.0, 3.0, "0 is the small model, 1 the target; above 1 what only the small model likes counts against a token"),

@@ -26,7 +26,7 @@ METHOD = Method(
     title="Collaborative decoding, by proxy",
     paper="Zhang et al. 2024, arXiv 2406.12295; Liu et al. 2024, arXiv 2401.08565",
     summary="Adds to the target's logits what a small model knows beyond a weaker one; here that is the draft model cut in half. "
-            "Approximate as seen from the target alone, and exact for the law of all together: speculation does not change that.",
+            "Approximate as seen from the target alone, and exact for the distribution of all together: speculation does not change that.",
     exactness="approximate",
     knobs=(
         Knob("alpha", 1.0, 0.0, 3.0, "how much of the small model's gain is added; 0 is the target alone, where it has a say"),

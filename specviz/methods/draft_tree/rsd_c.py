@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("depth", 3, 1, 4, "levels; the number of nodes grows exponentially with it"),
     ),
     needs=frozenset({"draft", "tree"}),
-    look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the law.",
+    look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the distribution.",
     wins="With few levels, on hardware with rows to spare.",
     loses="Half of all nodes are leaves far from the root, where acceptance is unlikely; RSD-S spends them better.",
     differs="As published; the paper's trees are larger.",

@@ -26,7 +26,7 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("transfer", 2.0, 0.0, 50.0,
-             "how far the law is moved towards the draft (eta; the paper's 5 to 50 suit a strong drafter); 0 is exact"),
+             "how far the distribution is moved towards the draft (eta; the paper's 5 to 50 suit a strong drafter); 0 is exact"),
         Knob("floor", 0.1, 0.0, 1.0, "only tokens that the draft gives this share of its best one's chance are moved (alpha)"),
         Knob("gamma", 6, 1, 16, "most tokens drafted a round (the paper's 10)"),
         Knob("sure", 0.4, 0.0, 1.0, "the draft ends behind a token of which the drafter was less sure than this"),
@@ -35,10 +35,10 @@ METHOD = Method(
         Knob("reader", "draft model", choices=tuple(READERS), help="who reads the short context; the paper's is as large as the target"),
     ),
     needs=frozenset({"draft"}),
-    look="Which pieces of the prompt the drafter was given, and three bars a token: target, draft, and the law in between.",
+    look="Which pieces of the prompt the drafter was given, and three bars a token: target, draft, and the distribution in between.",
     wins="Prompts of many thousand tokens, where reading all of them for every drafted token is what costs.",
     loses="Short prompts, which the drafter reads whole anyway; and with a weak drafter the transfer lowers the quality.",
-    differs="The law and the test are the authors'; pieces of the prompt are found by common words instead of an embedding, "
+    differs="The mixed distribution and the test are the authors'; pieces of the prompt are found by common words instead of an embedding, "
             "and the drafter is a small one.",
     compared="code",
     published={"gamma": 10, "transfer": 10.0, "piece": 512, "room": 4096, "reader": "draft model"},

@@ -24,10 +24,10 @@ METHOD = Method(
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),
-    look="The drift: how far the law really followed is from the target's, in nats, at every token.",
+    look="The drift: how far the distribution really followed is from the target's, in nats, at every token.",
     wins="Where a near miss is good enough and speed matters more than fidelity.",
     loses="The text is the draft model's as much as the target's: facts and style slip first.",
-    differs="The paper leaves open what is drawn after a refusal; here it is what is left of the target's own law.",
+    differs="The paper leaves open what is drawn after a refusal; here it is what is left of the target's own distribution.",
     compared="formula",
     build=build,
 )

@@ -17,14 +17,14 @@ METHOD = Method(
     key="typical_acceptance",
     title="Typical acceptance",
     paper="Cai et al. 2024, arXiv 2401.10774",
-    summary="Keeps every drafted token the target finds plausible, instead of holding the draft to the target's exact law.",
+    summary="Keeps every drafted token the target finds plausible, instead of holding the draft to the target's exact distribution.",
     exactness="approximate",
     knobs=(
         Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
         Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where the place is open"),
         Knob("last", "argmax", choices=("argmax", "typical", "law"),
              help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
-                  "or drawn from the target's whole law"),
+                  "or drawn from the target's whole distribution"),
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),

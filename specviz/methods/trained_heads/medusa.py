@@ -28,7 +28,7 @@ METHOD = Method(
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
     look="No draft model runs at all. Deeper guesses do not know what stands above them: the same token under every parent.",
-    wins="Where drafting must cost almost nothing: a round is hardly dearer than a plain pass.",
+    wins="Where drafting must cost almost nothing: a round costs hardly more than a plain pass.",
     loses="A few tokens ahead: each head guesses without seeing the others, so deep paths are seldom right.",
     differs="The tree is as published; the check is the exact rule, and the paper's own is Medusa, typical acceptance.",
     compared="code",

@@ -38,11 +38,13 @@ function state(key) {
     return { count, blocked: true, lock: false, why: `${most + 1} lanes are full: take one away first.` };
   return { count, blocked: false, lock: false, why: "" };
 }
-function add(key) {
+function add(key, knobs) {
   const now = lanes();
-  const lane = now.some((l) => l.method === key && !Object.keys(l.knobs).length)
-    ? another(cardOf(key), now)
-    : { method: key, knobs: {} };
+  const lane = knobs
+    ? { method: key, knobs }
+    : now.some((l) => l.method === key && !Object.keys(l.knobs).length)
+      ? another(cardOf(key), now)
+      : { method: key, knobs: {} };
   if (lane && !state(key).blocked) set([...now, lane]);
 }
 function preset(one) {

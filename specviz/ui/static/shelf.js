@@ -163,14 +163,25 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
         : "not measured here",
     );
     fact("Called", card.aliases.join(", "));
+    fact("Here", card.differs);
     const title = make("div", "pg-cardhead"),
       names = make("div");
     names.append(make("h3", "", card.title), make("span", "", card.family + " \u00b7 " + SHAPES[card.shape]));
     title.append(glyph(card.shape), names);
     const take = button("pg-add", s.count ? "Add again" : "Add as a lane", () => add(card.key));
     take.disabled = s.blocked;
-    const go = make("div", "pg-go");
-    go.append(take, make("span", "", s.why || card.paper));
+    const go = make("div", "pg-go"),
+      own = published(card);
+    go.append(take);
+    if (own) {
+      const as = button("pg-as", "Add as published", () => add(card.key, own));
+      as.disabled = s.blocked;
+      as.title = Object.entries(own)
+        .map(([name, value]) => name.replaceAll("_", " ") + " " + value)
+        .join(", ");
+      go.append(as);
+    }
+    go.append(make("span", "", s.why || card.paper));
     side.replaceChildren(title, make("p", "", card.summary), facts, go);
     for (const [key, { node }] of rows) node.classList.toggle("cur", key === card.key);
     if (matchMedia("(max-width: 760px)").matches) rows.get(card.key)?.node.after(side);

@@ -6,6 +6,13 @@ function knobWord(card, lane) {
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
   return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + value).join(", ");
 }
+/* The knobs at which the method was published, without those that are the defaults here; null where the defaults are it. */
+function published(card) {
+  const own = Object.entries(card.published || {}).filter(
+    ([name, value]) => card.knobs.find((knob) => knob.name === name)?.default !== value,
+  );
+  return own.length ? Object.fromEntries(own) : null;
+}
 /* The same method once more, with the first knob set to something that no lane of it has. */
 function another(card, lanes) {
   for (const knob of card.knobs) {
@@ -92,6 +99,11 @@ function trayOf({ most, cardOf, lanes, set, done }) {
       label.append(field);
       box.append(label);
     }
+    const to = (knobs) => set(lanes().map((l, j) => (j === i ? { ...l, knobs } : l))),
+      keys = make("div", "pg-fieldkeys");
+    if (published(card)) keys.append(button("", "As published", () => to(published(card))));
+    keys.append(button("", "Defaults", () => to({})));
+    box.append(keys);
     return box;
   }
   function paint() {

@@ -1,0 +1,37 @@
+/* What a race shows only when asked: a panel's head stays, the rest opens with a press. Watch shows its panels open. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const { el, setText } = SV.dom;
+
+  class Shut {
+    constructor(panel, head, what, changed) {
+      this.panel = panel;
+      this.changed = changed;
+      this.word = el("span");
+      this.key = el("button", { class: "opens", type: "button", "aria-label": what }, this.word);
+      head.append(this.key);
+      head.addEventListener("click", (e) => {
+        if (!e.target.closest("button:not(.opens)")) this.set(panel.classList.contains("shut"));
+      });
+      this.set(false);
+    }
+    set(open) {
+      this.panel.classList.toggle("shut", !open);
+      this.key.setAttribute("aria-expanded", String(open));
+      setText(this.word, open ? "Hide \u25b4" : "Show \u25be");
+      this.changed();
+    }
+  }
+
+  function all(board) {
+    const opens = (panel, head, what) => new Shut(panel, head, what, () => board.later());
+    return {
+      stage: opens(board.stagePanel, board.stageHead, "Texts of all methods"),
+      race: opens(board.ledger.root, board.ledger.head, "Forward passes of all methods"),
+      insp: opens(board.inspector.root, board.inspector.head, "Round inspector"),
+    };
+  }
+
+  SV.shut = { all };
+})();
