@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import load, models, served, space
+from . import load, models, served, serving, space
 from .errors import INTERRUPTED, UsageError
 from .watching import text_of
 
@@ -108,6 +108,7 @@ def parser() -> Parser:
 
     load.add(command, lambda sub: (_sampling(sub), _models(sub)))
     models.add(command)
+    serving.add(command)
     space.add(command)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+FAMILY = "Servers"
+KEY = "server:"  # before a server's name, where methods are named
 MOST = 10**9  # of any count that a server may tell
 MOST_IDS, HIGHEST_ID = 4096, 2**31 - 1
 

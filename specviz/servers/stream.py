@@ -11,13 +11,11 @@ from typing import Any, Iterator, Sequence
 from ..core.notes import check
 from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, Said, Started
 from ..zoo.registry import Server
-from .dialects import ENGINES, Message
+from .dialects import ENGINES, FAMILY, KEY, Message
 from .events import messages
 from .figures import Told, read_metrics
 from .wire import Bounds, Call, ServerError, plain, read_url
 
-FAMILY = "Servers"
-KEY = "server:"  # before a server's name, where methods are named
 PIECE = 3000  # bytes of a piece of text in a trace
 TEXT = 2 * 2**20 - PIECE  # bytes that a lane may write
 ASIDE = 2.0  # seconds for a page beside the stream
