@@ -97,7 +97,7 @@ def parser() -> Parser:
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
     sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
-    sub.add_argument("--reference", action="store_true", help="transformers' own generate, assisted and prompt lookup as well")
+    sub.add_argument("--reference", action="store_true", help="transformers' own generate, assisted and lookup too, and llama.cpp's")
     _sampling(sub)
     _models(sub)
 

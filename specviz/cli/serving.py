@@ -14,6 +14,7 @@ def add(command) -> None:
     """Hang the commands into the parser."""
     sub = command("export", export, "Write a model of models.yaml for another engine.")
     sub.add_argument("--gguf", action="store_true", required=True, help="as one GGUF file for llama.cpp (package gguf)")
+    sub.add_argument("--f32", action="store_true", help="weights in 32 bits: larger and slower, and rounded nowhere")
     sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder; the default target where left out")
     sub.add_argument("--out", required=True, metavar="FILE", help="where to write it")
     sub = command("serve", serve, "Start vLLM with a published head, so that a lane can stream from it.")
@@ -32,7 +33,7 @@ def export(args: argparse.Namespace) -> int:
     from ..zoo.gguf_file import export as write
     from ..zoo.registry import register
 
-    told = write(register().find(args.model), Path(args.out))
+    told = write(register().find(args.model), Path(args.out), args.f32)
     if args.json:
         print(json.dumps(told, indent=2))
     else:

@@ -107,6 +107,8 @@ class Call:
             if len(rest) > self.bounds.line or any(len(line) > self.bounds.line for line in lines):
                 raise ServerError(f"{self.name} sent a line of more than {_size(self.bounds.line)}: cut there.")
             yield from lines
+        if rest:
+            yield bytes(rest)
 
     def _answer(self, method: str, path: str, body: bytes | None, kind: str | None) -> Iterator[bytes]:
         """The body of an answer, a piece at a time."""

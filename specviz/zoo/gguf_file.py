@@ -24,8 +24,9 @@ PLAIN, CONTROL = 1, 3  # kinds of tokens in a GGUF file
 SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 
-def export(entry: Entry, out: Path) -> dict[str, Any]:
-    """Write the model to a file; {path, bytes, tensors, tokens}. Raises ZooError with one sentence for what cannot be written."""
+def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
+    """Write the model to a file; {path, bytes, tensors, tokens}. full: weights in 32 bits, with which llama.cpp rounds nothing on
+    its way, for comparing. Raises ZooError with one sentence for what cannot be written."""
     try:
         import gguf
     except ImportError:
@@ -33,7 +34,7 @@ def export(entry: Entry, out: Path) -> dict[str, Any]:
     folder = entry.folder()
     try:
         config = read_json(folder, "config.json")
-        tensors, kind = _tensors(folder, _checked(config, entry.name)), gguf.GGMLQuantizationType
+        tensors, kind = _tensors(folder, _checked(config, entry.name), full), gguf.GGMLQuantizationType
     except ModelError as error:
         raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.") from None
     if not out.parent.is_dir():
@@ -68,10 +69,10 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
     return config
 
 
-def _tensors(folder: Path, config: dict[str, Any]) -> dict[str, Tensor]:
+def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
     """By their names in the file: two dimensions in 16 bits, where they were stored so, one in 32."""
     store = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(config.get("dtype") or config.get("torch_dtype"), torch.float32)
-    weights = Weights(folder, torch.device("cpu"), store)
+    weights = Weights(folder, torch.device("cpu"), torch.float32 if full else store)
     heads, keys = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     names = {there: here for there, here in TOP.items() if there != "lm_head.weight" or not config.get("tie_word_embeddings")}
     for layer in range(config["num_hidden_layers"]):
