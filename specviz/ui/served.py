@@ -14,6 +14,15 @@ from .limits import Ask
 ABOUT = "Engines that others run, seen from outside: what they tell is observed, what follows from it inferred, the rest unknown."
 
 
+class ServerCard(Card):
+    """A server's card: it is in no catalogue and has no knobs."""
+
+    def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
+        if given:
+            raise ValueError("a server has no knobs")
+        return {}
+
+
 def served_cards() -> dict[str, Card]:
     """By key. None where the file that names them is broken: the first run says why. An address that is none ends the program."""
     try:
@@ -22,7 +31,7 @@ def served_cards() -> dict[str, Card]:
         return {}
     except ServerError as why:
         raise SystemExit(f"specviz: {why}") from None
-    return {KEY + name: Card(
+    return {KEY + name: ServerCard(
         key=KEY + name, title=name, paper="", family=FAMILY,
         summary=server.about or f"{ENGINES[server.engine].title} on a server: what you write is sent there, and its answer streamed.",
         exactness="its own", needs=frozenset({"server"}), look="The badges: what it tells, what follows from that, what nobody tells.",

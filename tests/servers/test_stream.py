@@ -18,7 +18,8 @@ from specviz.zoo.registry import Server
 from .fake import HEAD, Fake, said, sse
 
 ASK = [{"role": "user", "content": "Say it."}]
-TIGHT = Bounds(connect=2.0, begin=0.3, silent=0.3, line=2**16, stream=2**18, page=2**16, messages=200)
+WIDE = Bounds(connect=20.0, begin=20.0, silent=20.0, line=2**16, stream=2**18, page=2**16, messages=200)
+TIGHT = replace(WIDE, begin=0.3, silent=0.3)  # for what hangs
 GREEDY = Sampling()
 
 IDS = [(11, 12, 13), (14,), (15, 16)]
@@ -57,31 +58,33 @@ def pages(*counts):
                                    + (PAGE % (left.pop(0) if len(left) > 1 else left[0])).encode())
 
 
-ANSWERS = {
-    "plain": HEAD + b"\r\n" + sse(said("One"), said(" two"), said("", "length"), {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}),
-    "bursts": HEAD + b"\r\n" + sse(said("One two three"), said(" four", "length"), {"choices": [], "usage": {"completion_tokens": 4}}),
-    "vllm": with_ids(VLLM_END), "vllm/metrics": pages((10, 20, 5, 4, 1), (13, 26, 8, 6, 2)),
-    "quiet": with_ids(), "sglang": with_ids(SGLANG_END),
-    "sglang/metrics": lambda send, gone: send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nsglang:spec_accept_length{tp_rank=\"0\"} 2.5\n"
-                                              b"sglang:spec_accept_rate{tp_rank=\"0\"} 0.7\n"),
-    "llamacpp": HEAD + b"\r\n" + sse(timings("One", 1, 0, 0), timings(" two", 2, 4, 3), timings(" three", 3, 4, 3), timings(" four", 4, 4, 3),
-                                     timings(" five", 5, 4, 3), timings(" six", 6, 8, 3, "stop")),
-    "mute/models": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\": [{\"id\": \"its-own\"}]}",
-    "mute": HEAD + b"\r\n" + sse(said("Hm", "stop", model="its-own")),
-    "thinks": HEAD + b"\r\n" + sse(said("", choice_={"delta": {"reasoning_content": "Let me see. "}}), said("Yes.", "stop")),
-}
+def answers():
+    """Anew each time: a metrics page tells other counts at its second look."""
+    return {
+        "plain": HEAD + b"\r\n" + sse(said("One"), said(" two"), said("", "length"), {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}),
+        "bursts": HEAD + b"\r\n" + sse(said("One two three"), said(" four", "length"), {"choices": [], "usage": {"completion_tokens": 4}}),
+        "vllm": with_ids(VLLM_END), "vllm/metrics": pages((10, 20, 5, 4, 1), (13, 26, 8, 6, 2)),
+        "quiet": with_ids(), "sglang": with_ids(SGLANG_END),
+        "sglang/metrics": lambda send, gone: send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nsglang:spec_accept_length{tp_rank=\"0\"} 2.5\n"
+                                                  b"sglang:spec_accept_rate{tp_rank=\"0\"} 0.7\n"),
+        "llamacpp": HEAD + b"\r\n" + sse(timings("One", 1, 0, 0), timings(" two", 2, 4, 3), timings(" three", 3, 4, 3), timings(" four", 4, 4, 3),
+                                         timings(" five", 5, 4, 3), timings(" six", 6, 8, 3, "stop")),
+        "mute/models": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\": [{\"id\": \"its-own\"}]}",
+        "mute": HEAD + b"\r\n" + sse(said("Hm", "stop", model="its-own")),
+        "thinks": HEAD + b"\r\n" + sse(said("", choice_={"delta": {"reasoning_content": "Let me see. "}}), said("Yes.", "stop")),
+    }
 
 
 @pytest.fixture(scope="module")
 def fake():
-    one = Fake(ANSWERS)
+    one = Fake(answers())
     yield one
     one.close()
 
 
-def lane(fake, case, engine="openai", most=64, bounds=TIGHT, **more):
+def lane(fake, case, engine="openai", most=64, bounds=WIDE, **more):
     server = Server(case, engine, f"{fake.url}/{case}", **{"model": "m", **more})
-    stream = Stream(server, ASK, most, GREEDY, 20.0, bounds)
+    stream = Stream(server, ASK, most, GREEDY, 60.0, bounds)
     recorder = Recorder(0, None)
     events = list(stream.events())
     records = [record for event in events for record in recorder.take(event)]
@@ -162,7 +165,7 @@ def test_streams_run_beside_local_lanes_and_end_with_them(fake):
 def test_stop_ends_a_stream_that_waits(fake):
     fake.answers["waits"] = lambda send, gone: (send(HEAD + b"\r\n" + sse(said("One"), done=False)), gone())
     cancel = threading.Event()
-    stream = Stream(Server("waits", "openai", fake.url + "/waits", "m"), ASK, 8, GREEDY, 20.0, replace(TIGHT, silent=20.0))
+    stream = Stream(Server("waits", "openai", fake.url + "/waits", "m"), ASK, 8, GREEDY, 20.0, WIDE)
     seen = []
     for _, event in beside((one for one in ()), {0: stream}, cancel):
         seen.append(event)
@@ -173,5 +176,5 @@ def test_stop_ends_a_stream_that_waits(fake):
 
 def test_a_runs_time_ends_a_stream_that_waits(fake):
     fake.answers["late"] = lambda send, gone: (send(HEAD + b"\r\n" + sse(said("One"), done=False)), gone())
-    stream = Stream(Server("late", "openai", fake.url + "/late", "m"), ASK, 8, GREEDY, 0.15, replace(TIGHT, silent=20.0))
+    stream = Stream(Server("late", "openai", fake.url + "/late", "m"), ASK, 8, GREEDY, 0.15, WIDE)
     assert list(stream.events())[-1].finish == "deadline"
