@@ -82,8 +82,8 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
 
     suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
     prompts of each. reference: rows of transformers' own decoding on the same weights, and of llama.cpp's where it is installed.
-    quiet: no progress bar (None: none where stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and reports what there is. Raises
-    SessionError or a suite's sentence before anything is measured.
+    quiet: no progress bar (None: none where stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and
+    reports what there is. Raises SessionError or a suite's sentence before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)

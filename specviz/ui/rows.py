@@ -21,7 +21,8 @@ NEEDS = {  # by the part of a need before its colon; what every model here has i
     "draft": "a small draft model", "small": "a third, tiny model", "other_draft": "a draft model with another vocabulary",
     "tree": "a model that reads a tree in one pass", "head": "a trained head", "store": "a library of text",
     "skip": "layers that can be left out",
-    "server": "the owner's server, and your prompt goes there", "early": "an early exit", "fuzzy": "layers side by side", "tap": "the model's inner states",
+    "server": "the owner's server, and your prompt goes there",
+    "early": "an early exit", "fuzzy": "layers side by side", "tap": "the model's inner states",
 }
 SHAPES = {"Servers": "server", "Lookup": "copy", "Parallel decoding": "grid", "Parallel": "grid", "Self-speculation": "layers"}
 ORDER = ("Draft model", "Draft length", "Draft tree", "Lookup", "Trained heads", "Self-speculation", "Parallel decoding", "Parallel",
