@@ -36,7 +36,7 @@
     server_accepted_length: ["tokens a pass, whole server", two],
     server_acceptance_rate: ["accepted of the drafted, whole server", pct],
     server_by_position: ["accepted by place, whole server", places],
-    server_tokens_per_step: ["tokens a step, whole server", two],
+    server_tokens_per_pass: ["tokens a pass meanwhile, whole server", two],
   };
   const FIRST = [{ name: "text", badge: "observed", value: null }];
 

@@ -111,7 +111,7 @@ class VLLM(OpenAI):
     per_step = True
     counters = {"vllm:spec_decode_num_drafts_total": "steps", "vllm:spec_decode_num_draft_tokens_total": "drafted",
                 "vllm:spec_decode_num_accepted_tokens_total": "accepted",
-                "vllm:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at", "vllm:generation_tokens_total": "tokens"}
+                "vllm:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
 
     def ask(self, sampling):
         return super().ask(sampling) | {"return_token_ids": True}
@@ -130,7 +130,7 @@ class VLLM(OpenAI):
 class SGLang(OpenAI):
     title = "SGLang"
     per_step = True
-    counters = {"sglang:spec_verify_calls_total": "steps", "sglang:generation_tokens_total": "tokens"}
+    counters = {"sglang:spec_verify_calls_total": "passes", "sglang:generation_tokens_total": "tokens"}
     gauges = {"sglang:spec_accept_length": "accepted_length", "sglang:spec_accept_rate": "acceptance_rate"}
 
     def ask(self, sampling):
@@ -150,7 +150,9 @@ class LlamaCpp(OpenAI):
     """llama-server, and llama-cpp-python's server, which tells nothing of its drafts."""
 
     title = "llama.cpp"
-    counters = {"llamacpp:tokens_predicted_total": "tokens", "llamacpp:n_decode_total": "steps"}
+    counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
+                "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
+                "llamacpp:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
 
     def ask(self, sampling):
         return {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0, "timings_per_token": True}  # its own defaults cut laws
@@ -166,8 +168,7 @@ class LlamaCpp(OpenAI):
         drafted = count(found.get("draft_n"), "count of drafted tokens")
         if drafted is not None:
             accepted = _needed(found, "draft_n_accepted")
-            steps = None if written is None else max(0, written - accepted)
-            out["drafts"] = checked(Drafts(drafted, accepted, steps))
+            out["drafts"] = checked(Drafts(drafted, accepted))
         return out
 
 

@@ -79,13 +79,12 @@ class Told:
             found = None
         if found is None:
             return self._inferred(tokens, ids)
-        steps = found.steps
         out = [_fact("drafted", "observed", found.drafted), _fact("accepted", "observed", found.accepted),
                _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None)]
-        if steps is not None:
-            passes = max(steps, tokens - found.accepted)  # a pass without a draft writes one token and is in no count of steps
-            out += [_fact("steps", "observed", steps), _fact("passes", "observed", passes),
-                    _fact("accepted_length", "observed", tokens / passes if passes else None)]
+        passes = max(found.steps or 0, tokens - found.accepted)  # each writes one token of its own; one without a draft is no step
+        out += [_fact("passes", "observed", passes), _fact("accepted_length", "observed", tokens / passes if passes else None)]
+        if found.steps is not None:
+            out.append(_fact("steps", "observed", found.steps))
         if found.histogram:
             told = all(length or len(line) == 1 for length, line in found.histogram.items())  # how long each draft was
             out.append(_fact("by_position", "observed" if told else "inferred", by_position(found.histogram)))
@@ -148,8 +147,8 @@ def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -
     if places and gained.get("steps"):
         rates = [gained[f"accepted_at:{i}"] / gained["steps"] for i in places]
         out.append(_fact("server_by_position", "observed", rates))
-    if gained.get("steps") and gained.get("tokens"):
-        out.append(_fact("server_tokens_per_step", "observed", gained["tokens"] / gained["steps"]))
+    if gained.get("passes") and gained.get("tokens"):
+        out.append(_fact("server_tokens_per_pass", "observed", gained["tokens"] / gained["passes"]))
     return out
 
 
