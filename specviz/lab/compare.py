@@ -26,8 +26,8 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lanes of a trace, as ``compare`` takes them; those that finished."""
-    heads = {r["lane"]: r["method"] for r in records if r["type"] == "header"}
+    """The lanes of a trace, as ``compare`` takes them; those that finished. A server's is on a clock of its own and not among them."""
+    heads = {r["lane"]: r["method"] for r in records if r["type"] == "header" and r.get("clock") != "client"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
     return [{"key": heads[r["lane"]]["key"], "title": heads[r["lane"]]["title"],
              "runs": [[run["tokens"], run["seconds"]] for run in (r["totals"], *r["totals"].get("repeats", ()))]} for r in ends]

@@ -90,10 +90,8 @@ def test_facts_of_any_shape_are_drawn_or_left_out(drive, settled) -> None:
         for i, value in enumerate(ODD):
             facts = [(name, badge if i % 2 else ODD[(i + 1) % len(ODD)], value) for name, badge, _ in FACTS] + [("<b>new</b>", "observed", 1)]
             page.evaluate(LOAD, json.dumps(served(0, facts, [value])))
-            page.evaluate("board.goto({ layout: 'watch', lane: 0, round: 1, tab: 'token' })")
+            page.evaluate("board.goto({ layout: 'watch', lane: 0, round: 1, tab: 'lens' })")
             settled(page)
-            assert "<b>new</b>" in page.text_content(".short .facts") and not page.query_selector(".facts img, .facts b")
-            page.evaluate("board.goto({ tab: 'lens' })")
-            settled(page)
+            assert "<b>new</b>" in page.text_content(".lens .facts") and not page.query_selector(".facts img, .facts b")
 
     drive(use)
