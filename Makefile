@@ -3,6 +3,7 @@
 # make check  style, import directions, JavaScript
 # make thorough  the tests of exactness for every method, setting and wrong variant; make test takes a sample of each family
 # make soak   the long guard, half an hour: fuzzers, floods, kills, limits; and known weaknesses of what we install
+# make test-engines  lanes from llama.cpp's real server, and from one that SPECVIZ_TEST_SERVER names; compiles llama.cpp
 # make cards  write what the page says of each method, after a change of a method's file
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A test a worker a core; the targets compute with one thread each.
 WORKERS ?= 2
 
-.PHONY: run test thorough check cards soak clean
+.PHONY: run test test-engines thorough check cards soak clean
 
 run: $(VENV)/run.done
 	$(BIN)/python app.py
@@ -23,6 +24,10 @@ test: $(VENV)/dev.done $(VENV)/browser.done
 
 thorough: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough $(ARGS)
+
+test-engines: $(VENV)/dev.done
+	$(PIP) install -r requirements-engines.txt
+	SPECVIZ_TEST_ENGINES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m engines $(ARGS)
 
 check: $(VENV)/dev.done
 	$(BIN)/ruff check .

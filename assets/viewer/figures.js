@@ -7,6 +7,7 @@
 
   /* [what, how far it looked]: the engine's own check, else the greedy tokens of this lane against plain decoding's. */
   function certificate(lane, base) {
+    if (SV.told.is(lane)) return elsewhere(lane, base);
     const c = lane.checks.filter((x) => ["greedy_equal", "near_tie", "diverged"].includes(x.kind)).pop();
     if (!c) return compared(lane, base);
     const d = c.detail || {};
@@ -17,6 +18,12 @@
     return c.kind === "near_tie" ? ["near-tie", at + gap] : ["diverged", (at || "not the same text") + gap];
   }
 
+  function elsewhere(lane, base) {
+    if (!base || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
+    return SV.told.parting(lane, base).at === null
+      ? ["same text", "letter for letter, by another engine"]
+      : ["another text", "another engine, maybe another model"];
+  }
   function compared(lane, base) {
     if (!base || base === lane || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
     const d = SV.verdict.parting(lane, base);
@@ -84,23 +91,26 @@
         "walltime_speedup",
         base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup),
         "",
-        m.baseline_tokens_per_second === null
-          ? "no baseline in this trace"
-          : base
-            ? "this is the baseline"
-            : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
+        m.badges
+          ? "a server's own clock: not compared"
+          : m.baseline_tokens_per_second === null
+            ? "no baseline in this trace"
+            : base
+              ? "this is the baseline"
+              : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
       );
       this.set(
         "block_efficiency",
         m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
         "",
-        count(m.passes, "target pass", "target passes"),
+        (m.badges ? m.badges.passes + (m.passes === null ? "" : ": ") : "") +
+          (m.passes === null ? "" : count(m.passes, "target pass", "target passes")),
       );
       this.set(
         "draft_yield",
         none ? dash : pct(m.draft_yield),
         "",
-        none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined",
+        m.badges ? m.badges.draft : none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined",
       );
       this.positions(m);
       const c = lane.done && k >= lane.committed ? certificate(lane, plain) : null;
@@ -135,7 +145,9 @@
           ? pct(list[0].rate) +
               " at 1" +
               (list.length > 1 ? ", " + pct(list[list.length - 1].rate) + " at " + list.length : "")
-          : "nothing drafted",
+          : m.badges
+            ? m.badges.per_position
+            : "nothing drafted",
       );
     }
 
@@ -177,7 +189,7 @@
           times(vals[1]),
           vals[2] === null ? dash : vals[2].toFixed(2),
           m.drafted ? pct(vals[3]) : dash,
-          m.drafted ? pct(vals[4]) : dash,
+          m.drafted && vals[4] !== null ? pct(vals[4]) : dash,
           cert ? cert[0] : m.checked && !anyCert ? m.agree + " of " + m.checked : dash,
         ];
         setText(this.tds[i][0], SV.stage.titleOf(r.lane));

@@ -22,6 +22,7 @@
       out = { text: "", same: "", at: null, sure: false };
     if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
     if (!n) return { ...out, text: "The prompt is being read: the first tokens follow." };
+    if (SV.told.is(lane)) return { ...out, ...served(lane, base, m) };
     if (M.isBaseline(lane))
       return {
         ...out,
@@ -85,6 +86,21 @@
       sure: true,
       same: "same text: checked",
       text: `The same ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}: ${end}`,
+    };
+  }
+
+  function served(lane, base, m) {
+    const n = count(m.tokens, "token");
+    if (!over(lane)) return { text: `So far ${n} from the server, on a clock of its own: wall time at this client.` };
+    const per =
+      m.block_efficiency === null
+        ? "how many passes that took it does not tell"
+        : m.block_efficiency.toFixed(2) + " a pass, " + m.badges.passes;
+    const same = base && over(base) && !dice(lane) && SV.told.parting(lane, base).at === null;
+    return {
+      text: `${n} from a server: ${per}.`,
+      same: same ? "same text as plain decoding here" : "",
+      sure: Boolean(same),
     };
   }
 

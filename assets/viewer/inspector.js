@@ -122,7 +122,8 @@
       setText(
         this.title,
         r
-          ? (v.race ? SV.stage.titleOf(v.lane) + ", pass " : "Pass ") +
+          ? (v.race ? SV.stage.titleOf(v.lane) + ", " : "") +
+              (SV.told.is(v.lane) ? "message " : "pass ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
               (r.i + 1) +
               (v.race ? "" : " of " + v.lane.committed)
           : "Round inspector",
@@ -174,14 +175,16 @@
       if (!r || r.nodes.length === probes) {
         const why = !r
           ? ""
-          : SV.metrics.isBaseline(v.lane)
-            ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
-              "tokens and let one pass check them all."
-            : probes
-              ? "Nothing was drafted this round. The same target pass scored " +
-                count(probes, "probe token") +
-                ", which can never be accepted; what they say is kept for later guesses."
-              : "There is no draft to draw this round: the target wrote one token by itself.";
+          : SV.told.is(v.lane)
+            ? "What the server drafted here, and which of it was refused, it does not tell: unknown, so nothing is drawn."
+            : SV.metrics.isBaseline(v.lane)
+              ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
+                "tokens and let one pass check them all."
+              : probes
+                ? "Nothing was drafted this round. The same target pass scored " +
+                  count(probes, "probe token") +
+                  ", which can never be accepted; what they say is kept for later guesses."
+                : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
         this.zoom.keys.hidden = true;
         return;

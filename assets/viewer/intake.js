@@ -73,8 +73,8 @@
       return Boolean(h && h.mode === "live");
     },
     header() {
-      for (const l of this.list()) if (l.header) return l.header;
-      return null;
+      const all = this.list().filter((l) => l.header);
+      return (all.find((l) => !SV.told.is(l)) || all[0])?.header ?? null;
     },
     /* In the order shown: the methods as they came, plain decoding last. */
     list() {

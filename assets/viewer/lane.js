@@ -33,6 +33,7 @@
           (this.bLabel = el("em")),
         ),
       );
+      this.badges = el("div", { class: "badges", hidden: true });
       this.track = el("canvas", { "aria-hidden": "true" });
       this.fault = el("p", { class: "fault", hidden: true });
       this.cells = el("div", { class: "cells" });
@@ -47,7 +48,7 @@
       this.root = el(
         "section",
         { class: "lane", "data-lane": id },
-        el("div", { class: "id" }, this.pick, this.rate, this.per),
+        el("div", { class: "id" }, this.pick, this.rate, this.per, this.badges),
         this.fin,
         el("div", { class: "track" }, this.track),
         this.stage.box,
@@ -148,7 +149,11 @@
       setText(this.a, String(m.tokens));
       setText(
         this.b,
-        view.race ? String(m.passes) : m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2),
+        view.race
+          ? String(m.passes ?? "\u2013")
+          : m.block_efficiency === null
+            ? "\u2013"
+            : m.block_efficiency.toFixed(2),
       );
       setText(
         this.bLabel,
@@ -170,7 +175,12 @@
       setText(this.fault, why);
       this.fault.hidden = !why;
       this.cells.hidden = Boolean(why);
-      setText(this.lost, base ? "" : s.rejected + " rejected, " + s.skipped + " never examined");
+      setText(
+        this.lost,
+        base ? "" : SV.told.is(lane) ? lostBy(m) : s.rejected + " rejected, " + s.skipped + " never examined",
+      );
+      this.badges.hidden = !SV.told.is(lane);
+      if (!this.badges.hidden) this.badges.replaceChildren(...SV.served.line(lane).filter(Boolean));
     }
 
     /* A strip of blocks, one a committed token: bursts are visible at a glance. Only what is new is drawn. */
@@ -212,6 +222,8 @@
     }
   }
 
+  const lostBy = (m) =>
+    m.drafted === null ? "unknown" : m.drafted - m.accepted + " drafted and not kept; which, is unknown";
   const FINISH = {
     stop: "finished",
     length: "length reached",

@@ -69,12 +69,16 @@
       m.walltime_speedup =
         theirs.length > 1 ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
-    return m;
+    return SV.told.is(lane) ? SV.told.figures(m, lane, k) : m;
   }
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
-  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs. */
+  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs.
+     A server's lane is on another clock and never one of a pair. */
   const common = (lanes) =>
-    Math.min(Infinity, ...lanes.filter((l) => l.done && !l.error && l.committed).map((l) => runsOf(l).length));
+    Math.min(
+      Infinity,
+      ...lanes.filter((l) => l.done && !l.error && l.committed && !SV.told.is(l)).map((l) => runsOf(l).length),
+    );
 
   /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the
      run was repeated. */

@@ -41,15 +41,17 @@
   }
 
   /* What the line says when no status text says something more pressing. */
-  function sentence(h, state, race, mode) {
+  function sentence(h, state, race, mode, served) {
     const where = machine(h),
-      fair = race ? " Methods took turns, each on its own clock." : "";
+      apart = served ? " A server\u2019s clock is wall time at this client." : "",
+      fair = (race ? " Methods took turns, each on its own clock." : "") + apart;
     if (state === "live")
       return (
         "Running now" +
         (where ? " on " + where : "") +
         "." +
-        (race ? " Methods take turns, each on its own clock." : "")
+        (race ? " Methods take turns, each on its own clock." : "") +
+        apart
       );
     if (mode === "live")
       return (
@@ -71,7 +73,7 @@
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
     }
     /* A live run that was saved and opened again is a recording of it. */
-    paint({ header, state, text, race, lost, reopened, slow }) {
+    paint({ header, state, text, race, lost, reopened, slow, served }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const busy = STATE[state] || (!header && "Ready") || (mode === "live" && state === "done" && "Finished");
       setText(this.word, busy || BADGE[mode] || "Trace");
@@ -79,7 +81,7 @@
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
       setText(
         this.say,
-        (text || (header ? sentence(header, state, race, mode) : "Press Run, or open a recorded trace.")) +
+        (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
           (slow ? " " + slow : "") +
           gap,
       );

@@ -107,9 +107,15 @@
       setText(this.name, SV.stage.titleOf(lane));
       setText(
         this.small,
-        lane.error ? "failed" : M.isBaseline(lane) ? "one token a pass" : SV.stage.knobsOf(lane.header),
+        lane.error
+          ? "failed"
+          : M.isBaseline(lane)
+            ? "one token a pass"
+            : SV.told.is(lane)
+              ? "a block is a message"
+              : SV.stage.knobsOf(lane.header),
       );
-      setText(this.n, String(m.passes));
+      setText(this.n, String(m.passes ?? "\u2013"));
       setText(this.word, m.passes === 1 ? " pass" : " passes");
       setText(this.speed, m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");
       setText(this.time, m.seconds > 0 ? span(m.seconds) : "");

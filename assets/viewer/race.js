@@ -57,7 +57,14 @@
       this.last = performance.now();
       this.v = v;
       const end = verdict(v.views.map((x) => x.lane)); /* also while a finished race is played again */
-      setText(this.say, end ? end.sentence : "Who was fastest, and by how much, is said when all lanes have ended.");
+      setText(
+        this.say,
+        end
+          ? end.sentence
+          : v.views.some(({ lane }) => SV.told.is(lane))
+            ? "Local lanes take turns on one clock; a server keeps its own, wall time at this client, and is not ranked."
+            : "Who was fastest, and by how much, is said when all lanes have ended.",
+      );
       this.say.classList.toggle("wait", !end);
       this.say.hidden = false;
       if (v.open) this.ledger(v);
@@ -74,11 +81,11 @@
           "tr",
           null,
           el("th", { scope: "row" }, title(lane)),
-          cell(String(m.passes)),
+          cell(String(m.passes ?? "\u2013")),
           cell(m.rows_per_pass === null ? "\u2013" : m.rows_per_pass.toFixed(1)),
           cell(String(m.tokens)),
-          cell(String(Math.max(0, m.tokens - m.passes))),
-          cell(span(m.parts.reduce((a, b) => a + b, 0))),
+          cell(m.passes === null ? "\u2013" : String(Math.max(0, m.tokens - m.passes))),
+          cell(span(SV.told.is(lane) ? null : m.parts.reduce((a, b) => a + b, 0))),
           el(
             "td",
             { class: "parts1" },
@@ -142,6 +149,10 @@
       const out = [];
       for (const { lane } of v.views) {
         if (!v.base || lane === v.base || !lane.tokens.length) continue;
+        if (SV.told.is(lane)) {
+          out.push(el("li", null, el("b", null, title(lane)), elsewhere(lane, v.base)));
+          continue;
+        }
         const d = parting(lane, v.base),
           word = (t) => el("bdi", { class: "mono" }, t ? SV.fold.label(lane, t.tok, 18) : "the end");
         const theirs = el("bdi", { class: "mono" }, d.theirs ? SV.fold.label(v.base, d.theirs.tok, 18) : "the end"),
@@ -171,6 +182,18 @@
       }
       this.notes.replaceChildren(...out);
     }
+  }
+  /* Another engine, and whose model it has is its owner's to say: texts are compared by their letters. */
+  function elsewhere(lane, base) {
+    const d = SV.told.parting(lane, base);
+    return d.at === null
+      ? (over(lane) && over(base) ? " wrote" : " writes so far") +
+          " the same text as plain decoding here: " +
+          count(d.same, "letter") +
+          " compared."
+      : " writes another text than plain decoding here, from its token " +
+          (d.at + 1) +
+          " on: another engine, maybe another model.";
   }
 
   SV.race = { Race };

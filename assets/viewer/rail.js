@@ -72,7 +72,11 @@
           el(
             "span",
             { class: "none" },
-            SV.metrics.isBaseline(lane) ? "Nothing is drafted, so nothing is rejected." : "Rejected tokens land here.",
+            SV.metrics.isBaseline(lane)
+              ? "Nothing is drafted, so nothing is rejected."
+              : SV.told.is(lane)
+                ? "Which tokens were refused no server tells: unknown."
+                : "Rejected tokens land here.",
           ),
         );
       for (const gone of [...this.cells.children]) if (!cells.includes(gone)) gone.remove();

@@ -167,6 +167,11 @@
           const d1 = r.draft && r.draft.t1 != null ? r.draft.t1 : t0,
             v0 = ve ? ve.t0 : d1,
             v1 = ve ? ve.t1 : d1;
+          if (SV.told.is(lane)) {
+            bar(p.line2, t0, t3); /* from one message to the next: what the time went into is not told */
+            if (X(t3) - X(t0) > 3) bar(p.surface, t3 - this.end / w, t3);
+            continue;
+          }
           const both = ve && v0 < d1 && v1 > t0; /* at the same time: the draft above, the verification below */
           bar(p.over, both ? Math.max(d1, v1) : d1, t3);
           bar(p.draft, t0, d1, 0, both ? BAR / 2 : BAR);

@@ -6,8 +6,16 @@
 
   const th = (n) => n + (n % 100 >= 11 && n % 100 <= 13 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th");
 
+  function served(r) {
+    const size = r.lens.find((x) => x.kind === "message")?.data?.tokens;
+    return Number.isInteger(size)
+      ? "One message of the server: " + count(size, "token") + "."
+      : "One message of the server; how many tokens it holds is not told.";
+  }
+
   /* "The draft guessed 4 tokens; the target kept 3 and corrected the 4th." */
   function sentence(lane, r, phase) {
+    if (SV.told.is(lane)) return served(r);
     const n = r.nodes.filter((x) => !x.probe).length,
       tree = r.kind === "tree",
       copied = r.nodes.some((x) => x.src);

@@ -65,6 +65,7 @@
       run_id: str(r.run_id, 200),
       created: str(r.created, 60),
       mode: oneOf(r.mode, ["live", "recorded", "simulated"], "recorded"),
+      clock: oneOf(r.clock, ["engine", "client"], "engine"),
       knobs: obj(r.knobs),
       method: {
         key: str(obj(r.method).key, 80),

@@ -62,6 +62,11 @@
     const id = v.phase < 3 && v.sel === "tail" && r.nodes.length ? 0 : v.sel,
       n = typeof id === "number" ? r.nodes[id] : null;
     if (!n && !r.commit) return box;
+    if (SV.told.is(v.lane)) {
+      box.append(el("p", null, "The server sent this text. Which guesses were behind it, no server tells."));
+      box.append(...SV.served.table(v.lane).filter(Boolean));
+      return box;
+    }
     const cls = n ? SV.fold.verdictOf(r, n.id, v.phase) : { bonus: "bon", correction: "cor" }[r.why] || "pla",
       tail = r.commit ? r.commit.tail.tok : null;
     box.append(

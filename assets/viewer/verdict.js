@@ -10,19 +10,27 @@
 
   /* {winner, second, sentence, sure, level}. One run each has no spread, and says so. With repeats the i-th runs of two lanes are
      a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise. */
-  function verdict(lanes) {
-    const most = M.common(lanes),
+  function verdict(every) {
+    const lanes = every.filter((l) => !SV.told.is(l)) /* a clock of its own: not ranked */,
+      most = M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
         .map((lane) => ({ lane, list: M.runsOf(lane).slice(0, most) }))
         .map((x) => ({ ...x, s: M.spreadOf(x.list) }))
         .filter((x) => x.s)
         .sort((a, b) => b.s.middle - a.s.middle);
-    if (all.length < 2 || !lanes.every(over)) return null;
+    if (all.length < 2 || !every.every(over)) return null;
     const [a, b] = all,
       v = a.s.runs < 2 ? once(a, b) : often(a, b),
-      slow = busy(lanes);
-    return { winner: a.lane, second: b.lane, ...v, sure: v.sure && !slow, sentence: v.sentence + (slow && " " + slow) };
+      slow = busy(lanes),
+      apart = lanes.length < every.length ? " Servers keep a clock of their own and are not ranked." : "";
+    return {
+      winner: a.lane,
+      second: b.lane,
+      ...v,
+      sure: v.sure && !slow,
+      sentence: v.sentence + apart + (slow && " " + slow),
+    };
   }
   const percent = (k) => Math.round((k - 1) * 100) + " %";
   const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";

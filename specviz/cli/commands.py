@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import load, models, space
+from . import load, models, served, serving, space
 from .errors import INTERRUPTED, UsageError
 from .watching import text_of
 
@@ -47,8 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _silence() -> None:
-    """What is still held for standard output goes nowhere."""
-    try:
+    try:  # what is still held for standard output goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # it is closed, or no file at all
         pass
@@ -76,8 +75,9 @@ def parser() -> Parser:
     sub.add_argument("--fidelity", action="store_true", help="how each method stands to its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
-    sub = command("run", run_method, "One prompt through one method.")
-    sub.add_argument("--method", required=True, metavar="KEY", help="a key of the list")
+    sub = command("run", run_method, "One prompt through one method, or streamed from a server.")
+    sub.add_argument("--method", metavar="KEY", help="a key of the list")
+    sub.add_argument("--server", metavar="S", help="instead of a method: a server of models.yaml, or ENGINE=URL#MODEL")
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
@@ -97,7 +97,7 @@ def parser() -> Parser:
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
     sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
-    sub.add_argument("--reference", action="store_true", help="transformers' own generate, assisted and prompt lookup as well")
+    sub.add_argument("--reference", action="store_true", help="transformers' own generate, assisted and lookup too, and llama.cpp's")
     _sampling(sub)
     _models(sub)
 
@@ -108,6 +108,7 @@ def parser() -> Parser:
 
     load.add(command, lambda sub: (_sampling(sub), _models(sub)))
     models.add(command)
+    serving.add(command)
     space.add(command)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")
@@ -179,6 +180,10 @@ def list_methods(args: argparse.Namespace) -> int:
 
 
 def run_method(args: argparse.Namespace) -> int:
+    if bool(args.method) == bool(args.server):
+        raise UsageError("run takes a --method of the list, or a --server.")
+    if args.server:
+        return served.run_server(args)
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of

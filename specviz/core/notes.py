@@ -284,4 +284,9 @@ NOTES: dict[str, Note] = {
         ours=("`[[start, end], ...]` of them", [[0, 3], [3, 7]]),
         shared=("whether the draft has such a token", [True, False]),
         overlap=("share of the target's vocabulary that the draft has", 0.6)),
+    # servers
+    "message": _note(
+        "served", "What came with one message of a server, which stands in place of a round (servers).",
+        tokens=("in it, `null` where that is not told", 3), bytes=("of text", 14),
+        drafted_=("tokens of this answer so far, as the server counts", 40), accepted_=("of them", 25)),
 }

@@ -81,9 +81,9 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
     """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
 
     suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
-    prompts of each. reference: rows of transformers' own decoding on the same weights. quiet: no progress bar (None: none where
-    stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and reports what there is. Raises
-    SessionError or a suite's sentence before anything is measured.
+    prompts of each. reference: rows of transformers' own decoding on the same weights, and of llama.cpp's where it is installed.
+    quiet: no progress bar (None: none where stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and
+    reports what there is. Raises SessionError or a suite's sentence before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
@@ -94,9 +94,10 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
     if reference:
-        from .transformers_baseline import references
+        from . import llamacpp_baseline, transformers_baseline
 
-        runners |= references(loaded, next(iter(runners.values())).session)
+        plain = next(iter(runners.values())).session
+        runners |= transformers_baseline.references(loaded, plain) | llamacpp_baseline.references(loaded, plain)
     cells, interrupted = measure(runners, items, repeats, length, sampling, quiet)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
            "suite": ", ".join(located(one).name for one in files), "prompts": len(items), "too_long": len(asked) - len(items),

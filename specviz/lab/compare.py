@@ -26,8 +26,8 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lanes of a trace, as ``compare`` takes them; those that finished."""
-    heads = {r["lane"]: r for r in records if r["type"] == "header"}
+    """The lanes of a trace, as ``compare`` takes them; those that finished. A server's is on a clock of its own and not among them."""
+    heads = {r["lane"]: r for r in records if r["type"] == "header" and r.get("clock") != "client"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
     return [{"lane": r["lane"], "key": heads[r["lane"]]["method"]["key"], "title": heads[r["lane"]]["method"]["title"],
              "knobs": heads[r["lane"]].get("knobs", {}),

@@ -120,6 +120,20 @@ class Committed(Event):
 
 
 @dataclass(frozen=True)
+class Received(Event):
+    """A message of a server in place of a round: its tokens' ids, -1 where they are not told; at: seconds on the client's clock.
+    What was drafted, fed and cached for it is not known."""
+
+    round: int
+    at: float
+    tokens: tuple[int, ...]
+
+    def records(self):
+        yield {"type": "commit", "round": self.round, "t": self.at, "path": [], "tail": {"tok": self.tokens[-1], "why": "received"},
+               "n_new": len(self.tokens)}
+
+
+@dataclass(frozen=True)
 class Noted(Event):
     round: int
     kind: str

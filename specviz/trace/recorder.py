@@ -13,9 +13,10 @@ from .events import Event
 
 
 class Recorder:
-    """One lane's events as records. ``token_bytes(id)``: a token's bytes; ``special``: ids of control tokens."""
+    """One lane's events as records. ``token_bytes(id)``: a token's bytes, None where nobody knows them; ``special``: ids of control
+    tokens."""
 
-    def __init__(self, lane: int, token_bytes: Callable[[int], bytes], special: frozenset[int] = frozenset()):
+    def __init__(self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()):
         self._lane, self._token_bytes, self._special = lane, token_bytes, special
         self._told: set[int] = set()
         self._seq = 0
@@ -26,7 +27,7 @@ class Recorder:
         for record in event.records():
             record = finite(record)
             header = record["type"] == "header"
-            ids = record["prompt"]["ids"] if header else _named(record)
+            ids = () if self._token_bytes is None else record["prompt"]["ids"] if header else _named(record)
             new = [i for i in dict.fromkeys(ids) if i >= 0 and i not in self._told]
             vocab = [self._number(self._vocab(new))] if new and not header else []
             out += [*vocab, self._number(record)]

@@ -154,7 +154,7 @@ HEADER = fields(
     method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000)),
     knobs=anything, prompt=asked,
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
-    target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine"),
+    target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine", "client"),
     top_k_saved=COUNT, baseline_run_id=maybe(LABEL),
 )
 TOTALS = fields(
@@ -174,7 +174,7 @@ SCHEMA: dict[str, Check] = {
                     top_p_=LAW, resid_=LAW),
     "commit": fields(round=COUNT, t=SECONDS, path=many(whole(0, NODES), NODES), n_new=whole(0, NODES + 1),
                      tail=fields(tok=TOKEN, why=LABEL, p_=maybe(PROBABILITY), top_=LAW),
-                     kv=fields(before=COUNT, after=COUNT, dropped=COUNT)),
+                     kv_=fields(before=COUNT, after=COUNT, dropped=COUNT)),
     "text": fields(round=COUNT, pieces=many(fields(tok=TOKEN, b=encoded, span=row(COUNT, COUNT)), NODES + 1)),
     "timing": fields(round=COUNT, **{f"{name}_ns": COUNT for name in ("draft", "verify", "judge", "cache", "other")}),
     "lens": fields(round=COUNT, kind=LABEL, data=anything),

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from .. import lab
+from ..servers.wire import ServerError
 from ..zoo.registry import pinned
 from .cards import cards, told
 from .choices import fetched, fitting, offered, together_with
 from .limits import NO_DRAFT, Ask, Refused, apart, titles
+from .served import is_served, served_cards, together
 from .stream import Record, said
 
 LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
@@ -30,7 +32,8 @@ class Engine:
     questions = light | frozenset(lab.ENGINE)
 
     def __init__(self, target: str | None = None, draft: str | None = None):
-        self.cards = cards()
+        self._methods = cards()
+        self.cards = self._methods | served_cards()
         self._asked = (target, draft)
         self._loaded: dict[str | None, Any] = {}
         self._lock, self._opening = threading.Lock(), threading.Lock()
@@ -161,7 +164,7 @@ class Engine:
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         if name == "catalogue":
-            yield [told(card) for card in self.cards.values()]
+            yield [told(card) for card in self._methods.values()]
         elif name == "unavailable":
             yield self.why_not(None)
         elif name in self.light:
@@ -190,12 +193,17 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     machine = Machine(loaded)
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
-    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted) for key, knobs in ask.lanes]
-    names = titles(ask.lanes, {session.method.key: session.method for session in sessions})
-    recorders = [Recorder(i, loaded.token_bytes, loaded.token_bytes.special) for i in range(len(sessions))]
+    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted)
+                for key, knobs in ask.lanes if not is_served(key)]
+    names = titles(ask.lanes, served_cards() | {session.method.key: session.method for session in sessions})
+    recorders = [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
+                 for i, (key, _) in enumerate(ask.lanes)]
     again = 0
-    for lane, event in race(sessions, ask.messages(), ask.max_new_tokens, repeats=ask.repeats, deadline=seconds, cancel=cancel,
-                            top_k_saved=TOP):
+    local = race(sessions, ask.messages(), ask.max_new_tokens, repeats=ask.repeats, deadline=seconds, cancel=cancel, top_k_saved=TOP)
+    for lane, event in together(local, ask, seconds, cancel, mode):
+        if is_served(ask.lanes[lane][0]):
+            yield recorders[lane].take(event)
+            continue
         if event is None:
             again += 1
             yield said("live", f"Measuring once more: {again} of {(ask.repeats - 1) * len(sessions)}, {names[lane]}.")
@@ -282,7 +290,7 @@ def _sentences():
 
     try:
         yield
-    except (ZooError, SessionError, RunFailed, lab.LabError) as why:
+    except (ZooError, SessionError, RunFailed, lab.LabError, ServerError) as why:
         raise Refused(str(why)) from None
 
 

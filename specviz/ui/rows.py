@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from .cards import families, told
+from ..servers.dialects import FAMILY
 from .limits import BASELINE
+from .served import ABOUT
 
 BENCH = Path(__file__).parents[2] / "docs" / "bench.md"
 _ROW = re.compile(r"^\| ([^|]+) \| (?:exact|approximate)[^|]* \| [^|]+ \| ([\d.]+) \|(?: [^|]+ \| ([\d.]+) \|)?", re.MULTILINE)
@@ -19,9 +21,10 @@ NEEDS = {  # by the part of a need before its colon; what every model here has i
     "draft": "a small draft model", "small": "a third, tiny model", "other_draft": "a draft model with another vocabulary",
     "tree": "a model that reads a tree in one pass", "head": "a trained head", "store": "a library of text",
     "skip": "layers that can be left out",
+    "server": "the owner's server, and your prompt goes there",
     "early": "an early exit", "fuzzy": "layers side by side", "tap": "the model's inner states",
 }
-SHAPES = {"Lookup": "copy", "Parallel decoding": "grid", "Parallel": "grid", "Self-speculation": "layers"}
+SHAPES = {"Servers": "server", "Lookup": "copy", "Parallel decoding": "grid", "Parallel": "grid", "Self-speculation": "layers"}
 ORDER = ("Draft model", "Draft length", "Draft tree", "Lookup", "Trained heads", "Self-speculation", "Parallel decoding", "Parallel",
          "Verification", "Other vocabulary", "Lossy verification", "Collaboration")
 FOUNDERS = {"speculative", "draft_tree", "prompt_lookup", "medusa", "layerskip", "jacobi"}
@@ -74,4 +77,4 @@ def _place(family: str) -> tuple[int, str]:
 
 def about() -> dict[str, str]:
     """The sentence of every family."""
-    return families()
+    return families() | {FAMILY: ABOUT}

@@ -19,6 +19,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "tokenizer.model", "*.spm"]
 UNWANTED = ["onnx/*", "*/*"]
+SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
+SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
 
 def pinned(name: str) -> bool:
@@ -73,6 +75,22 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Server:
+    """An engine that others run: its protocol (``engine``), its address, which its owner gives, the model to ask for (empty: the
+    first it names), and the environment variable that holds its key."""
+
+    name: str
+    engine: str
+    url: str
+    model: str = ""
+    about: str = ""
+    key: str = ""
+
+    def secret(self) -> str:
+        return os.environ.get(self.key, "") if self.key else ""
+
+
+@dataclass(frozen=True)
 class Register:
     """What models.yaml says."""
 
@@ -80,6 +98,7 @@ class Register:
     default: str = ""
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stores: dict[str, Path] = field(default_factory=dict)  # of text, for retrieval methods
+    servers: dict[str, Server] = field(default_factory=dict)
 
     @property
     def _models(self) -> list[str]:
@@ -117,17 +136,19 @@ def register(path: str | Path | None = None) -> Register:
         problem = getattr(error, "problem", None) or "it is no text"
         raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.") from None
     reader = _Reader(path)
-    top = reader.mapping(root, "the file", {"default", "backends", "models", "stores"})
+    top = reader.mapping(root, "the file", {"default", "backends", "models", "stores", "servers"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
     backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
     stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
               for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
+    servers = {name: reader.server(name, node)
+               for name, node in (reader.mapping(top["servers"], "servers") if "servers" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
     named = [(other, root) for e in entries.values() for other in (e.draft, e.target) if other]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
-    return Register(entries, default, backends, stores)
+    return Register(entries, default, backends, stores, servers)
 
 
 class _Reader:
@@ -162,6 +183,15 @@ class _Reader:
         if not isinstance(node, yaml.SequenceNode):
             self.refuse(node, "a row of backends must be a list of model types")
         return tuple(self.word(one, "a model type") for one in node.value)
+
+    def server(self, name: str, node: Any) -> Server:
+        said = {key: self.word(value, key) for key, value in
+                self.mapping(node, name, {"engine", "url", "model", "about", "key"}).items()}
+        if said.get("engine") not in SERVER_ENGINES or "url" not in said:
+            self.refuse(node, f"{name} needs a url and an engine, one of {', '.join(SERVER_ENGINES)}")
+        if not SERVER_NAME.fullmatch(name):
+            self.refuse(node, "a server's name is up to 40 letters, digits, spaces, dots, dashes and underscores")
+        return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
         known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size", "memory", "gated",

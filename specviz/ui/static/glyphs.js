@@ -30,6 +30,7 @@ const GLYPHS = {
     lines: ["M3 18H29M5 14C5 1 27 1 27 13"],
   },
   grid: { dots: [], lines: ["M4 3H28V17H4ZM12 3V17M20 3V17M4 10H28"] },
+  server: { dots: [[4, 10]], lines: ["M8 10H17M17 3H29V17H17ZM20 7H26M20 13H26"] },
   layers: { dots: [], lines: ["M6 3H26M6 8H26M6 18H26"], faint: ["M6 13H26"] },
 };
 const NS = "http://www.w3.org/2000/svg";

@@ -23,6 +23,7 @@ const SHAPES = {
   copy: "guesses are copied",
   grid: "many places at once",
   layers: "fewer of its own layers",
+  server: "an engine that others run",
 };
 
 /* Where the search found it: a name that others use is shown. */

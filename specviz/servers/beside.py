@@ -1,0 +1,77 @@
+"""Lanes of servers beside a race of local lanes. A local lane waits for its turn, a server does not: each stream is read by a thread
+of its own, so that its clock is the client's and nobody's turn is in it.
+
+A server on this machine shares the processors with the local lanes and cannot be paused: it is streamed to its end before they
+begin, as each of them is measured alone.
+"""
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import closing
+from typing import Any, Generator, Iterator, Mapping
+
+from ..trace.events import Event
+from .stream import Stream
+
+LOOK = 0.05  # seconds between two looks at whether to stop
+
+
+class _Reader:
+    """A stream and the thread that reads it."""
+
+    def __init__(self, lane: int, stream: Stream):
+        self.lane, self.stream, self.over = lane, stream, False
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, name=f"specviz-server-{lane}", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for event in self.stream.events():
+                self._events.put(event)
+        finally:
+            self._events.put(None)
+
+    def came(self, seconds: float | None = None) -> Iterator[tuple[int, Event]]:
+        """What has come; where that is nothing, what comes within so many seconds."""
+        while not self.over:
+            try:
+                event = self._events.get(timeout=seconds) if seconds else self._events.get_nowait()
+            except queue.Empty:
+                return
+            seconds = None
+            self.over = event is None
+            if event is not None:
+                yield self.lane, event
+
+
+def beside(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
+           cancel: threading.Event | None = None) -> Iterator[tuple[int, Any]]:
+    """(lane, event) of a race and of streams by their lane; the race's own None events pass through. Leaving it ends all."""
+    readers: list[_Reader] = []
+    try:
+        with closing(local):
+            for lane, stream in streams.items():
+                if stream.here:
+                    readers.append(_Reader(lane, stream))
+                    yield from _rest(readers[-1:], cancel)
+            readers += [_Reader(lane, stream) for lane, stream in streams.items() if not stream.here]
+            for told in local:
+                yield told
+                for reader in readers:
+                    yield from reader.came()
+            yield from _rest(readers, cancel)
+    finally:
+        for reader in readers:
+            reader.stream.close()
+
+
+def _rest(readers: list[_Reader], cancel: threading.Event | None) -> Iterator[tuple[int, Event]]:
+    """Until every one of these has ended."""
+    while waiting := [reader for reader in readers if not reader.over]:
+        if cancel is not None and cancel.is_set():
+            for reader in waiting:
+                reader.stream.close()
+        for reader in waiting:
+            yield from reader.came(LOOK)

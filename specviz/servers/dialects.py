@@ -1,0 +1,231 @@
+"""What each engine is asked for beyond the common protocol, and where its answers hold what it tells of its speculation.
+
+All stream OpenAI's chat completions. vLLM: token ids with each message, and at the end ``metrics.speculative_decoding`` (where it
+was started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end ``sglext.spec_tokens_details``. llama.cpp's
+llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each message. None tells the ids of refused tokens.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FAMILY = "Servers"
+KEY = "server:"  # before a server's name, where methods are named
+MOST = 10**9  # of any count that a server may tell
+MOST_IDS, HIGHEST_ID = 4096, 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """Counts of one request so far, as its server tells them. steps: passes that had a draft to check; per_step: (drafted, accepted)
+    of each, in order; histogram: by draft length, steps that accepted 0, 1, ... of it."""
+
+    drafted: int
+    accepted: int
+    steps: int | None = None
+    histogram: dict[int, list[int]] = field(default_factory=dict)
+    per_step: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one message of a stream says. doubt: what in it cannot be true, as a sentence's end."""
+
+    text: str = ""
+    ids: tuple[int, ...] | None = None
+    finish: str = ""
+    model: str = ""
+    asked: int | None = None  # tokens of the prompt
+    written: int | None = None  # tokens of the answer so far
+    drafts: Drafts | None = None
+    own: dict[str, float] = field(default_factory=dict)  # the server's own clock: seconds and rates by name
+    doubt: str = ""
+
+
+class Doubt(ValueError):
+    """The end of a sentence: what a server told that cannot be true."""
+
+
+def count(value: Any, what: str) -> int | None:
+    """A count that a server tells, None where it does not. Raises Doubt."""
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise Doubt(f"its {what} is no count")
+    return value
+
+
+class OpenAI:
+    """Whatever speaks the protocol and tells no more."""
+
+    title = "OpenAI's protocol"
+    counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
+    gauges: dict[str, str] = {}
+    per_step = False  # whether a message is what one pass wrote
+
+    def ask(self, sampling: Any) -> dict[str, Any]:
+        """Fields of a request beyond the common ones."""
+        return {"top_k": sampling.top_k} if sampling.top_k else {}
+
+    def read(self, told: dict[str, Any]) -> Message:
+        """A message; parts of it that cannot be true are left out and told as its doubt."""
+        choice = told.get("choices")
+        choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
+        delta = choice.get("delta") if isinstance(choice.get("delta"), dict) else {}
+        text = "".join(part for part in (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"))
+                       if isinstance(part, str))
+        found: dict[str, Any] = {}
+        doubt = ""
+        for part in (self.tokens, self.usage, self.speculation):
+            try:
+                found |= part(told, choice)
+            except Doubt as error:
+                doubt = doubt or str(error)
+        finish = choice.get("finish_reason")
+        model = told.get("model")
+        return Message(text=text, finish=finish if isinstance(finish, str) else "", model=model if isinstance(model, str) else "",
+                       doubt=doubt, **found)
+
+    def tokens(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        """The ids of the message's tokens, where they are told."""
+        ids = choice.get("token_ids")
+        if ids is None:
+            return {}
+        if not isinstance(ids, list) or len(ids) > MOST_IDS or not all(type(i) is int and 0 <= i <= HIGHEST_ID for i in ids):
+            raise Doubt("its token ids are none")
+        return {"ids": tuple(ids)}
+
+    def usage(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        usage = told.get("usage")
+        if not isinstance(usage, dict):
+            return {}
+        return {"asked": count(usage.get("prompt_tokens"), "count of prompt tokens"),
+                "written": count(usage.get("completion_tokens"), "count of written tokens")}
+
+    def speculation(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+class VLLM(OpenAI):
+    title = "vLLM"
+    per_step = True
+    counters = {"vllm:spec_decode_num_drafts_total": "steps", "vllm:spec_decode_num_draft_tokens_total": "drafted",
+                "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+                "vllm:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
+
+    def ask(self, sampling):
+        return super().ask(sampling) | {"return_token_ids": True}
+
+    def speculation(self, told, choice):
+        metrics = told.get("metrics")
+        found = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+        if not isinstance(found, dict):
+            return {}
+        by_length = found.get("acceptance_histogram_by_draft_length")
+        drafts = Drafts(_needed(found, "num_draft_tokens"), _needed(found, "num_accepted_draft_tokens"),
+                        _needed(found, "num_spec_steps"), _histogram(by_length), _steps(found))
+        return {"drafts": checked(drafts, found.get("acceptance_histogram"))}
+
+
+class SGLang(OpenAI):
+    title = "SGLang"
+    per_step = True
+    counters = {"sglang:spec_verify_calls_total": "passes", "sglang:generation_tokens_total": "tokens"}
+    gauges = {"sglang:spec_accept_length": "accepted_length", "sglang:spec_accept_rate": "acceptance_rate"}
+
+    def ask(self, sampling):
+        return super().ask(sampling) | {"return_token_ids": True, "return_spec_tokens_details": True}
+
+    def speculation(self, told, choice):
+        ext = next((one for one in (told.get("sglext"), choice.get("sglext")) if isinstance(one, dict)), {})
+        found = ext.get("spec_tokens_details")
+        if not isinstance(found, dict) or not found.get("spec_verify_ct"):
+            return {}
+        drafts = Drafts(_needed(found, "spec_num_proposed_drafts"), _needed(found, "spec_num_correct_drafts"),
+                        _needed(found, "spec_verify_ct"))
+        return {"drafts": checked(drafts, found.get("spec_correct_drafts_histogram"))}
+
+
+class LlamaCpp(OpenAI):
+    """llama-server, and llama-cpp-python's server, which tells nothing of its drafts."""
+
+    title = "llama.cpp"
+    counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
+                "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
+                "llamacpp:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
+
+    def ask(self, sampling):
+        return {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0, "timings_per_token": True}  # its own defaults cut laws
+
+    def speculation(self, told, choice):
+        found = told.get("timings")
+        if not isinstance(found, dict):
+            return {}
+        own = {here: value / 1e3 for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
+               if type(value := found.get(there)) in (int, float) and 0 <= value <= MOST}
+        written = count(found.get("predicted_n"), "count of written tokens")
+        out: dict[str, Any] = {"own": own, "written": written}
+        drafted = count(found.get("draft_n"), "count of drafted tokens")
+        if drafted is not None:
+            accepted = _needed(found, "draft_n_accepted")
+            out["drafts"] = checked(Drafts(drafted, accepted))
+        return out
+
+
+ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": LlamaCpp(), "openai": OpenAI()}
+
+
+def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
+    """The same counts, once they agree with each other. Raises Doubt."""
+    if drafts.accepted > drafts.drafted:
+        raise Doubt("it tells more accepted tokens than drafted ones")
+    lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])
+    if lines and drafts.steps != sum(map(sum, lines)):
+        raise Doubt("its histogram and its count of steps differ")
+    if lines and drafts.accepted != sum(i * n for line in lines for i, n in enumerate(line)):
+        raise Doubt("its histogram and its count of accepted tokens differ")
+    if drafts.per_step:
+        drafted, accepted = (sum(step[i] for step in drafts.per_step) for i in (0, 1))
+        if (drafted, accepted, len(drafts.per_step)) != (drafts.drafted, drafts.accepted, drafts.steps):
+            raise Doubt("its steps and its totals differ")
+    if histogram is not None and not drafts.histogram:  # of what length each draft was is not told
+        return Drafts(drafts.drafted, drafts.accepted, drafts.steps, {0: _counts(histogram)}, drafts.per_step)
+    return drafts
+
+
+def _needed(found: dict[str, Any], name: str) -> int:
+    value = count(found.get(name), name)
+    if value is None:
+        raise Doubt(f"it leaves out {name}")
+    return value
+
+
+def _counts(line: Any) -> list[int]:
+    if not isinstance(line, list) or len(line) > MOST_IDS:
+        raise Doubt("its histogram is none")
+    return [count(one, "histogram") or 0 for one in line]
+
+
+def _histogram(found: Any) -> dict[int, list[int]]:
+    """{draft length: steps that accepted 0, 1, ...}."""
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or len(found) > 256 or not all(str(k).isdecimal() and len(k) < 5 for k in found):
+        raise Doubt("its histogram is none")
+    out = {int(length): _counts(line) for length, line in found.items()}
+    if any(len(line) > length + 1 for length, line in out.items()):
+        raise Doubt("its histogram holds more accepted tokens than were drafted")
+    return out
+
+
+def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """(drafted, accepted) of each step, where both are told."""
+    drafted, accepted = found.get("per_step_drafted"), found.get("per_step_accepted")
+    if drafted is None or accepted is None:
+        return ()
+    if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(drafted) != len(accepted):
+        raise Doubt("its lists of steps are none")
+    pairs = tuple((count(d, "step") or 0, count(a, "step") or 0) for d, a in zip(drafted, accepted))
+    if any(a > d for d, a in pairs):
+        raise Doubt("it tells more accepted tokens than drafted ones")
+    return pairs

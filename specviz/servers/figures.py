@@ -1,0 +1,156 @@
+"""What is known of a lane that a server wrote, and how: ``observed`` (the server or the client's clock told it), ``inferred`` (it
+follows from the sizes of messages) or ``unknown``. A figure that contradicts another is left out, and the contradiction is said.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from .dialects import Drafts, Message, OpenAI
+
+LONGEST_LIST = 4096  # steps that are kept one by one
+MOST_DEPTH = 64
+_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(\{[^}]*\})?\s+([0-9.eE+-]+)")
+_PLACE = re.compile(r'position="(\d{1,3})"')
+
+
+@dataclass
+class Told:
+    """Folds a stream's messages."""
+
+    engine: OpenAI
+    tokens: int = 0  # ids that came, or one a message with text where none came
+    messages: int = 0  # with text
+    largest: int = 0  # tokens of a message
+    with_ids: int = 0  # messages with text that told their tokens' ids
+    asked: int | None = None
+    written: int | None = None
+    drafts: Drafts | None = None
+    own: dict[str, float] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+    def fold(self, message: Message) -> int:
+        """Take a message in; the tokens it brings, as far as they are told."""
+        self.asked = self.asked if message.asked is None else message.asked
+        self.written = self.written if message.written is None else message.written
+        self.drafts, self.own = message.drafts or self.drafts, message.own or self.own
+        if message.doubt:
+            self.doubt(message.doubt)
+        if not message.text and not message.ids:
+            return 0
+        size = len(message.ids) if message.ids else 1
+        self.tokens, self.messages, self.largest = self.tokens + size, self.messages + 1, max(self.largest, size)
+        self.with_ids += message.ids is not None
+        return size
+
+    def doubt(self, words: str) -> None:
+        """Keep what a server told that cannot be true, as a sentence's end; each once."""
+        if words not in self.doubts:
+            self.doubts.append(words)
+
+    def facts(self, before: dict[str, float] | None = None, after: dict[str, float] | None = None) -> dict[str, Any]:
+        """{facts: [{name, badge, value}], doubts: [...]}: of this request, and ``server_...`` of everybody's since it began."""
+        ids = self.messages > 0 and self.with_ids == self.messages
+        tokens = self._count(ids)
+        facts = [tokens, _fact("token_ids", "observed" if ids else "unknown", None), _fact("refused_ids", "unknown", None)]
+        facts += [_fact("prompt_tokens", "observed", self.asked)] if self.asked is not None else []
+        facts += self._speculation(tokens["value"], ids)
+        facts += [_fact(f"own_{name}", "observed", value) for name, value in self.own.items()]
+        facts += _server(self.engine, before or {}, after or {})
+        return {"facts": facts, "doubts": self.doubts[:8]}
+
+    def _count(self, ids: bool) -> dict[str, Any]:
+        """The answer's length: by the ids that came, else as the server tells it, else a token a message."""
+        if ids and self.written is not None and self.written != self.tokens and abs(self.written - self.tokens) > 1:  # an end token
+            self.doubt(f"it tells {self.written} written tokens and sent the ids of {self.tokens}")
+        if ids:
+            return _fact("tokens", "observed", self.tokens)
+        if self.written is not None and (self.messages > 0) == (self.written > 0):
+            return _fact("tokens", "observed", self.written)
+        if self.written is not None:
+            self.doubt(f"it tells {self.written} written tokens and sent {self.messages} messages with text")
+        return _fact("tokens", "inferred", self.messages)
+
+    def _speculation(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
+        found = self.drafts
+        if found is not None and found.accepted > tokens:
+            self.doubt(f"it tells {found.accepted} accepted tokens in an answer of {tokens}")
+            found = None
+        if found is None:
+            return self._inferred(tokens, ids)
+        out = [_fact("drafted", "observed", found.drafted), _fact("accepted", "observed", found.accepted),
+               _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None)]
+        passes = max(found.steps or 0, tokens - found.accepted)  # each writes one token of its own; one without a draft is no step
+        out += [_fact("passes", "observed", passes), _fact("accepted_length", "observed", tokens / passes if passes else None)]
+        if found.steps is not None:
+            out.append(_fact("steps", "observed", found.steps))
+        if found.histogram:
+            told = all(length or len(line) == 1 for length, line in found.histogram.items())  # how long each draft was
+            out.append(_fact("by_position", "observed" if told else "inferred", by_position(found.histogram)))
+        if found.per_step:
+            out.append(_fact("per_step", "observed", [list(step) for step in found.per_step[:LONGEST_LIST]]))
+        return out
+
+    def _inferred(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
+        """From the sizes of messages, where an engine sends one a pass and one of them held several tokens."""
+        unknown = [_fact(name, "unknown", None) for name in ("drafted", "accepted", "acceptance_rate")]
+        sized = ids or (self.written is not None and tokens > self.messages)
+        if self.engine.per_step and sized and self.messages and tokens > self.messages:
+            return [_fact("passes", "inferred", self.messages), _fact("accepted_length", "inferred", tokens / self.messages), *unknown]
+        return [_fact("passes", "unknown", None), _fact("accepted_length", "unknown", None), *unknown]
+
+
+def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
+    """[[tried, accepted], ...] by place in the draft, of chains: a place is tried where all before it were accepted. The key 0
+    with longer lines than that stands for drafts of a length that is not told: as long as the longest that was accepted."""
+    out: list[list[int]] = []
+    for length, line in histogram.items():
+        places = length if len(line) <= length + 1 and length else len(line) - 1
+        for place in range(1, min(places, MOST_DEPTH) + 1):
+            while len(out) < place:
+                out.append([0, 0])
+            out[place - 1][0] += sum(line[place - 1:])
+            out[place - 1][1] += sum(line[place:])
+    return out
+
+
+def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
+    """What an engine's /metrics page says under the names used here, summed over its labels; "accepted_at:2" is of place 2."""
+    found: dict[str, float] = {}
+    for line in page.splitlines()[:100_000]:
+        match = _SAMPLE.match(line)
+        name = match and (engine.counters.get(match[1]) or engine.gauges.get(match[1]))
+        if not name:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        place = _PLACE.search(match[2] or "")
+        name = f"{name}:{int(place[1])}" if place and name == "accepted_at" else name
+        if 0 <= value <= 1e15:
+            found[name] = value if match[1] in engine.gauges else found.get(name, 0.0) + value
+    return found
+
+
+def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -> list[dict[str, Any]]:
+    """Figures of the whole server: what its counters gained meanwhile, others' requests among them; gauges as they stand."""
+    gained = {name: after[name] - before[name] for name in after if name in before and name not in engine.gauges.values()}
+    if any(value < 0 for value in gained.values()):  # it was started anew in between
+        gained = {}
+    out = [_fact(f"server_{name}", "observed", after[name]) for name in engine.gauges.values() if name in after]
+    if gained.get("steps") and gained.get("drafted"):
+        out += [_fact("server_accepted_length", "observed", 1 + gained.get("accepted", 0.0) / gained["steps"]),
+                _fact("server_acceptance_rate", "observed", gained.get("accepted", 0.0) / gained["drafted"])]
+    places = sorted(int(name.partition(":")[2]) for name in gained if name.startswith("accepted_at:"))[:MOST_DEPTH]
+    if places and gained.get("steps"):
+        rates = [gained[f"accepted_at:{i}"] / gained["steps"] for i in places]
+        out.append(_fact("server_by_position", "observed", rates))
+    if gained.get("passes") and gained.get("tokens"):
+        out.append(_fact("server_tokens_per_pass", "observed", gained["tokens"] / gained["passes"]))
+    return out
+
+
+def _fact(name: str, badge: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "badge": badge if value is not None or name in ("token_ids", "refused_ids") else "unknown", "value": value}
