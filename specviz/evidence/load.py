@@ -96,7 +96,8 @@ def _in_turns(sessions: dict[str, Session], asks: Sequence[Ask], users: int, slo
         while playing:
             for key in dice.sample(list(playing), len(playing)):
                 until = servers[key].clock.now() + TURN if served[key].rounds else TURN
-                for served[key] in playing[key]:
+                for done in playing[key]:
+                    served[key] = done
                     if servers[key].clock.now() >= until:
                         break
                 else:

@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
-from specviz.core import DraftTree, Sampling, State, open_run
+from specviz.core import Budget, Drafter, DraftTree, Sampling, State, open_run
 from specviz.loops.batched import Batch, why_not_batched
+from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
@@ -140,3 +142,46 @@ def test_requests_of_different_methods_share_a_pass(models, monkeypatch):
         outcomes = batch.round()
     assert len(sizes) == models[0].layers, "one pass of the target for all of them"
     assert sizes[0] == sum(len(outcome.tree) + 1 for _, outcome in outcomes)
+
+
+def passes_of(model, monkeypatch):
+    """Rows of each pass of a model from now on."""
+    rows, project, first = [], model.project, model.blocks[0]
+
+    def counted(block, x, turn):
+        if block is first:
+            rows.append(len(x))
+        return project(block, x, turn)
+    monkeypatch.setattr(model, "project", counted)
+    return rows
+
+
+def test_the_drafts_of_a_batch_are_made_in_one_pass_a_token(models, monkeypatch):
+    """Each request's draft is the one that it makes alone, from its own dice."""
+    method, heat = next(m for m in METHODS if m.key == "ems_sd"), Sampling(1.0)
+    batch, alone = Batch(), {}
+    with torch.inference_mode():
+        for seed in range(4):
+            parts, target, state = request(method, models, seed, heat)
+            parts, single = replace(parts, policy=Fixed(4)), request(method, models, seed, heat)
+            batch.join(parts, target, State(state.tokens, state.sampling, limit=6 if seed else 3))
+            open_run(single[0], single[1], single[2])
+            alone[seed] = single[0].drafter.propose(State(state.tokens, state.sampling, limit=6), Budget(4 if seed else 2))
+        rows = passes_of(models[1], monkeypatch)
+        outcomes = batch.round()
+    assert len(rows) == 4 + 4 and rows[4:] == [4, 4, 3, 3], "four prompts are read, then each pass is everybody's"
+    for seed, (_, outcome) in enumerate(outcomes):
+        assert outcome.tree.tokens == alone[seed].tokens and len(outcome.tree) == (4 if seed else 2)
+        assert (outcome.tree.probs - alone[seed].probs).abs().max() < 1e-9
+
+
+def test_who_changes_a_proposal_below_its_steps_changes_the_steps():
+    """A class that says propose() anew below one with steps would be drafted for by the old ones."""
+    work, wrong = [Drafter], []
+    while work:
+        kind = work.pop()
+        work += kind.__subclasses__()
+        first = {name: next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in ("propose", "steps")}
+        wrong += [kind.__name__] * (kind.__module__.startswith("specviz.drafters") and first["propose"] < first["steps"]
+                                    and kind.__mro__[first["steps"]] is not Drafter)
+    assert not wrong

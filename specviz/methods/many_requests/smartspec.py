@@ -30,8 +30,8 @@ METHOD = Method(
          "requests come in.",
     wins="Wherever the load changes: it speculates for few requests and decodes plainly for many.",
     loses="It takes all requests for equally easy, and its first rounds are spent measuring.",
-    differs="The formula and the costs it weighs are the paper's. One acceptance serves all requests, drafts are asked "
-            "for one after the other, and after 32 rounds without a draft one is tried again, which is ours.",
+    differs="The formula and the costs it weighs are the paper's. One acceptance serves all requests, and after 32 rounds "
+            "without a draft one is tried again, which is ours.",
     aliases=("TurboSpec", "DSD", "goodput"),
     build=build,
 )
