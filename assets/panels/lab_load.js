@@ -3,31 +3,12 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, times, rate } = SpecViz.dom;
+  const { el } = SpecViz.dom;
   const K = P.kit;
   const PLAIN = "autoregressive",
     FIRST = ["speculative", "smartspec", "tetris"],
-    OFFERED = [...FIRST, "bass", "ems_sd"],
-    STYLES = { [PLAIN]: "thin", speculative: "", smartspec: "dash", tetris: "long", bass: "dot", ems_sd: "mixed" };
+    OFFERED = [...FIRST, "bass", "ems_sd"];
   const LOADS = { users: "1, 2, 4, 8, 16", rates: "2, 4, 8, 16" };
-
-  const ms = (s) => (K.finite(s) ? (s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toPrecision(3) + " ms") : "\u2013");
-  const both = (pair) => (Array.isArray(pair) ? ms(pair[0]) + " to " + ms(pair[1]) : "\u2013");
-  const middle = (pair, i) => (Array.isArray(pair) && K.finite(pair[i]) ? pair[i] : null);
-  const CHARTS = [
-    { title: "Goodput, tokens written a second", of: (r) => r.goodput },
-    { title: "Goodput over plain decoding\u2019s", of: (r) => r.against_plain, rule: 1 },
-    {
-      title: "Time to the first token, ms",
-      of: (r) => 1000 * middle(r.first_token, 0),
-      far: (r) => 1000 * middle(r.first_token, 1),
-    },
-    {
-      title: "Time a token after that, ms",
-      of: (r) => 1000 * middle(r.token_time, 0),
-      far: (r) => 1000 * middle(r.token_time, 1),
-    },
-  ];
 
   function load(env) {
     const cards = env.ctx.catalogue || [],
@@ -36,7 +17,6 @@
       tell = K.status(),
       out = el("div", { class: "pn-load" });
     let kind = "users",
-      report = null,
       charts = [],
       control = null;
 
@@ -148,119 +128,13 @@
       if (one) show(one.answer, one.at);
     }
 
-    const rows = () => report.rows.filter((r) => r && K.finite(r.goodput) && typeof r.method === "string").slice(0, 64);
-    const at = (r) => (K.finite(r.users) ? r.users : r.rate);
     function show(got, when) {
-      if (!Array.isArray(got.rows)) return;
-      report = got;
-      const list = rows(),
-        methods = [...new Set(list.map((r) => r.method))];
-      if (!list.length) return;
+      const made = P.loads.answer(got, when, title);
+      if (!made) return;
       for (const c of charts) c.stop();
-      charts = CHARTS.map((c) => P.plot.frame(c.title, (w) => draw(c, w)));
-      out.replaceChildren(
-        ...said(got),
-        P.plot.legend(methods.map((m) => ({ name: title(m), cls: STYLES[m] ?? "dot" }))),
-        el(
-          "div",
-          { class: "pn-duo" },
-          CHARTS.map((c, i) => el("div", null, el("h4", null, c.title), charts[i].root)),
-        ),
-        K.small("Lines of times: the median; the fainter line of the same kind above it: the 95th percentile."),
-        table(list),
-        foot(got, when),
-      );
+      charts = made.charts;
+      out.replaceChildren(...made.kids);
       for (const c of charts) c.paint();
-    }
-    function said(got) {
-      const list = (Array.isArray(got.said) ? got.said : []).slice(0, 8).map((s) => K.say(s, 300));
-      if (list.length)
-        return [
-          el(
-            "div",
-            { class: "pn-prose pn-pays" },
-            list.map((s) => el("p", null, s)),
-          ),
-        ];
-      return [
-        K.small(
-          got.stopped ? "Stopped: what was measured until then." : "Under way: lines move until each load is over.",
-        ),
-      ];
-    }
-    function draw(c, width) {
-      const list = rows(),
-        xs = list.map(at).filter(K.finite),
-        far = c.far || c.of,
-        top = Math.max(c.rule ? c.rule * 1.1 : 0, ...list.flatMap((r) => [c.of(r), far(r)]).filter(K.finite));
-      const lines = (of, extra) =>
-        [...new Set(list.map((r) => r.method))].map((m) => ({
-          pts: list.filter((r) => r.method === m).map((r) => [at(r), of(r)]),
-          cls: ((STYLES[m] ?? "dot") + extra).trim(),
-          dots: extra ? 0 : 3,
-        }));
-      const least = Math.min(...xs),
-        most = Math.max(...xs);
-      return P.plot.xy({
-        width,
-        height: 220,
-        x: {
-          min: least,
-          max: most > least ? most : least * 2,
-          log: least >= 1,
-          name: K.finite(list[0].users) ? "users at once" : "requests a second",
-        },
-        y: { min: 0, max: (top || 1) * 1.08 },
-        series: [...(c.far ? lines(c.far, " faint") : []), ...lines(c.of, "")],
-        rules: c.rule ? [{ y: c.rule, name: "plain decoding" }] : [],
-      });
-    }
-    const table = (list) =>
-      K.table(
-        [
-          { name: "load" },
-          { name: "method" },
-          { name: "goodput", num: true },
-          { name: "over plain", num: true },
-          { name: "rows/s", num: true },
-          { name: "first token", num: true },
-          { name: "a token", num: true },
-          { name: "in a round", num: true },
-          { name: "drafted", num: true },
-          { name: "accepted", num: true },
-        ],
-        list.map((r) => [
-          K.say(r.load, 30),
-          title(r.method),
-          rate(r.goodput),
-          K.finite(r.against_plain) ? times(r.against_plain) : "\u2013",
-          K.finite(r.throughput) ? rate(r.throughput) : "\u2013",
-          both(r.first_token),
-          both(r.token_time),
-          K.finite(r.batch) ? r.batch.toFixed(1) : "\u2013",
-          K.finite(r.drafted) ? r.drafted.toFixed(1) : "\u2013",
-          K.finite(r.accepted) ? Math.round(100 * r.accepted) + "%" : "\u2013",
-        ]),
-        "Times: median to 95th percentile. In a round: requests that shared a pass. Drafted: tokens a request and round.",
-      );
-    function foot(got, when) {
-      const e = got.environment || {};
-      return el(
-        "div",
-        { class: "pn-row pn-sum" },
-        K.small(
-          `${when ? "Measured " + new Date(when).toLocaleString("en-GB") + ", " : ""}${K.say(got.machine, 160)}. ` +
-            `${K.say(e.requests, 8)} requests of each load, answers up to ${K.say(e.max_new_tokens, 8)} tokens.` +
-            (e.interrupted || got.stopped ? " It was stopped before the end." : ""),
-        ),
-        K.button("Save as JSON", () =>
-          P.io.save(
-            "load.json",
-            [JSON.stringify({ environment: got.environment, rows: got.rows, said: got.said || [] }, null, 1)],
-            "application/json",
-          ),
-        ),
-      );
     }
 
     const root = el(

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Callable, Iterator, Sequence
 
 from ..core import Sampling
-from ..loops.batched import why_not_batched
 from ..methods import catalogue
+from ..run.company import why_alone
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
 from .benchmark import Item, choose, read_suite
@@ -77,7 +77,7 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
                 mine, over = served[key], stop()
                 at = {"method": key, kind: load, "done": sum(a.done is not None for a in mine.answers), "of": count,
                       "tokens": sum(a.tokens for a in mine.answers)}
-                yield {"environment": env, "rows": compared(rows + now), "at": at}
+                yield {"environment": env, "rows": compared(rows + now), "said": where_it_stops(compared(rows), count), "at": at}
                 if over:
                     break
         rows += now
@@ -164,9 +164,7 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
         except SessionError as error:
             skipped[method] = str(error)
             continue
-        kit = loaded.kit()
-        reason = why_not_batched(session.method.build(kit, **session.knobs))
-        kit.close()
+        reason = why_alone(session)
         if reason:
             skipped[method] = f"{session.method.title} {reason}."
         else:

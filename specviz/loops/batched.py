@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Sequence
 
 from ..core import (Budget, Clock, DraftTree, JointPolicy, Outcome, Parts, Pass, Proposal, Scores, State, Target, clip, conclude, open_run,
                     within)
-from ..trace.events import Event, tell
+from ..trace.events import Event, Prefilled, tell
 from .speculate import opening, told
 
 OWN_LAYERS = frozenset({"early", "skip", "fuzzy"})
@@ -143,6 +143,37 @@ class Alone:
         batch = Batch(state.clock)
         batch.take(parts, target, state)
         return batch.round()[0][1]
+
+
+class Among:
+    """The loop of one request that shares its passes with others. The events are its own; a note says how far everybody is.
+
+    others: (parts, target, state) of each, whose prompts are read together with this one's; names: what each prompt is called, this
+    one's first. The run ends with this request; whoever is done before it leaves.
+    """
+
+    def __init__(self, others: Sequence[tuple[Parts, Target, State]], names: Sequence[str]):
+        self.others, self.names = others, list(names)
+
+    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+        batch, t0 = Batch(state.clock), state.clock.now()
+        mine, prefill = batch.join(parts, target, state)
+        everybody = [mine, *(batch.join(*other)[0] for other in self.others)]
+        state.clock.pause()
+        yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
+        state.clock.resume()
+        yield from told(self._rounds(batch, everybody), state)
+
+    def _rounds(self, batch: Batch, everybody: list[Request]) -> Iterator[Iterable[Event]]:
+        state, began = everybody[0].state, batch.clock.now()
+        while not state.done:
+            outcomes = dict(batch.round())
+            for request in everybody[1:]:
+                request.state.notes.clear()
+            state.note("class", prompts=self.names, written=[len(r.state.tokens) - r.state.start for r in everybody],
+                       rows=[1 + len(outcomes[r].tree) if r in outcomes else 0 for r in everybody],
+                       done=[r.state.done for r in everybody], seconds=round(batch.clock.now() - began, 6))
+            yield tell(outcomes[everybody[0]], state)
 
 
 alone = Alone()
