@@ -104,7 +104,7 @@
       ],
       list.map((r) => [
         K.say(r.load, 30),
-        title(r.method),
+        title(r.method).replace(/ \(.*/, ""),
         rate(r.goodput),
         K.finite(r.against_plain) ? times(r.against_plain) : "\u2013",
         K.finite(r.throughput) ? rate(r.throughput) : "\u2013",
