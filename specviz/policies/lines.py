@@ -40,10 +40,12 @@ def least_squares(xs: Sequence[Sequence[float]], ys: Sequence[float]) -> list[fl
     count = len(xs[0])
     scale = [max(abs(x[i]) for x in xs) or 1.0 for i in range(count)]
     square = [[sum(x[i] * x[j] for x in xs) / scale[i] / scale[j] for j in range(count)] for i in range(count)]
+    for i in range(count):
+        square[i][i] += RIDGE * 10**i * len(xs)
     right = [sum(x[i] * y for x, y in zip(xs, ys)) / scale[i] for i in range(count)]
     kept = list(range(count))
     while True:
-        found = _solve([[square[i][j] + (RIDGE * 10**i * len(xs) if i == j else 0.0) for j in kept] for i in kept], [right[i] for i in kept])
+        found = _solve([[square[i][j] for j in kept] for i in kept], [right[i] for i in kept])
         if min(found) >= 0 or len(kept) == 1:
             break
         kept.pop(min(range(len(kept)), key=found.__getitem__))
