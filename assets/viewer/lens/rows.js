@@ -1,5 +1,5 @@
-/* Many requests in one pass: how many rows each one drafted for and got, and why; what the policy expected of each length; and how
-   far each of several prompts of a lane is. */
+/* Many requests in one pass: how many rows each one drafted for and got, and why; what the policy expected of each length; and
+   how far each of several prompts of a lane is. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
