@@ -77,8 +77,8 @@
   }
 
   /* Asks the server. The button rests meanwhile, the status tells, a growing answer is handed on as it comes, and an error is
-     one sentence, never a stack. */
-  async function request(ctx, name, payload, { press, tell, busy, part }) {
+     one sentence, never a stack. `signal` ends the question; then nothing more is handed on. */
+  async function request(ctx, name, payload, { press, tell, busy, part, signal }) {
     if (typeof ctx.ask !== "function") {
       tell.set("This needs the running app: open specviz and try again.", "error");
       return null;
@@ -86,18 +86,19 @@
     if (press) press.disabled = true;
     tell.set(busy || "Asking the server\u2026", "busy");
     const hear = (said) => {
-      if (!said || typeof said !== "object") return;
+      if (!said || typeof said !== "object" || signal?.aborted) return;
       if (typeof said.text === "string") tell.set((said.state === "queued" ? "Waiting: " : "") + said.text, "busy");
       if (said.part && part) part(said.part);
     };
     try {
-      const got = await ctx.ask(name, payload || {}, hear);
+      const got = await ctx.ask(name, payload || {}, hear, signal);
       if (got === null || got === undefined) throw new Error("The server gave no answer.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");
       return got;
     } catch (e) {
-      tell.set(sentence(e), "error");
+      if (signal?.aborted) tell.set("Stopped.");
+      else tell.set(sentence(e), "error");
       return null;
     } finally {
       if (press) press.disabled = false;

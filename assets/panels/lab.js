@@ -1,4 +1,4 @@
-/* The Lab: seven experiments, one at a time. Four need nothing but the trace on the board; three ask the engine. */
+/* The Lab: eight experiments, one at a time. Four need nothing but the trace on the board; four ask the engine. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -10,6 +10,7 @@
     { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
     { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
     { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
+    { key: "load", title: "Under load", line: "Many users at once; runs the engine" },
   ];
   P.kinds = { ...(P.kinds || {}), lab: { label: "Experiments", items: ITEMS } };
 })();

@@ -1,13 +1,13 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
    Files of this folder stand after the viewer's, each behind those whose names it reads; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload, told) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
+   ctx = {board, catalogue, ask(name, payload, told, signal) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
    opened(name)}: all may be absent, then what needs them says so in a sentence. told hears {state, text?, part?} on the
-   way. link(set) gives an address of the page with this choice and the place on the board. board: the api at the top of
-   viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary, exactness, knobs: [{name,
-   default, low, high, help, choices}], needs, look, wins, loses}].
-   ask's names: unavailable, cost_curve, distribution, mistakes, break_it, sweep, library, library_trace. An answer that
-   cannot be given is a rejected promise whose message is one sentence, or {error: sentence}.
+   way; an AbortSignal ends the question. link(set) gives an address of the page with this choice and the place on the board.
+   board: the api at the top of viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary,
+   exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
+   ask's names: unavailable, cost_curve, distribution, mistakes, break_it, sweep, load, tasks, library,
+   library_trace. An answer that cannot be given is a rejected promise whose message is one sentence, or {error: sentence}.
    A panel draws only while it is in sight; the board's changes reach it at most four times a second. */
 (() => {
   "use strict";

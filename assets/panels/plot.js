@@ -235,5 +235,5 @@
     return globalThis.Plotly.react(box, data, layout, { displayModeBar: false, responsive: false });
   }
 
-  P.plot = { frame, xy, bars, plotly, ticks, tidy };
+  P.plot = { frame, xy, legend, bars, plotly, ticks, tidy };
 })();

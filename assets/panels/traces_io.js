@@ -295,5 +295,5 @@
   }
 
   Object.assign((P.views = P.views || {}), { library, take: takeHome });
-  P.io = { openText, textOf, fillPage, inert, size };
+  P.io = { save, openText, textOf, fillPage, inert, size };
 })();

@@ -51,6 +51,7 @@ def load(args: argparse.Namespace) -> int:
     else:
         print(json.dumps(report["environment"], ensure_ascii=False))
         print(table(report["rows"], COLUMNS))
+        print(*report["said"], sep="\n")
     return INTERRUPTED if report["environment"]["interrupted"] else 0
 
 

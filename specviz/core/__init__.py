@@ -2,9 +2,9 @@
 library only; everything else is built on it."""
 from .later import Later, ids_on, numbers, plain, rows_of, sent
 from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
-from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Trial, UnlawfulPair,
-                    Verdict, Verifier, has_nan, lawful, never)
-from .round import BrokenModel, Proposal, conclude, open_run, play, propose
+from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Pass, Policy, Scores, Step, Steps, Target, Trial, UnlawfulPair,
+                    Verdict, Verifier, by_itself, has_nan, lawful, never)
+from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
 from .sampling import BrokenLaw, Dice, OneStream, Sampling
 from .state import Clock, Costs, FixedCosts, State, common
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder

@@ -134,9 +134,15 @@ NOTES: dict[str, Note] = {
         request=("which of the batch this one is, from 0", 1), asked=("rows each request drafted for, its root included", [4, 6, 3]),
         given=("rows of the pass that each got", [3, 6, 2]), padded=("rows the pass would have if each took as many as the longest", 18),
         why=("the reason for this one's", "5 of its 5 drafted tokens are among the batch's 8 likeliest"),
+        reasons_=("the reason for each one's, where there are several", ["it doubted", "it never doubted", "it doubted"]),
         gamma_=("the draft length chosen for all", 5), budget_=("draft rows there were for the batch", 8),
         acceptance_=("rate the choice was made with", 0.7),
         speeds_=("tokens a second expected with drafts of 0, 1, ... tokens; none before anything was measured", [40.0, 52.0, 47.0])),
+    "class": _note(
+        "rows", "How far several prompts are that a lane decodes at once; the one that the lane shows comes first.",
+        prompts=("how each begins", ["Tell me a story", "Repeat this text", "Hello"]), written=("tokens each has written", [12, 9, 14]),
+        rows=("rows each had of the pass, 0 for who was done before", [4, 4, 0]), done=("whether each is", [False, False, True]),
+        seconds=("since the prompts were read, on the engine's clock", 0.25)),
     # trees and stages
     "confidence": _note(
         "confidence", "The tree grown by the draft's own probabilities.",

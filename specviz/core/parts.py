@@ -5,7 +5,7 @@ Ask what a part needs, never who it is: a target lists what it ``provides``, a d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Protocol, Sequence
+from typing import Any, Callable, Generator, Iterator, Protocol, Sequence
 
 import torch
 from torch import Tensor
@@ -118,7 +118,7 @@ class Target(Protocol):
 
     The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
     provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
-    (``score_many(targets, trees)``: as each one's score() of its tree, in one pass).
+    (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``).
     """
 
     provides: frozenset[str]
@@ -148,6 +148,29 @@ class Target(Protocol):
         """Give the cache's memory back."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A pass that a drafter asks for: ``model.score(tree, start)``, by itself or together with others of the same weights."""
+
+    model: Target
+    tree: DraftTree
+    start: int = 0
+
+
+Steps = Generator[Pass, Scores, DraftTree]
+
+
+def by_itself(steps: Steps) -> DraftTree:
+    """What the steps of a proposal come to when each pass is run as it is asked for."""
+    scores = None
+    while True:
+        try:
+            asked = steps.send(scores)
+        except StopIteration as over:
+            return over.value
+        scores = asked.model.score(asked.tree, asked.start)
+
+
 class Drafter:
     """Proposes a tree. ``taps``: states it wants from the target; ``needs``: what the target must provide;
     ``restartable``: it follows any state.tokens, also a hypothetical continuation."""
@@ -162,6 +185,13 @@ class Drafter:
     def propose(self, state: State, budget: Budget) -> DraftTree:
         """A tree of depth at most budget.gamma under state.tokens[-1]."""
         return DraftTree()
+
+    def steps(self, state: State, budget: Budget) -> Steps:
+        """``propose`` for a batch: yields the passes of its own model, is sent their Scores and returns the tree, so that the passes
+        of many requests can be one. Whoever has these says ``propose`` as ``by_itself`` of them, and whoever changes the one below
+        such a class changes the other; without them the whole proposal is one step."""
+        return self.propose(state, budget)
+        yield
 
     def observe(self, state: State, outcome: Outcome) -> None:
         """The round is over and state.tokens holds what was committed."""

@@ -45,15 +45,13 @@ def play(parts: Parts, target: Target, state: State) -> Outcome:
     return conclude(parts, target, state, proposal, target.score(proposal.tree))
 
 
-def propose(parts: Parts, target: Target, state: State, budget: Budget | None = None) -> Proposal:
-    """Plan, clip, draft. ``budget``: where it is planned already, for a batch."""
+def propose(parts: Parts, target: Target, state: State) -> Proposal:
+    """Plan, draft, clip."""
     now = state.clock.now
     t0 = now()
-    budget = parts.policy.plan(state) if budget is None else budget
-    deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
-    budget = replace(budget, gamma=deepest, width=budget.width if "tree" in target.provides else 1)
+    budget = within(parts.policy.plan(state), target, state)
     t1 = now()
-    tree = _clip(parts.drafter.propose(state, budget), state.left - 1)
+    tree = clip(parts.drafter.propose(state, budget), state)
     return Proposal(budget, tree, t0, t1 - t0, now() - t1)
 
 
@@ -113,8 +111,15 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
     parts.policy.observe(seen)
 
 
-def _clip(tree: DraftTree, deepest: int) -> DraftTree:
+def within(budget: Budget, target: Target, state: State) -> Budget:
+    """What of a budget the run may still write and the target can score."""
+    deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
+    return replace(budget, gamma=deepest, width=budget.width if "tree" in target.provides else 1)
+
+
+def clip(tree: DraftTree, state: State) -> DraftTree:
     """Drop candidates deeper than the run may still write. A cut by depth sees no token, so laws stay as they are."""
+    deepest = state.left - 1
     if not len(tree) or max(tree.depths) <= deepest:
         return tree
     late = {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}

@@ -1,208 +1,141 @@
 """Many users at once: what speculation brings under load, measured live on one machine.
 
 Every method meets the same arrivals: the same prompts, answer lengths, seeds and, with a rate, times. Open load: requests arrive
-at a rate (Poisson). Closed load: so many users, each of whom asks anew when answered. Requests join the batch between rounds and
-leave when done; a prompt is read when its request joins, while the others wait. Where nobody is there, the clock jumps to the next
-arrival. Goodput is tokens written a second, throughput is rows scored a second, written or not (Liu et al. 2406.14066).
+at a rate (Poisson). Closed load: so many users, each of whom asks anew when answered. The methods of a load are measured side by
+side, each on a clock of its own, in turns of a fraction of a second, so that a slow minute of the machine hits all of them. Goodput
+is tokens written a second, throughput is rows scored a second, written or not (Liu et al. 2406.14066).
 """
 from __future__ import annotations
 
 import random
 import threading
-import time
-from collections import deque
-from dataclasses import dataclass, field, replace
-from statistics import fmean, quantiles
-from typing import Any, Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Callable, Iterator, Sequence
 
-import torch
-
-from ..core import Clock, Sampling, State
-from ..loops.batched import Batch, Request, why_not_batched
+from ..core import Sampling
 from ..methods import catalogue
+from ..run.company import why_alone
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
 from .benchmark import Item, choose, read_suite
+from .serving import Ask, Served, Server
 
 METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
 COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",
            "accepted"]
 MOST_USERS, MOST_REQUESTS = 64, 10_000
 SHORTEST = 0.5  # of the longest answer: lengths are drawn from there to it
+TURN = 0.25  # seconds on a method's clock before it is the next one's turn
+WARM = 8  # tokens of the request that is thrown away
 
 Progress = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class Ask:
-    """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user asks it."""
+def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
+              cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
+    """{environment, rows, said}: a row for each load and method, and what follows from them in sentences. asked: as of ``measuring``.
 
-    task: str
-    ids: list[int]
-    length: int
-    seed: int
-    at: float | None = None
-
-
-@dataclass
-class Answer:
-    """When a request came, wrote its first token and was done; seconds on the clock of the measurement."""
-
-    task: str
-    came: float
-    first: float | None = None
-    done: float | None = None
-    tokens: int = 0
-
-    @property
-    def token_time(self) -> float | None:
-        """Seconds a token after the first round's."""
-        return (self.done - self.first) / (self.tokens - 1) if self.tokens > 1 else None
+    progress: called after each turn with method, load, done, of, tokens. cancel: set it and what was measured is reported. Raises
+    SessionError.
+    """
+    stop = cancel.is_set if cancel else bool
+    for report in measuring(loaded, methods, stop=stop, **asked):
+        if progress and "at" in report:
+            progress(report["at"])
+    return report
 
 
-@dataclass
-class Served:
-    """What one method did under one load."""
-
-    answers: list[Answer] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)  # requests in each
-    rows: int = 0
-    drafted: int = 0
-    accepted: int = 0
-
-    def row(self) -> dict[str, Any]:
-        """The figures; times in seconds, each as [median, 95th percentile]."""
-        done = [answer for answer in self.answers if answer.done is not None]
-        if not done:
-            return {"requests": 0, "tokens": 0}
-        span = max(answer.done for answer in done) - min(answer.came for answer in done)
-        tokens = sum(answer.tokens for answer in done)
-        return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
-                "first_token": middle([answer.first - answer.came for answer in done]),
-                "token_time": middle([answer.token_time for answer in done if answer.token_time is not None]),
-                "latency": middle([answer.done - answer.came for answer in done]), "batch": fmean(self.rounds),
-                "drafted": self.drafted / sum(self.rounds), "accepted": self.accepted / self.drafted if self.drafted else None}
-
-
-def middle(values: list[float]) -> list[float] | None:
-    """Median and 95th percentile."""
-    if len(values) < 2:
-        return values * 2 or None
-    cuts = quantiles(values, n=20, method="inclusive")
-    return [cuts[9], cuts[18]]
-
-
-class Server:
-    """One method, answering. ``slots``: most requests in a batch."""
-
-    def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
-        self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
-        self.clock, self.batch = Clock(lambda: self._source() + self._skipped), None
-        self.live: dict[Request, tuple[Answer, Any]] = {}
-
-    def serve(self, asks: Sequence[Ask], users: int, cancel: threading.Event, told: Callable[[Served], None]) -> Served:
-        """Answer all asks; without times, ``users`` of them at once. After a cancel only what was done by then has an end."""
-        out, waiting, later = Served(), deque(), deque(asks)
-        self.clock, self.batch = Clock(lambda: self._source() + self._skipped), Batch(self.clock)
-        self.batch.clock = self.clock
-        for _ in range(len(later) if later and later[0].at is not None else min(users, len(later))):
-            self._comes(later.popleft(), waiting, out)
-        try:
-            while (waiting or self.live) and not cancel.is_set():
-                self._admit(waiting)
-                if not self.live:
-                    self._skipped += max(0.0, waiting[0][1].came - self.clock.now())
-                    continue
-                for answer in self._round(out):
-                    if later:
-                        self._comes(replace(later.popleft(), at=answer.done), waiting, out)
-                told(out)
-        finally:
-            for _, kit in self.live.values():
-                kit.close()
-            self.live.clear()
-        return out
-
-    def _comes(self, ask: Ask, waiting: deque, out: Served) -> None:
-        out.answers.append(Answer(ask.task, ask.at or 0.0))
-        waiting.append((ask, out.answers[-1]))
-
-    def _admit(self, waiting: deque) -> None:
-        session = self.session
-        while waiting and waiting[0][1].came <= self.clock.now() and len(self.live) < self.slots:
-            ask, answer = waiting.popleft()
-            kit = session.loaded.kit()
-            try:
-                parts = session.method.build(kit, **session.knobs)
-                state = State(list(ask.ids), replace(session.sampling, seed=ask.seed), limit=ask.length, costs=session.costs(),
-                              stop=session.loaded.end_tokens)
-                with torch.inference_mode():
-                    request, _ = self.batch.join(parts, kit.target, state)
-            except BaseException:
-                kit.close()
-                raise
-            self.live[request] = (answer, kit)
-
-    def _round(self, out: Served) -> list[Answer]:
-        """Play a round; the requests it answered."""
-        with torch.inference_mode():
-            played = self.batch.round()
-        now, done = self.clock.now(), []
-        out.rounds.append(len(played))
-        for request, outcome in played:
-            answer, kit = self.live[request]
-            request.state.notes.clear()
-            answer.first = now if answer.first is None else answer.first
-            answer.tokens += len(outcome.committed)
-            out.rows += len(outcome.scores.logits)
-            out.drafted += len(outcome.tree)
-            out.accepted += len(outcome.committed) - 1 + (outcome.verdict.kind == "accepted")
-            if request.state.done:
-                answer.done = now
-                done.append(answer)
-                self.batch.leave(request)
-                kit.close()
-                del self.live[request]
-        return done
-
-
-def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[int] = (8,), rates: Sequence[float] = (),
+def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[int] = (8,), rates: Sequence[float] = (),
               requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
-              sampling: Sampling = Sampling(), slots: Any = 16, progress: Progress | None = None,
-              cancel: threading.Event | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """{environment, rows}: a row for each load and method.
+              sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
+              stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
+    """The report as it grows, a turn at a time; ``at`` says where it stands, and the last one, which is whole, has none.
 
     users: closed loads, so many users each; rates: open loads in requests a second, instead; requests: how many of each load.
-    progress: called after each round with method, load, done, of, tokens. cancel: set it and what was measured is reported. The
-    methods of a load take turns in a shuffled order, after a short request of each that is thrown away. Raises SessionError.
+    stop: asked after each turn; what was measured is reported then. A short request of each method comes first and is thrown away.
+    Raises SessionError before anything is measured.
     """
     loads = _loads(users, rates)
     count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
-    length, cancel = read_whole("max_new_tokens", max_new_tokens, 2), cancel or threading.Event()
+    length = read_whole("max_new_tokens", max_new_tokens, 2)
     sessions, skipped = _sessions(loaded, methods, sampling, deterministic)
-    first = next(iter(sessions.values()))
-    asks = requests_of(first, choose([*read_suite(suite)], tasks), count, length)
-    rows, dice = [], random.Random(sampling.seed)
-    for session in sessions.values():
-        Server(session, slots).serve([replace(asks[0], length=8)], 1, cancel, lambda _: None)
-    for kind, load in loads:
-        timed = arriving(asks, load, sampling.seed) if kind == "rate" else asks
-        for key in dice.sample(list(sessions), len(sessions)):
-            if cancel.is_set():
-                break
-
-            def told(served: Served, kind: str = kind, load: float = load, key: str = key) -> None:
-                if progress:
-                    done = sum(answer.done is not None for answer in served.answers)
-                    progress({"method": key, kind: load, "done": done, "of": count, "tokens": sum(a.tokens for a in served.answers)})
-            served = Server(sessions[key], slots).serve(timed, int(load) if kind == "users" else 0, cancel, told)
-            rows.append({"load": f"{load:g} {'users' if kind == 'users' else 'requests/s'}", kind: load, "method": key, **served.row()})
-    order = list(sessions)
-    rows.sort(key=lambda row: (row.get("users") or row.get("rate"), order.index(row["method"])))
+    asks = requests_of(next(iter(sessions.values())), choose([*read_suite(suite)], tasks), count, length)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
            "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
-           "packed": "batch" in loaded.provides, "skipped": skipped, "interrupted": cancel.is_set()}
-    return {"environment": env, "rows": compared(rows)}
+           "packed": "batch" in loaded.provides, "skipped": skipped}
+    rows: list[dict[str, Any]] = []
+    over = False
+    for session in sessions.values():
+        for _ in Server(session, slots).serve([replace(asks[0], length=min(WARM, length))], 1):
+            pass
+    for kind, load in loads:
+        timed, name = arriving(asks, load, sampling.seed) if kind == "rate" else asks, _named(kind, load)
+        with closing(_in_turns(sessions, timed, int(load) if kind == "users" else 0, slots, sampling.seed)) as turns:
+            for key, served in turns:
+                now = [{"load": name, kind: load, "method": one, **done.row()} for one, done in served.items()]
+                mine, over = served[key], stop()
+                at = {"method": key, kind: load, "done": sum(a.done is not None for a in mine.answers), "of": count,
+                      "tokens": sum(a.tokens for a in mine.answers)}
+                yield {"environment": env, "rows": compared(rows + now), "said": where_it_stops(compared(rows), count), "at": at}
+                if over:
+                    break
+        rows += now
+        if over:
+            break
+    yield {"environment": {**env, "interrupted": over}, "rows": compared(rows), "said": where_it_stops(compared(rows), count)}
+
+
+def _in_turns(sessions: dict[str, Session], asks: Sequence[Ask], users: int, slots: int,
+              seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
+    """The methods under one load, a turn at a time, in an order shuffled anew; who had the turn, and what each has done."""
+    servers = {key: Server(session, slots) for key, session in sessions.items()}
+    playing = {key: server.serve(asks, users) for key, server in servers.items()}
+    served, dice = {key: Served() for key in sessions}, random.Random(seed)
+    try:
+        while playing:
+            for key in dice.sample(list(playing), len(playing)):
+                until = servers[key].clock.now() + TURN if served[key].rounds else TURN
+                for done in playing[key]:
+                    served[key] = done
+                    if servers[key].clock.now() >= until:
+                        break
+                else:
+                    del playing[key]
+                yield key, served
+    finally:
+        for rounds in playing.values():
+            rounds.close()
+
+
+def _named(kind: str, load: float) -> str:
+    return f"{load:g} requests/s" if kind == "rate" else f"{load:g} user{'s' if load != 1 else ''}"
+
+
+def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
+    """For each method that drafts, up to which load it pays and where it no longer does, in a sentence; of the loads at which both
+    it and plain decoding answered all ``count`` requests."""
+    plain, said = next(iter(catalogue())), []
+    whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
+    for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
+        mine = [(row["load"], row["against_plain"]) for row in rows
+                if row["method"] == key and (row["load"], key) in whole and (row["load"], plain) in whole]
+        if not mine:
+            continue
+        title, pays = catalogue()[key].title, [ratio > 1 for _, ratio in mine]
+        if all(pays):
+            most, ratio = mine[-1]
+            said.append(f"{title} pays at every load measured, up to {most} ({ratio:.2f} times plain decoding).")
+        elif not any(pays):
+            best, ratio = max(mine, key=lambda at: at[1])
+            said.append(f"{title} pays at no load measured: at best {ratio:.2f} times plain decoding, with {best}.")
+        elif pays == sorted(pays, reverse=True):
+            (up, gain), (no, loss) = mine[pays.index(False) - 1:pays.index(False) + 1]
+            said.append(f"{title} pays up to {up} ({gain:.2f} times plain decoding) and no longer with {no} ({loss:.2f} times).")
+        else:
+            told = ", ".join(f"{load} {ratio:.2f}" for load, ratio in mine)
+            said.append(f"{title} pays at some loads and not at others, times plain decoding: {told}.")
+    return said
 
 
 def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -219,7 +152,7 @@ def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, floa
         loads = [("users", read_whole("users", one, 1, MOST_USERS)) for one in users]
     if not loads or any(load <= 0 for _, load in loads):
         raise SessionError("A load is a number of users, or of requests a second above 0.")
-    return loads
+    return sorted(set(loads), key=lambda load: load[1])
 
 
 def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministic: bool) -> tuple[dict[str, Session], dict[str, str]]:
@@ -231,9 +164,7 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
         except SessionError as error:
             skipped[method] = str(error)
             continue
-        kit = loaded.kit()
-        reason = why_not_batched(session.method.build(kit, **session.knobs))
-        kit.close()
+        reason = why_alone(session)
         if reason:
             skipped[method] = f"{session.method.title} {reason}."
         else:

@@ -7,9 +7,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Callable, Iterator
 
+from .tasks import company
+
 # question: (module, function); those of LIGHT need no model
-ENGINE = {"cost_curve": "costs", "distribution": "law", "break_it": "broken", "sweep": "sweep"}
-LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export"}
+ENGINE = {"cost_curve": "costs", "distribution": "law", "break_it": "broken", "sweep": "sweep", "load": "load"}
+LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export",
+         "tasks": "tasks"}
 
 
 class LabError(ValueError):

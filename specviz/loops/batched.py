@@ -7,10 +7,11 @@ writes alone. ``alone`` is the same loop for a single request.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
-from ..core import Clock, DraftTree, JointPolicy, Outcome, Parts, Proposal, Scores, State, Target, conclude, open_run, propose
-from ..trace.events import Event, tell
+from ..core import (Budget, Clock, DraftTree, JointPolicy, Outcome, Parts, Pass, Proposal, Scores, State, Target, clip, conclude, open_run,
+                    within)
+from ..trace.events import Event, Prefilled, tell
 from .speculate import opening, told
 
 OWN_LAYERS = frozenset({"early", "skip", "fuzzy"})
@@ -69,23 +70,23 @@ class Batch:
             return []
         t0 = now()
         groups = [(policy, [i for i, r in enumerate(live) if r.parts.policy is policy]) for policy in self._joint.values()]
-        budgets = [None] * len(live)
+        budgets: list[Budget | None] = [None] * len(live)
         for policy, members in groups:
             for i, budget in zip(members, policy.plan_all([live[i].state for i in members]) if members else ()):
                 budgets[i] = budget
+        budgets = [within(r.parts.policy.plan(r.state) if b is None else b, r.target, r.state) for r, b in zip(live, budgets)]
         t1 = now()
-        proposals = [propose(r.parts, r.target, r.state, budget) for r, budget in zip(live, budgets)]
-        trees = [proposal.tree for proposal in proposals]
+        trees = draft_all(live, budgets)
         for policy, members in groups:
             for i, tree in zip(members, policy.share([live[i].state for i in members], [trees[i] for i in members]) if members else ()):
                 trees[i] = tree
         t2 = now()
-        scores = score_all(live, trees)
+        scores = score_all([Pass(request.target, tree) for request, tree in zip(live, trees)])
         t3 = now()
         outcomes = []
-        for request, proposal, tree, scored in zip(live, proposals, trees, scores):
+        for request, budget, tree, scored in zip(live, budgets, trees, scores):
             # who is in a batch waits for all of its drafts and for its pass: these are each one's seconds
-            mine = Proposal(proposal.budget, tree, t0, t1 - t0, t2 - t1)
+            mine = Proposal(budget, tree, t0, t1 - t0, t2 - t1)
             outcomes.append(conclude(request.parts, request.target, request.state, mine, scored, t3 - t2))
         for policy, members in groups:
             if members:
@@ -93,12 +94,37 @@ class Batch:
         return list(zip(live, outcomes))
 
 
-def score_all(live: list[Request], trees: list[DraftTree]) -> list[Scores]:
-    """The trees' scores, in one pass where the target can; else one after the other."""
-    targets = [request.target for request in live]
-    if len(live) > 1 and all("batch" in target.provides for target in targets):
-        return targets[0].score_many(targets, trees)
-    return [target.score(tree) for target, tree in zip(targets, trees)]
+def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftTree]:
+    """Everybody's draft, clipped. Drafters that draft in steps take them together: the n-th of each is one pass of their model."""
+    under_way = {i: r.parts.drafter.steps(r.state, budget) for i, (r, budget) in enumerate(zip(live, budgets))}
+    scores: dict[int, Scores | None] = dict.fromkeys(under_way)
+    trees: dict[int, DraftTree] = {}
+    while under_way:
+        asked = {}
+        for i, steps in [*under_way.items()]:
+            try:
+                asked[i] = steps.send(scores[i])
+            except StopIteration as over:
+                trees[i] = clip(over.value, live[i].state)
+                del under_way[i]
+        scores = dict(zip(asked, score_all([*asked.values()])))
+    return [trees[i] for i in range(len(live))]
+
+
+def score_all(passes: Sequence[Pass]) -> list[Scores]:
+    """The scores of each, those of the same weights in one pass where their targets can; else one after the other."""
+    groups: dict[Any, list[int]] = {}
+    for i, asked in enumerate(passes):
+        groups.setdefault(asked.model.weights if "batch" in asked.model.provides else i, []).append(i)
+    out: dict[int, Scores] = {}
+    for members in groups.values():
+        mine = [passes[i] for i in members]
+        if len(mine) == 1:
+            out[members[0]] = mine[0].model.score(mine[0].tree, mine[0].start)
+            continue
+        models = [asked.model for asked in mine]
+        out |= zip(members, models[0].score_many(models, [asked.tree for asked in mine], [asked.start for asked in mine]))
+    return [out[i] for i in range(len(passes))]
 
 
 class Alone:
@@ -117,6 +143,37 @@ class Alone:
         batch = Batch(state.clock)
         batch.take(parts, target, state)
         return batch.round()[0][1]
+
+
+class Among:
+    """The loop of one request that shares its passes with others. The events are its own; a note says how far everybody is.
+
+    others: (parts, target, state) of each, whose prompts are read together with this one's; names: what each prompt is called, this
+    one's first. The run ends with this request; whoever is done before it leaves.
+    """
+
+    def __init__(self, others: Sequence[tuple[Parts, Target, State]], names: Sequence[str]):
+        self.others, self.names = others, list(names)
+
+    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+        batch, t0 = Batch(state.clock), state.clock.now()
+        mine, prefill = batch.join(parts, target, state)
+        everybody = [mine, *(batch.join(*other)[0] for other in self.others)]
+        state.clock.pause()
+        yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
+        state.clock.resume()
+        yield from told(self._rounds(batch, everybody), state)
+
+    def _rounds(self, batch: Batch, everybody: list[Request]) -> Iterator[Iterable[Event]]:
+        state, began = everybody[0].state, batch.clock.now()
+        while not state.done:
+            outcomes = dict(batch.round())
+            for request in everybody[1:]:
+                request.state.notes.clear()
+            state.note("class", prompts=self.names, written=[len(r.state.tokens) - r.state.start for r in everybody],
+                       rows=[1 + len(outcomes[r].tree) if r in outcomes else 0 for r in everybody],
+                       done=[r.state.done for r in everybody], seconds=round(batch.clock.now() - began, 6))
+            yield tell(outcomes[everybody[0]], state)
 
 
 alone = Alone()

@@ -13,10 +13,11 @@ from ..core import Budget, DraftTree, JointPolicy, Outcome, State
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
     """Tell every request what each one got of the pass; a request's root is a row, too."""
-    rows = [1 + len(tree) for tree in given]
+    rows, wanted = [1 + len(tree) for tree in given], [1 + len(tree) for tree in asked]
+    if len(rows) > 1:
+        more["reasons"] = list(why)
     for i, (state, reason) in enumerate(zip(states, why)):
-        state.note("rows", request=i, asked=[1 + len(tree) for tree in asked], given=rows, padded=len(rows) * max(rows), why=reason,
-                   **more)
+        state.note("rows", request=i, asked=wanted, given=rows, padded=len(rows) * max(rows), why=reason, **more)
 
 
 class Grown(JointPolicy):

@@ -5,7 +5,9 @@ import math
 import threading
 from typing import Any
 
-from ..core import Method, Sampling
+import torch
+
+from ..core import BrokenLaw, BrokenModel, Method, Sampling
 from ..indexes.earlier_answers import Memory
 
 ROLES = ("system", "user", "assistant")
@@ -29,6 +31,15 @@ def sentence(error: BaseException | str) -> str:
     """The first line of what went wrong, as a sentence."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
+def explain(method: Method, error: Exception) -> str:
+    """Why a run broke, for a person."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
+    if isinstance(error, (BrokenModel, BrokenLaw)):
+        return sentence(error)
+    return sentence(f"{method.title} stopped: {sentence(error)}")
 
 
 def read_messages(prompt: Any) -> list[dict[str, str]]:

@@ -15,15 +15,16 @@ from typing import Any, Iterator, Sequence
 
 import torch
 
-from ..core import BrokenLaw, BrokenModel, Costs, FixedCosts, Method, Sampling, State
+from ..core import Costs, FixedCosts, Method, Sampling, State
 from ..trace.metrics import Totals
 from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Said, Started
 from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
+from .company import Company, why_alone
 from .cut import cut_round
 from .remembered import Remembered
-from .request import (SessionError, largest, read_cancel, read_given, read_messages, read_predicted, read_seconds, read_stops,
+from .request import (SessionError, explain, largest, read_cancel, read_given, read_messages, read_predicted, read_seconds, read_stops,
                       read_whole, sentence)
 from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
@@ -39,11 +40,12 @@ class Session:
     memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
     every run begins with an empty one. deterministic: no clock has a say in what is drafted, so that the seed gives the same run
     every time; costs are then those of core.FixedCosts, and a draft step counts as the draft model's share of the target's size.
-    predicted: a text that the answer is expected to be like; what drafts from such a text is given its tokens.
+    predicted: a text that the answer is expected to be like; what drafts from such a text is given its tokens. company: prompts of
+    others, who are answered at the same time and share every pass; what the run tells is its own prompt's.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None, deterministic: bool = False, predicted: str = ""):
+                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", company: Sequence[str] = ()):
         read_given(loaded, method, knobs, sampling, memory)
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
@@ -55,6 +57,10 @@ class Session:
         missing = loaded.why_not(self.method)
         if missing:
             raise SessionError(missing)
+        self.company = tuple(company)
+        alone = why_alone(self) if company else None
+        if alone:
+            raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.")
 
@@ -121,7 +127,7 @@ class Run:
         self.cancel, self.top_k_saved = cancel, top_k_saved
         self.ends_at = None if deadline is None else time.monotonic() + deadline
         self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
-        self.totals, self.state, self.kit = Totals(), None, None
+        self.totals, self.state, self.kit, self.company = Totals(), None, None, Company(session)
         self.border = self.over = False
         self.remembered = Remembered()
         self._forward_before = 0.0  # in the prefill
@@ -148,6 +154,7 @@ class Run:
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
+            self.company.close()
             if self.kit:
                 self.kit.close()
                 self._remember()
@@ -168,7 +175,9 @@ class Run:
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            costs=self.session.costs(), top_k_saved=self.top_k_saved)
-        for event, border in self._told((parts.loop or speculate)(parts, self.kit.target, self.state)):
+        crowd = self.session.company and self.company.among(self.messages[-1]["content"], self.wanted)
+        loop = crowd or parts.loop or speculate
+        for event, border in self._told(loop(parts, self.kit.target, self.state)):
             self.totals.fold(event)
             self.remembered.fold(event)
             self.border = border and not self._ends()
@@ -233,7 +242,7 @@ class Run:
         return "stopped" if self.cancel.is_set() else "deadline"
 
     def _forward(self) -> float:
-        return sum(model.busy for model in self.kit.opened) if self.kit else 0.0
+        return self.company.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
 
     def _counts(self) -> dict[str, Any]:
         """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text, and how many of
@@ -261,7 +270,6 @@ class Run:
         }
 
 
-
 def find_method(key: str) -> Method:
     """The method of this key. Raises SessionError that names what there is."""
     known = catalogue()
@@ -270,15 +278,6 @@ def find_method(key: str) -> Method:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
         raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}")
     return known[key]
-
-
-def explain(method: Method, error: Exception) -> str:
-    """Why a run broke, for a person."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
-    if isinstance(error, (BrokenModel, BrokenLaw)):
-        return sentence(error)
-    return sentence(f"{method.title} stopped: {sentence(error)}")
 
 
 def _advance(loop: Iterator[Event]) -> Iterator[Event]:

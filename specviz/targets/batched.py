@@ -21,15 +21,15 @@ from .rows import Rows
 Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and where they lie among all rows
 
 
-def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree]) -> list[Scores]:
-    """As ``target.score(tree)`` for each target and its tree, in one pass over the weights that they share.
+def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
+    """As ``target.score(tree, start)`` for each target and its tree, in one pass over the weights that they share; no starts: all 0.
 
     A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets of different weights, or one that is named
     twice; when the pass fails, each of them needs a sync() first.
     """
     if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
         raise ValueError("a batch is made of different sequences on the same weights")
-    runs = [(target, tree, target._rows_to_run(tree)) for target, tree in zip(targets, trees)]
+    runs = [(target, tree, target._rows_to_run(tree, start)) for target, tree, start in zip(targets, trees, starts or [0] * len(trees))]
     lanes, at = [], 0
     for target, _, rows in runs:
         if rows is not None:

@@ -61,9 +61,13 @@ class FastTarget(LlamaTarget):
         """This model with weights of its own, which may change."""
         return LlamaLearner(self)
 
-    def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree]) -> list[Scores]:
+    @property
+    def weights(self) -> FastModel:
+        return self.model
+
+    def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
         """As each target's score() of its tree, in one pass over the weights that all of them share."""
-        return score_packed(targets, trees)
+        return score_packed(targets, trees, starts)
 
     # --- early exits -----------------------------------------------------------------------------------------------
     def _start(self, rows: Rows) -> tuple[Tensor, int]:

@@ -9,7 +9,7 @@ from typing import Callable
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Target, TreeBuilder, numbers
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Pass, Scores, State, Target, TreeBuilder, numbers
 from .draws import best, draw_some, firsts
 from .shapes import Shape
 
@@ -41,6 +41,11 @@ class Scorer:
 
     def scores(self, build: TreeBuilder, nodes) -> Scores:
         """The same with the states that the model taps; the last rows are those of ``nodes``."""
+        asked = self.ask(build, nodes)
+        return self.model.score(asked.tree, asked.start)
+
+    def ask(self, build: TreeBuilder, nodes) -> Pass:
+        """The pass whose last rows are those of ``nodes``, for whoever runs it; every pass asked for must be run."""
         first = len(self._tokens)
         for node in nodes:
             if node >= 0:
@@ -48,7 +53,7 @@ class Scorer:
                 self._tokens.append(build.tokens[node])
                 self._parents.append(self._at[build.parents[node]])
         tree = DraftTree(tuple(self._tokens), tuple(self._parents), (-1,) * len(self._tokens))
-        return self.model.score(tree, first)
+        return Pass(self.model, tree, first)
 
 
 def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:

@@ -34,7 +34,7 @@ class Api:
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
                   target: str = "", repeats: int = 1, deterministic: bool = False, predicted: str = "", draft: str = "",
-                  request: gr.Request = None) -> AsyncIterator[str]:
+                  prompts: int = 1, request: gr.Request = None) -> AsyncIterator[str]:
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; a method may
@@ -45,6 +45,7 @@ class Api:
         draft: a draft model of models.yaml with the target's tokenizer, "none", or empty for the one that goes with the target.
         repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
         hold "repeats". deterministic: no clock has a say in what is drafted, so that the seed gives the same run every time.
+        prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.
@@ -53,7 +54,7 @@ class Api:
             ask = await asyncio.to_thread(
                 read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
                 temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats,
-                deterministic=deterministic, predicted=predicted, draft=draft)
+                deterministic=deterministic, predicted=predicted, draft=draft, prompts=prompts)
         except Refused as why:
             raise _error(str(why)) from None
         live = Live(self._backend, self._turnstile, ask, 0, visitor(request), self._loader)

@@ -74,13 +74,14 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
 
 
 def sampling() -> tuple[gr.Number, ...]:
-    """Temperature, top-p, length, seed, repeats. Without limits of their own, so that limits.py says what is wrong in one place."""
+    """The fields of a run. Without limits of their own, so that limits.py says what is wrong in one place."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
         gr.Number(96, label="Max tokens", step=8, elem_id="length", min_width=104),
         gr.Number(0, label="Seed", step=1, elem_id="seed", min_width=104),
         gr.Number(1, label="Repeats", step=1, elem_id="repeats", min_width=104),
+        gr.Number(1, label="Prompts at once", step=1, elem_id="prompts", min_width=104),
     )
 
 

@@ -144,7 +144,7 @@ class Engine:
         return survey(*asked)
 
     def run(self, ask: Ask, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
-        need = int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes) * ask.repeats))
+        need = int(min(seconds, 10 + 0.05 * ask.max_new_tokens * len(ask.lanes) * ask.repeats * ask.prompts))
         return self._use(play, ask.models, ask, seconds, cancel, need)
 
     def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
@@ -193,7 +193,8 @@ def play(loaded: Any, ask: Ask, seconds: float, cancel: threading.Event | None =
     machine = Machine(loaded)
     sampling = Sampling(ask.temperature, 0, ask.top_p, ask.seed)
     memory = ask.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
-    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted)
+    company = lab.company(ask.prompts - 1)
+    sessions = [Session(loaded, key, knobs, sampling, memory, ask.deterministic, ask.predicted, company)
                 for key, knobs in ask.lanes if not is_served(key)]
     names = titles(ask.lanes, served_cards() | {session.method.key: session.method for session in sessions})
     recorders = [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)

@@ -16,6 +16,7 @@ PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
 LANES = 5  # four methods, and plain decoding beside them
 REPEATS = 5
+PROMPTS = 8  # that a lane decodes at once: a class
 TURNS = 40
 CONVERSATION_CHARACTERS = 40_000
 RUN_SECONDS = 60.0
@@ -46,6 +47,7 @@ class Ask:
     top_p: float = 1.0
     seed: int = 0
     repeats: int = 1
+    prompts: int = 1
     deterministic: bool = False
     system: str = ""
     turns: tuple[dict[str, str], ...] = ()
@@ -67,7 +69,7 @@ class Ask:
 
 def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
          temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
-         target: Any = None, deterministic: Any = False, predicted: Any = "", draft: Any = None) -> Ask:
+         target: Any = None, deterministic: Any = False, predicted: Any = "", draft: Any = None, prompts: Any = 1) -> Ask:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused with a sentence."""
     return Ask(
         prompt=_text(prompt, "The prompt", needed=True),
@@ -77,6 +79,7 @@ def read(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any 
         top_p=_number(top_p, "Top-p", 0.01, 1),
         seed=_number(seed, "The seed", 0, SEED_BELOW - 1, whole=True),
         repeats=_number(repeats, "Repeats", 1, REPEATS, whole=True),
+        prompts=_number(prompts, "Prompts at once", 1, PROMPTS, whole=True),
         deterministic=deterministic is True,
         system=_text(system, "The system prompt"),
         turns=_turns(turns),

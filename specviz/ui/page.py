@@ -87,7 +87,7 @@ def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Butto
             ui["methods"] = board.picker(backend.cards, offered)
             board.summary()
         with gr.Row(elem_id="sampling"):
-            ui |= zip(("temperature", "top_p", "length", "seed", "repeats"), controls.sampling())
+            ui |= zip(("temperature", "top_p", "length", "seed", "repeats", "prompts"), controls.sampling())
     return tries
 
 
@@ -180,7 +180,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     gr.on(touches, hands.touch, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
 
 
-CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "system", "target", "draft")  # as in links.js
+CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "prompts", "system", "target",
+          "draft")  # as in links.js
 ASKED = (*CHOICE, "lane", "chat")
 TOLD = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
 SETTLED = (*(name for name in TOLD if name not in ("notice", "conversation")), "chat", "bar", "methods")

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Sequence
 
 import torch
 from torch.nn import functional as F
@@ -27,6 +27,14 @@ class Fitted:
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         return self._fit(self._model.score(tree, start))
+
+    def score_many(self, targets: Sequence[Fitted], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
+        inner = [target._model for target in targets]
+        return [self._fit(scores) for scores in self._model.score_many(inner, trees, starts)]
+
+    @property
+    def weights(self) -> Any:
+        return self._model.weights, self.vocab
 
     def _fit(self, scores: Scores) -> Scores:
         more = self.vocab - scores.logits.shape[-1]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Trial, UnlawfulPair,
-                          Verdict, Verifier, open_run, play)
-from specviz.core.round import _clip, _cut
+                          Verdict, Verifier, clip, open_run, play)
+from specviz.core.round import _cut
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
@@ -66,7 +66,7 @@ def begin(drafter: Drafter, budget: Budget = Budget(8), target=None, **state):
 @quick
 @given(trees(), st.integers(0, 4))
 def test_clip_drops_candidates_too_deep_and_what_hangs_under_them(tree, deepest):
-    cut = _clip(tree, deepest)
+    cut = clip(tree, State([0], limit=deepest + 1))
     late = {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}
     want = [i for i in range(len(tree)) if not late.intersection(tree.path(i))]
     assert cut.tokens == tuple(tree.tokens[i] for i in want)
@@ -78,7 +78,7 @@ def test_clip_drops_candidates_too_deep_and_what_hangs_under_them(tree, deepest)
 
 def test_clip_leaves_a_tree_that_fits_and_probes_that_reach_further():
     probing = DraftTree((1, 2), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(0, (1,), lambda x: x[:1]),))
-    assert _clip(probing, 1) is probing
+    assert clip(probing, State([0], limit=2)) is probing
 
 
 @quick

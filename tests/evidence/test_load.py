@@ -10,7 +10,8 @@ from specviz import load
 from specviz.cli import commands
 from specviz.core import Sampling
 from specviz.evidence.benchmark import Item
-from specviz.evidence.load import Answer, Ask, Served, Server, arriving, compared, load_test, middle, requests_of
+from specviz.evidence.load import arriving, compared, load_test, measuring, requests_of, where_it_stops
+from specviz.evidence.serving import Answer, Ask, Served, Server, middle
 from specviz.run.request import SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -51,11 +52,13 @@ def test_figures_by_hand():
     assert [r["against_plain"] for r in rows] == [1, 0.5, None]
 
 
-def served(pair, method, asks, users=0, slots=16, cancel=None, told=lambda _: None):
+def served(pair, method, asks, users=0, slots=16, told=lambda _: None):
     """On a clock that goes on by a millisecond whenever it is read."""
     ticks = iter(range(10**7))
     server = Server(Session(pair, method, None, Sampling(1.0)), slots, lambda: next(ticks) / 1000)
-    return server.serve(asks, users, cancel or threading.Event(), told)
+    for out in server.serve(asks, users):
+        told(out)
+    return out
 
 
 def asks_of(pair, count: int, length: int = 9) -> list[Ask]:
@@ -93,9 +96,11 @@ def test_under_load_a_request_writes_what_it_writes_alone(pair):
 
 
 def test_a_stop_ends_it_after_the_round_and_gives_every_cache_back(pair, monkeypatch):
-    cancel, kits, made = threading.Event(), [], pair.kit
+    kits, made = [], pair.kit
     monkeypatch.setattr(type(pair), "kit", lambda self: kits.append(made()) or kits[-1])
-    out = served(pair, "speculative", asks_of(pair, 5, 40), users=5, cancel=cancel, told=lambda _: cancel.set())
+    serving = Server(Session(pair, "speculative"), 16).serve(asks_of(pair, 5, 40), 5)
+    out = next(serving)
+    serving.close()
     assert len(out.rounds) == 1 and not any(answer.done for answer in out.answers)
     assert len(kits) == 5 and all(kit.target.seen == [] and kit.target._cache is None for kit in kits)
 
@@ -106,7 +111,7 @@ def test_the_command_prints_and_stores_the_same(at_home, capsys, tmp_path):
     found = json.loads(capsys.readouterr().out)
     assert status == 0 and json.loads((tmp_path / "load.json").read_text()) == found
     assert [(row["load"], row["method"]) for row in found["rows"]] == [
-        ("1 users", "autoregressive"), ("1 users", "smartspec"), ("3 users", "autoregressive"), ("3 users", "smartspec")]
+        ("1 user", "autoregressive"), ("1 user", "smartspec"), ("3 users", "autoregressive"), ("3 users", "smartspec")]
     assert all(row["requests"] == 4 and row["goodput"] > 0 and row["against_plain"] > 0 for row in found["rows"])
     assert "a loop of its own" in found["environment"]["skipped"]["pearl"] and found["environment"]["packed"]
     assert commands.main(["load", "--rate", "50", "--requests", "3", "--max-new-tokens", "6", "--methods", "tetris"]) == 0
@@ -130,8 +135,40 @@ def test_progress_is_told_and_a_stop_reports_what_there_is(pair):
 
     def progress(at):
         seen.append(at)
-        if len(seen) == 9:
+        if len(seen) == 5:
             cancel.set()
-    report = load_test(pair, users=[2], requests=3, max_new_tokens=6, tasks=["chat"], progress=progress, cancel=cancel)
-    assert report["environment"]["interrupted"] and 1 <= len(report["rows"]) <= 4
+    report = load_test(pair, users=[2, 4], requests=3, max_new_tokens=6, tasks=["chat"], progress=progress, cancel=cancel)
+    assert report["environment"]["interrupted"] and len(report["rows"]) == 8
     assert seen[0].keys() == {"method", "users", "done", "of", "tokens"} and seen[0]["of"] == 3
+
+
+def test_the_clock_of_a_method_stands_while_others_are_measured(pair):
+    ticks = [0.0]
+    server = Server(Session(pair, "autoregressive"), 4, lambda: ticks[0])
+    rounds = server.serve(asks_of(pair, 2), 2)
+    for _ in rounds:
+        ticks[0] += 1000.0
+    assert server.clock.now() == 0
+
+
+def test_a_report_grows_and_ends_with_a_sentence_for_each_method(pair):
+    *growing, last = measuring(pair, ["autoregressive", "speculative"], users=[2, 1], requests=2, max_new_tokens=4, tasks=["chat"])
+    assert [at["at"]["users"] for at in growing] == sorted(at["at"]["users"] for at in growing)
+    assert growing[0]["said"] == [] and growing[-1]["said"], "of the loads that are over"
+    assert [row["load"] for row in last["rows"]] == ["1 user"] * 2 + ["2 users"] * 2 and not last["environment"]["interrupted"]
+    assert len(last["said"]) == 1 and last["said"][0].startswith("Speculative decoding pays")
+
+
+@pytest.mark.parametrize("ratios, says", [
+    ((1.4, 1.2, 0.8), "pays up to 2 users (1.20 times plain decoding) and no longer with 4 users (0.80 times)"),
+    ((1.4, 1.2, 1.1), "pays at every load measured, up to 4 users (1.10 times"),
+    ((0.7, 0.9, 0.8), "pays at no load measured: at best 0.90 times plain decoding, with 2 users"),
+    ((0.9, 1.2, 0.8), "at some loads and not at others, times plain decoding: 1 user 0.90, 2 users 1.20, 4 users 0.80"),
+    ((1.4, 0.9, None), "up to 1 user (1.40 times plain decoding) and no longer with 2 users"),
+])
+def test_where_speculation_stops_paying_is_named(ratios, says):
+    loads = [f"{n} user{'s' * (n > 1)}" for n in (1, 2, 4)]
+    rows = [{"load": load, "method": method, "requests": 9, "against_plain": 1.0 if method == "autoregressive" else ratio}
+            for load, ratio in zip(loads, ratios) if ratio for method in ("autoregressive", "speculative")]
+    rows.append({"load": "8 users", "method": "speculative", "requests": 3, "against_plain": 9.0})
+    assert says in where_it_stops(rows, 9)[0] and where_it_stops(rows, 8) == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
@@ -123,7 +124,25 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
         assert 1 <= row["block_efficiency"] <= row["value"] + 1
 
 
+def test_a_load_is_told_as_it_grows_and_a_stop_tells_what_there_is():
+    payload = {"methods": ["autoregressive", "speculative"], "users": [2], "requests": 2, "max_new_tokens": 4, "tasks": ["chat"]}
+    *growing, last = ask("load", payload, FakeLoaded(context=400))
+    assert growing and all(part["at"]["users"] == 2 for part in growing) and "at" not in last and last["machine"]
+    assert {row["method"] for row in last["rows"]} == {"autoregressive", "speculative"} and len(last["said"]) == 1
+    cut = ask("load", payload | {"users": [1, 2]}, FakeLoaded(context=400), lambda: True)[-1]
+    assert cut["environment"]["interrupted"] and {row["load"] for row in cut["rows"]} == {"1 user"}
+
+
+def test_the_tasks_are_those_of_the_suite():
+    from specviz.evidence.benchmark import read_suite
+
+    assert {t["task"]: t["prompts"] for t in ask("tasks", {})[-1]} == Counter(item.task for item in read_suite())
+
+
 @pytest.mark.parametrize("name, payload, says", [
+    ("load", {"users": [99]}, "users must be"), ("load", {"users": list(range(9))}, "at most 6"), ("load", {"rates": [-1]}, "above 0"),
+    ("load", {"rates": "many"}, "must be a list"), ("load", {"methods": [["a"]]}, "by their names"), ("load", {"requests": 1e9}, "requests must be"),
+    ("load", {"tasks": ["songs"]}, "no task 'songs'"),
     ("break_it", {}, "no such mistake"), ("break_it", {"mistake": ["x"]}, "no such mistake"),
     ("distribution", {}, "Name a method"), ("distribution", {"method": {"a": 1}}, "Name a method"),
     ("distribution", {"method": "nope"}, "There is no method"),

@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
-from specviz.core import DraftTree, Sampling, State, open_run
+from specviz.core import Budget, Drafter, DraftTree, Sampling, State, common, open_run
 from specviz.loops.batched import Batch, why_not_batched
+from specviz.policies import Fixed, RowBudget
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
@@ -105,6 +107,20 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
             assert tokens == greedy(partial(logits, target), state.tokens, state.limit, state.stop), (size, seed)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", [pytest.param(method, id=method.key) for method in METHODS])
+def test_every_method_at_every_size(method, models):
+    """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
+    kit = kit_of(models)
+    if not method.needs <= kit.target.provides | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+        return  # that these are refused is tested above
+    for size in range(1, 17):
+        wrote = together(method, models, range(size), leaves=0 if size > 2 else None)
+        assert len(wrote) >= size - (size > 2)
+        for seed, tokens in wrote.items():
+            assert tokens == alone(method, models, seed), (size, seed)
+
+
 @pytest.mark.parametrize("size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)])
 def test_every_size_above_temperature_0_keeps_each_requests_own_dice(models, size):
     """A request's draws are its seed's, so that the run is the same alone and in any company."""
@@ -140,3 +156,84 @@ def test_requests_of_different_methods_share_a_pass(models, monkeypatch):
         outcomes = batch.round()
     assert len(sizes) == models[0].layers, "one pass of the target for all of them"
     assert sizes[0] == sum(len(outcome.tree) + 1 for _, outcome in outcomes)
+
+
+def passes_of(model, monkeypatch):
+    """Rows of each pass of a model from now on."""
+    rows, project, first = [], model.project, model.blocks[0]
+
+    def counted(block, x, turn):
+        if block is first:
+            rows.append(len(x))
+        return project(block, x, turn)
+    monkeypatch.setattr(model, "project", counted)
+    return rows
+
+
+def test_the_drafts_of_a_batch_are_made_in_one_pass_a_token(models, monkeypatch):
+    """Each request's draft is the one that it makes alone, from its own dice."""
+    method, heat = next(m for m in METHODS if m.key == "ems_sd"), Sampling(1.0)
+    batch, alone = Batch(), {}
+    with torch.inference_mode():
+        for seed in range(4):
+            parts, target, state = request(method, models, seed, heat)
+            parts, single = replace(parts, policy=Fixed(4)), request(method, models, seed, heat)
+            batch.join(parts, target, State(state.tokens, state.sampling, limit=6 if seed else 3))
+            open_run(single[0], single[1], single[2])
+            alone[seed] = single[0].drafter.propose(State(state.tokens, state.sampling, limit=6), Budget(4 if seed else 2))
+        rows = passes_of(models[1], monkeypatch)
+        outcomes = batch.round()
+    assert len(rows) == 4 + 4 and rows[4:] == [4, 4, 3, 3], "four prompts are read, then each pass is everybody's"
+    for seed, (_, outcome) in enumerate(outcomes):
+        assert outcome.tree.tokens == alone[seed].tokens and len(outcome.tree) == (4 if seed else 2)
+        assert (outcome.tree.probs - alone[seed].probs).abs().max() < 1e-9
+
+
+def test_who_changes_a_proposal_below_its_steps_changes_the_steps():
+    """A class that says propose() anew below one with steps would be drafted for by the old ones."""
+    work, wrong = [Drafter], []
+    while work:
+        kind = work.pop()
+        work += kind.__subclasses__()
+        first = {name: next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in ("propose", "steps")}
+        wrong += [kind.__name__] * (kind.__module__.startswith("specviz.drafters") and first["propose"] < first["steps"]
+                                    and kind.__mro__[first["steps"]] is not Drafter)
+    assert not wrong
+
+
+class Counted(RowBudget):
+    """TETRIS with as many rows as drafts of length gamma would have, and what those would have kept of the same drafts."""
+
+    def __init__(self, texts, gamma: int, extra: int):
+        super().__init__(gamma, extra)
+        self.texts, self.tetris, self.fixed, self.total = texts, 0, 0, 0
+
+    def budget(self, requests):
+        return self.total
+
+    def share(self, states, trees):
+        self.total = sum(min(len(tree), self.gamma) for tree in trees)
+        kept = super().share(states, trees)
+        assert sum(map(len, kept)) == self.total
+        for state, tree, few in zip(states, trees, kept):
+            right = common(tree.tokens, self.texts[state.sampling.seed][len(state.tokens):])
+            self.tetris += min(right, len(few))
+            self.fixed += min(right, self.gamma, len(tree))
+        return kept
+
+
+def test_tetris_keeps_at_least_what_the_fixed_length_keeps_of_the_same_drafts_in_as_many_rows(models):
+    """A count on seeds, no clock."""
+    method, seeds, texts = next(m for m in METHODS if m.key == "tetris"), range(8), {}
+    with torch.inference_mode():
+        for seed in seeds:
+            _, target, state = request(method, models, seed)
+            texts[seed] = greedy(partial(logits, target), state.tokens, 32, frozenset())
+        policy, batch = Counted(texts, 2, 2), Batch()
+        for seed in seeds:
+            parts, target, state = request(method, models, seed)
+            batch.join(replace(parts, policy=policy), target, State(state.tokens, state.sampling, limit=32))
+        while batch.round():
+            pass
+    assert {r.state.sampling.seed: r.state.tokens for r in batch.requests} == texts
+    assert policy.tetris > policy.fixed > 0, (policy.tetris, policy.fixed)

@@ -42,6 +42,13 @@ ANSWERS = {
                  "distribution": {"p_value": 1e-9, "verdict": "fail", "samples": 400}, "verdict": "Caught. Greedy text alone would have missed it."},
     "sweep": {"knob": "gamma", "turns": 3, "rows": [{"value": v, "tokens_per_second": 100 + 30 * v - 5 * v * v, "block_efficiency": 1 + v / 2,
                                                      "plain_tokens_per_second": 100} for v in (1, 2, 3, 4)]},
+    "load": {"rows": [{"load": f"{n} user{'s' * (n > 1)}", "users": n, "method": method, "requests": 9, "tokens": 90, "goodput": 100 * n ** power,
+                       "against_plain": n ** (power - 0.9), "throughput": 300, "first_token": [0.02, 0.04], "token_time": [0.002, 0.004],
+                       "latency": [0.1, 0.2], "batch": n, "drafted": 3.5, "accepted": 0.6}
+                      for n in (1, 4) for method, power in (("autoregressive", 0.9), ("speculative", 0.6))], "machine": "a machine",
+             "said": ["Speculative decoding pays up to 1 user (1.20 times plain decoding) and no longer with 4 users (0.66 times)."],
+             "environment": {"requests": 9, "max_new_tokens": 32, "interrupted": False}},
+    "tasks": [{"task": "story", "prompts": 6}],
     "library": [{"name": "story", "title": "A story", "about": "Three lanes.", "bytes": 188_000}],
     "library_trace": "".join(json.dumps(r) + "\n" for r in sample.race()),
 }

@@ -14,7 +14,7 @@ from .conftest import ANSWERS, EVIL, catalogue
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
-VIEWS = {"lab": ["whatif", "cost", "predict", "hardware", "distribution", "breakit", "sweep"],
+VIEWS = {"lab": ["whatif", "cost", "predict", "hardware", "distribution", "breakit", "sweep", "load"],
          "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
 
 
@@ -78,6 +78,8 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
     answers["mistakes"][0] |= {"title": EVIL, "why": EVIL}
     answers["break_it"] |= {"title": EVIL, "why": EVIL, "verdict": EVIL}
     answers["library"][0] |= {"title": EVIL, "about": EVIL}
+    answers["load"] |= {"said": [EVIL], "machine": EVIL, "rows": [{**r, "method": EVIL, "load": EVIL} for r in answers["load"]["rows"]]}
+    answers["tasks"] = [{"task": EVIL}]
     answers["cost_curve"]["machine"] = answers["sweep"]["knob"] = EVIL
 
     def use(page):
@@ -99,7 +101,7 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
 def test_the_rail_by_keyboard(visit) -> None:
     def use(page):
         page.focus("[data-key=whatif]")
-        for key, view in (("ArrowDown", "cost"), ("End", "sweep"), ("Home", "whatif"), ("ArrowUp", "sweep"), ("ArrowDown", "whatif")):
+        for key, view in (("ArrowDown", "cost"), ("End", "load"), ("Home", "whatif"), ("ArrowUp", "load"), ("ArrowDown", "whatif")):
             page.keyboard.press(key)
             assert page.get_attribute(".svp", "data-view") == view
             assert page.evaluate("document.activeElement.dataset.key") == view
@@ -302,6 +304,36 @@ def test_numbers_match_the_boards_own(visit) -> None:
         assert len(set(terms)) == len(terms) and terms == sorted(terms, key=str.lower)
 
     visit(use, "learn", records=GREEDY)
+
+
+def test_a_load_is_measured_stopped_and_kept(visit) -> None:
+    def use(page):
+        assert "Nothing measured yet" in show(page, "load")
+        assert page.evaluate("[...document.querySelectorAll('.pn-ticks input')].map((i) => i.checked)") == [True, True, True, False, False]
+        page.get_by_label("Loads, at most six").fill("1, 4, x")
+        page.uncheck(".pn-ticks label:has-text('TETRIS') input")
+        page.click(".pn-btn:has-text('Measure')")
+        page.wait_for_selector(".pn-pays")
+        asked = dict(page.evaluate("asked"))["load"]
+        assert asked["users"] == [1, 4] and asked["methods"] == ["autoregressive", "speculative", "smartspec"] and asked["tasks"] == []
+        assert "no longer with 4 users" in page.text_content(".pn-pays") and page.locator(".pn-duo svg").count() == 4
+        assert page.locator(".pn-load .pn-table tbody tr").count() == 4 and "20.0 ms to 40.0 ms" in page.text_content(".pn-load .pn-table")
+        page.evaluate("""() => { ctx.ask = (name, payload, told, signal) => new Promise((done, failed) => {
+            told({ state: "working", part: { ...data.answers.load, said: undefined, at: { method: "smartspec", users: 4, done: 3, of: 9 } } });
+            signal.addEventListener("abort", () => failed(new DOMException("x", "AbortError"))); }); }""")
+        page.click("label:has-text('Requests/s')")
+        assert page.input_value(".pn-controls input[maxlength='60']") == "2, 4, 8, 16"
+        page.click(".pn-btn:has-text('Measure')")
+        assert "SmartSpec (goodput), 4 users: 3 of 9 answered" in page.text_content(".pn-status") and page.is_disabled(".pn-btn:has-text('Measure')")
+        page.click(".pn-btn:has-text('Stop')")
+        page.wait_for_selector(".pn-small:has-text('Stopped: what was measured')")
+        assert page.is_disabled(".pn-btn:has-text('Stop')") and page.is_enabled(".pn-btn:has-text('Measure')")
+        page.evaluate("() => { panel.destroy(); panel = SpecVizPanels.mount(document.getElementById('host'), 'lab', ctx); }")
+        assert "It was stopped before the end" in show(page, "load")  # the latest one is there again, and the one before it
+        page.get_by_label("Kept in this browser").select_option("1")
+        assert "no longer with 4 users" in page.text_content(".pn-pays")
+
+    visit(use, "lab")
 
 
 def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:

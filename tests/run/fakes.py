@@ -88,7 +88,7 @@ class FakeKit:
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
-    name, draft_name = "scripted", "scripted-draft"
+    name, draft_name, provides = "scripted", "scripted-draft", TinyTarget.provides
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()
@@ -97,7 +97,8 @@ class FakeLoaded:
         self.draft = self.net.blend(TinyNet(self.vocab, seed + 1), 0.1)
         self.token_bytes = TokenBytes(self.tokenizer)
         self.end_tokens = frozenset({self.tokenizer.eos_token_id} if ends else ())
-        self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny", "env": {"device": "cpu"}}
+        self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny",
+                      "env": {"machine": "none", "device": "cpu", "dtype": "float64"}}
         self.kits = []
 
     def kit(self):

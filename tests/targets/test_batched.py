@@ -84,6 +84,22 @@ def test_states_and_entries_go_to_whom_they_belong(model):
     assert (again[0].logits[:3] - gots[0].logits).abs().max() < 1e-11
 
 
+def test_trees_that_grow_are_scored_from_their_new_nodes_on(model):
+    """As drafts do: each pass adds a node to some of the trees, and runs that row alone."""
+    source = random.Random(5)
+    alone, together = [[model.open() for _ in range(3)] for _ in range(2)]
+    for targets in (alone, together):
+        for i, target in enumerate(targets):
+            target.sync(text(random.Random(i), 6 + i))
+    chains = [text(source, 4) for _ in together]
+    for depth in range(4):
+        here = [i for i in range(3) if depth <= 2 * i]
+        trees, starts = [DraftTree.chain(chains[i][:depth]) for i in here], [max(0, depth - 1)] * len(here)
+        for i, tree, got in zip(here, trees, together[0].score_many([together[i] for i in here], trees, starts)):
+            want = alone[i].score(tree, max(0, depth - 1))
+            assert got.logits.shape == want.logits.shape and (got.logits - want.logits).abs().max() < 1e-11
+
+
 def test_rows_that_wait_are_fed_with_the_pass(model):
     source = random.Random(4)
     tokens, longer = text(source, 8), text(source, 12)

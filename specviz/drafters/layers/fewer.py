@@ -12,7 +12,7 @@ from typing import Callable
 
 import torch
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Steps, Target, TreeBuilder, never
 from ...indexes.earlier_answers import Memory
 from ...trees import Scorer, chosen_children, draw_one, drawn_children
 from ..model.chain import DraftChain, belief
@@ -57,8 +57,8 @@ class KeptLayers(DraftChain):
         self.skipped = [s for layer in range(target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1)]
         super().__init__(target.skipping(self.skipped))
 
-    def propose(self, state: State, budget: Budget) -> DraftTree:
-        tree = super().propose(state, budget)
+    def steps(self, state: State, budget: Budget) -> Steps:
+        tree = yield from super().steps(state, budget)
         state.note("layers", count=self.count, skipped=self.skipped)
         return tree
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Budget, DraftTree, State
+from ...core import Budget, State, Steps
 from ..model.chain import DraftChain
 
 
@@ -16,8 +16,8 @@ class OwnCache(DraftChain):
         super().__init__(view)
         self.bits = bits
 
-    def propose(self, state: State, budget: Budget) -> DraftTree:
-        tree = super().propose(state, budget)
+    def steps(self, state: State, budget: Budget) -> Steps:
+        tree = yield from super().steps(state, budget)
         if len(tree):
             state.note("own_cache", kept=self.model.kept, of=len(state.tokens) - 1, bits=self.bits)
         return tree

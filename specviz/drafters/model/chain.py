@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
+from ...core import IID, Budget, Drafter, DraftTree, State, Step, Steps, Target, TreeBuilder, by_itself, never
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
 from ...trees.growth import Children
 
@@ -18,11 +18,14 @@ class DraftChain(Drafter):
         self.model = model
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
+        return by_itself(self.steps(state, budget))
+
+    def steps(self, state: State, budget: Budget) -> Steps:
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for depth in range(budget.gamma):
-            scores = scorer.scores(build, (node,))
+            scores = yield scorer.ask(build, (node,))
             logits, states = scores.logits[-1], scores.taps.get("final")
             token, law = draw_one(logits, state)
             node = build.add(token, node, build.begin(law, IID))

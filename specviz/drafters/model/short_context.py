@@ -12,7 +12,7 @@ from typing import Sequence
 
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Scores, State, Step, Target
+from ...core import Budget, Scores, State, Step, Steps, Target
 from .chain import DraftChain
 
 HEAD = 16  # first tokens of the prompt, which set the scene: the template's opening
@@ -63,7 +63,7 @@ class ShortContext(DraftChain):
             self.found = sorted(kept, key=lambda p: p.start)
             self.opening = prompt[:HEAD] + [t for p in self.found for t in prompt[p.start:p.end]] + prompt[-self.size:]
 
-    def propose(self, state: State, budget: Budget) -> DraftTree:
+    def steps(self, state: State, budget: Budget) -> Steps:
         self.beliefs: list[Tensor] = []
 
         def stop(step: Step) -> bool:
@@ -74,4 +74,4 @@ class ShortContext(DraftChain):
         state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.found],
                    read=len(short), of=len(state.tokens), whole=not self.found)
         room = max(0, self.model.context - len(short))
-        return super().propose(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop))
+        return (yield from super().steps(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop)))

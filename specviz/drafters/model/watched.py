@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Outcome, State, Step
+from ...core import Budget, Outcome, State, Step, Steps
 from .chain import DraftChain
 
 
@@ -13,14 +13,14 @@ class WatchedChain(DraftChain):
     """Notes, for each place that was judged, what both distributions have in common: the chance that the draft's token passes there
     (Leviathan et al. 2211.17192). At temperature 0 those at temperature 1 are compared."""
 
-    def propose(self, state: State, budget: Budget) -> DraftTree:
+    def steps(self, state: State, budget: Budget) -> Steps:
         self.believed: list[Tensor] = []  # the draft's distribution at each place
 
         def stop(step: Step) -> bool:
             self.believed.append(step.probs)
             return budget.stop(step)
 
-        return super().propose(state, replace(budget, stop=stop))
+        return (yield from super().steps(state, replace(budget, stop=stop)))
 
     def observe(self, state: State, outcome: Outcome) -> None:
         line = self.overlaps(state, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...core import IID, Budget, Drafter, DraftTree, State, Steps, Target, TreeBuilder
 from ...trees import Scorer
 from .bridge import Bridge, Follower, Translated
 from ..model.chain import DraftChain
@@ -48,11 +48,11 @@ class Intersection(DraftChain):
         super().__init__(Translated(model, bridge))
         self.bridge = bridge
 
-    def propose(self, state: State, budget: Budget) -> DraftTree:
+    def steps(self, state: State, budget: Budget) -> Steps:
         context = self.model.follower.follow(state.tokens) if budget.gamma > 0 else []
         if not context or len(context) + budget.gamma > self.model.context:
             return DraftTree()
-        tree = super().propose(state, budget)
+        tree = yield from super().steps(state, budget)
         if len(tree):
             note(state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens))
         return tree

@@ -31,8 +31,7 @@ METHOD = Method(
     wins="With a few requests at a time, each of which wants its answer soon.",
     loses="When one easy request keeps drafts long for all the others.",
     differs="The rule for the draft length is the paper's; its first length, step and limit are those of its algorithm. "
-            "Rows are packed as they come, where the paper's kernels pad or split, and the draft model is asked for one "
-            "request after the other.",
+            "Rows are packed as they come, where the paper's kernels pad or split.",
     aliases=("batched speculation",),
     build=build,
 )

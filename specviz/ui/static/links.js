@@ -8,12 +8,13 @@
     n: ["length", 1, 512],
     s: ["seed", 0, 2 ** 31 - 1],
     x: ["repeats", 1, 5],
+    c: ["prompts", 1, 8],
   };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
-  /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, system, target,
-     draft}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A prompt that
-     is too long is left whole: the server says so. */
+  /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts, system,
+     target, draft}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A
+     prompt that is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
@@ -92,6 +93,7 @@
     "length",
     "seed",
     "repeats",
+    "prompts",
     "system",
     "target",
     "draft",
@@ -106,6 +108,7 @@
     length: "number",
     seed: "number",
     repeats: "number",
+    prompts: "number",
   };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
@@ -157,6 +160,7 @@
       target: page.models?.[target?.name] ?? now.target ?? "",
       draft: draft ? (now.draft === "none" ? "" : now.draft) || "" : now.draft === undefined ? "" : "none",
       repeats: now.repeats,
+      prompts: now.prompts,
     };
   };
 

@@ -5,11 +5,13 @@ const dock = () => document.getElementById("dock");
 function paint() {
   const heat = Number(field("temperature")),
     top = Number(field("top-p")),
-    repeats = Number(field("repeats"));
+    repeats = Number(field("repeats")),
+    prompts = Number(field("prompts"));
   const parts = [
     field("length") + " tokens",
     heat > 0 ? "temperature " + heat + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed") : "greedy",
     repeats > 1 ? repeats + " runs each" : "",
+    prompts > 1 ? prompts + " prompts at once" : "",
   ];
   const open = Boolean(dock()?.classList.contains("open"));
   button.textContent = parts.filter(Boolean).join(" \u00b7 ") + (open ? " \u25b4" : " \u25be");

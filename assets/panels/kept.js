@@ -1,0 +1,35 @@
+/* Answers of the Lab kept in the visitor's own browser: the latest few under a name, each with the time it came. A browser that
+   refuses storage simply keeps none. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const MOST = 6,
+    ROOM = 400_000;
+
+  function kept(name) {
+    const key = "specviz." + name + ".1";
+    const read = () => {
+      try {
+        const list = JSON.parse(localStorage.getItem(key) || "[]");
+        return Array.isArray(list)
+          ? list.filter((x) => x && typeof x.at === "string" && x.answer && typeof x.answer === "object").slice(0, MOST)
+          : [];
+      } catch {
+        return [];
+      }
+    };
+    function add(answer, now = new Date()) {
+      const list = [{ at: now.toISOString(), answer }, ...read()].slice(0, MOST);
+      while (list.length && JSON.stringify(list).length > ROOM) list.pop();
+      try {
+        localStorage.setItem(key, JSON.stringify(list));
+      } catch {
+        /* it stays on the page alone */
+      }
+      return list;
+    }
+    return { read, add };
+  }
+
+  P.kept = kept;
+})();

@@ -1,0 +1,140 @@
+/* Lab: how an answer under load looks: what follows from it in sentences, four charts over the load, and all figures. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el, times, rate } = SpecViz.dom;
+  const K = P.kit;
+  const STYLES = {
+    autoregressive: "thin",
+    speculative: "",
+    smartspec: "dash",
+    tetris: "long",
+    bass: "dot",
+    ems_sd: "mixed",
+  };
+
+  const ms = (s) => (K.finite(s) ? (s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toPrecision(3) + " ms") : "\u2013");
+  const both = (pair) => (Array.isArray(pair) ? ms(pair[0]) + " to " + ms(pair[1]) : "\u2013");
+  const middle = (pair, i) => (Array.isArray(pair) && K.finite(pair[i]) ? pair[i] : NaN);
+  const CHARTS = [
+    { title: "Goodput, tokens written a second", of: (r) => r.goodput },
+    { title: "Goodput over plain decoding\u2019s", of: (r) => r.against_plain, rule: 1 },
+    {
+      title: "Time to the first token, ms",
+      of: (r) => 1000 * middle(r.first_token, 0),
+      far: (r) => 1000 * middle(r.first_token, 1),
+    },
+    {
+      title: "Time a token after that, ms",
+      of: (r) => 1000 * middle(r.token_time, 0),
+      far: (r) => 1000 * middle(r.token_time, 1),
+    },
+  ];
+
+  /* The answer as {kids, charts}; nothing where nobody was answered yet. title(key): what a method is called. */
+  function answer(got, when, title) {
+    const list = got && Array.isArray(got.rows) ? rows(got) : [];
+    if (!list.length) return null;
+    const methods = [...new Set(list.map((r) => r.method))],
+      charts = CHARTS.map((c) => P.plot.frame(c.title, (w) => draw(c, list, w)));
+    const kids = [
+      ...said(got),
+      P.plot.legend(methods.map((m) => ({ name: title(m), cls: STYLES[m] ?? "dot" }))),
+      el(
+        "div",
+        { class: "pn-duo" },
+        CHARTS.map((c, i) => el("div", null, el("h4", null, c.title), charts[i].root)),
+      ),
+      K.small("Lines of times: the median; the fainter line of the same kind above it: the 95th percentile."),
+      table(list, title),
+      foot(got, when),
+    ];
+    return { kids, charts };
+  }
+
+  const rows = (got) => got.rows.filter((r) => r && K.finite(r.goodput) && typeof r.method === "string").slice(0, 64);
+  const at = (r) => (K.finite(r.users) ? r.users : r.rate);
+  function said(got) {
+    const list = (Array.isArray(got.said) ? got.said : []).slice(0, 8).map((s) => el("p", null, K.say(s, 300)));
+    return [
+      list.length ? el("div", { class: "pn-prose pn-pays" }, list) : "",
+      got.stopped ? K.small("Stopped: what was measured until then.") : "",
+      got.at ? K.small("Under way: lines move until each load is over.") : "",
+    ];
+  }
+  function draw(c, list, width) {
+    const xs = list.map(at).filter(K.finite),
+      far = c.far || c.of,
+      top = Math.max(c.rule ? c.rule * 1.1 : 0, ...list.flatMap((r) => [c.of(r), far(r)]).filter(K.finite));
+    const lines = (of, extra) =>
+      [...new Set(list.map((r) => r.method))].map((m) => ({
+        pts: list.filter((r) => r.method === m).map((r) => [at(r), of(r)]),
+        cls: ((STYLES[m] ?? "dot") + extra).trim(),
+        dots: extra ? 0 : 3,
+      }));
+    const least = Math.min(...xs),
+      most = Math.max(...xs);
+    return P.plot.xy({
+      width,
+      height: 220,
+      x: {
+        min: least,
+        max: most > least ? most : least * 2,
+        log: least >= 1,
+        name: K.finite(list[0].users) ? "users at once" : "requests a second",
+      },
+      y: { min: 0, max: (top || 1) * 1.08 },
+      series: [...(c.far ? lines(c.far, " faint") : []), ...lines(c.of, "")],
+      rules: c.rule ? [{ y: c.rule, name: "plain decoding" }] : [],
+    });
+  }
+  const table = (list, title) =>
+    K.table(
+      [
+        { name: "load" },
+        { name: "method" },
+        { name: "goodput", num: true },
+        { name: "over plain", num: true },
+        { name: "rows/s", num: true },
+        { name: "first token", num: true },
+        { name: "a token", num: true },
+        { name: "in a round", num: true },
+        { name: "drafted", num: true },
+        { name: "accepted", num: true },
+      ],
+      list.map((r) => [
+        K.say(r.load, 30),
+        title(r.method).replace(/ \(.*/, ""),
+        rate(r.goodput),
+        K.finite(r.against_plain) ? times(r.against_plain) : "\u2013",
+        K.finite(r.throughput) ? rate(r.throughput) : "\u2013",
+        both(r.first_token),
+        both(r.token_time),
+        K.finite(r.batch) ? r.batch.toFixed(1) : "\u2013",
+        K.finite(r.drafted) ? r.drafted.toFixed(1) : "\u2013",
+        K.finite(r.accepted) ? Math.round(100 * r.accepted) + "%" : "\u2013",
+      ]),
+      "Times: median to 95th percentile. In a round: requests that shared a pass. Drafted: tokens a request and round.",
+    );
+  function foot(got, when) {
+    const e = got.environment || {};
+    return el(
+      "div",
+      { class: "pn-row pn-sum" },
+      K.small(
+        `${when ? "Measured " + new Date(when).toLocaleString("en-GB") + ", " : ""}${K.say(got.machine, 160)}. ` +
+          `${K.say(e.requests, 8)} requests of each load, answers up to ${K.say(e.max_new_tokens, 8)} tokens.` +
+          (e.interrupted || got.stopped ? " It was stopped before the end." : ""),
+      ),
+      K.button("Save as JSON", () =>
+        P.io.save(
+          "load.json",
+          [JSON.stringify({ environment: got.environment, rows: got.rows, said: got.said || [] }, null, 1)],
+          "application/json",
+        ),
+      ),
+    );
+  }
+
+  P.loads = { answer };
+})();

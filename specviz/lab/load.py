@@ -1,0 +1,33 @@
+"""Many users at once: plain decoding and batched methods on the same arrivals, load by load."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator
+
+from ..evidence.load import METHODS, measuring
+from ..run.request import SessionError, read_whole
+from .costs import machine
+from .read import sampling_of
+
+LOADS, METHODS_MOST, USERS, REQUESTS, LONGEST = 6, 6, 32, 128, 128  # most of each that a visitor may ask for
+
+
+def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?, seed?} -> the report of
+    evidence.load.measuring with ``machine``, growing; one that was stopped is whole as far as it goes."""
+    methods, tasks = _listed(payload, "methods", METHODS_MOST) or METHODS, _listed(payload, "tasks", 20)
+    users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
+    if not all(isinstance(word, str) for word in (*methods, *tasks)):
+        raise SessionError("Methods and tasks are given by their names.")
+    users = [read_whole("users", one, 1, USERS) for one in users]
+    requests = read_whole("requests", payload.get("requests", 24), 1, REQUESTS)
+    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 32), 2, LONGEST)
+    for report in measuring(loaded, methods, users=users or (1, 2, 4, 8), rates=rates, requests=requests, tasks=tasks,
+                            max_new_tokens=length, sampling=sampling_of(payload, 0.0), stop=stop):
+        yield {**report, "machine": machine(loaded)}
+
+
+def _listed(payload: dict[str, Any], name: str, most: int) -> list[Any]:
+    values = payload.get(name) or []
+    if not isinstance(values, list) or len(values) > most:
+        raise SessionError(f"The {name} must be a list of at most {most}.")
+    return values

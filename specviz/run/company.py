@@ -1,0 +1,45 @@
+"""Other prompts that are answered at the same time as a run's own, and share every pass with it."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..core import State
+from ..loops.batched import Among, why_not_batched
+
+NAMED = 48  # characters by which a prompt is called
+
+
+def why_alone(session: Any) -> str | None:
+    """Why a session's method cannot share passes with other requests, as the end of a sentence; None where it can."""
+    kit = session.loaded.kit()
+    try:
+        return why_not_batched(session.method.build(kit, **session.knobs))
+    finally:
+        kit.close()
+
+
+class Company:
+    """The session's ``company`` in one run. busy: seconds inside its forwards so far."""
+
+    def __init__(self, session: Any):
+        self.session, self.kits = session, []
+
+    def among(self, own: str, length: int) -> Among:
+        """The loop that answers the prompt ``own`` and these, up to ``length`` tokens each, every one with a seed of its own."""
+        session, others = self.session, []
+        for i, prompt in enumerate(session.company, 1):
+            self.kits.append(kit := session.loaded.kit())
+            ids = session.encode(prompt)
+            state = State(ids, replace(session.sampling, seed=session.sampling.seed + i), costs=session.costs(),
+                          limit=min(length, session.loaded.context - len(ids)), stop=session.loaded.end_tokens)
+            others.append((session.method.build(kit, **session.knobs), kit.target, state))
+        return Among(others, [text[:NAMED] for text in (own, *session.company)])
+
+    @property
+    def busy(self) -> float:
+        return sum(model.busy for kit in self.kits for model in kit.opened)
+
+    def close(self) -> None:
+        for kit in self.kits:
+            kit.close()
