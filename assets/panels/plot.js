@@ -9,7 +9,7 @@
   /* A box that calls `draw(width)` now and whenever its width changes; from() says in sentences where its figures come from, and
      stands under it in a file. */
   function frame(label, draw, from) {
-    const root = el("div", { class: "pn-plot", role: "img", "aria-label": label });
+    const root = el("div", { class: "pn-plot", role: "figure", "aria-label": label });
     const picture = () => {
       const drawn = SpecViz.dom.svg("g"),
         all = [...root.querySelectorAll("svg")].filter(

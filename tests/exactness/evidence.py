@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from specviz.core import IID, Method, Parts, Sampling
+from specviz.core import IID, Drafter, Method, Parts, Sampling
 from specviz.targets.fast import FastModel, FastTarget
 
 from . import test_architectures, test_law
@@ -36,6 +36,16 @@ class Boasts:
 
     def propose(self, state, budget):
         tree = super().propose(state, budget)
+        return tree if self.proposes_in_steps() else self.boasted(tree)
+
+    def steps(self, state, budget):
+        tree = yield from super().steps(state, budget)
+        return self.boasted(tree) if self.proposes_in_steps() else tree
+
+    def proposes_in_steps(self):
+        return type(self).__mro__[2].steps is not Drafter.steps  # then propose goes through them, else they through it
+
+    def boasted(self, tree):
         if not len(tree):
             return tree
         vocab = self.vocab_of_the_toy

@@ -24,7 +24,7 @@ def hands():
 
 
 def begin(hands, chat, prompt="tell of the fox"):
-    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, "", "", "", None, chat, ME))
+    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", None, chat, ME))
 
 
 def watch(hands, frames=None):

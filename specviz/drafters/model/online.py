@@ -46,6 +46,8 @@ class OnlineChain(WatchedChain):
     def observe(self, state: State, outcome: Outcome) -> None:
         line, rows = self.overlaps(state, outcome), judged(outcome)
         first = len(state.tokens) - len(outcome.committed)
+        if self.places and first <= self.places[-1].at:  # another text
+            self.places = []
         for i, (row, overlap) in enumerate(zip(rows, line)):
             refused = i == len(rows) - 1 and outcome.verdict.kind == "correction"
             self.places.append(Place(first + i, outcome.scores.logits[row].clone(), overlap, refused))

@@ -21,7 +21,7 @@ METHOD = Method(
     knobs=(Knob("gamma", 4, 1, 15, "tokens guessed behind the model's own, as far as heads were trained; the paper is fastest with 7"),),
     needs=frozenset({"head:blockwise", "head", "tap:final"}),
     look="How sure each head is of its best token: far heads guess common words and repeat their neighbours.",
-    wins="Where rows are dear: one short chain, no tree, and a draft that costs next to nothing.",
+    wins="Where rows are costly: one short chain, no tree, and a draft that costs next to nothing.",
     loses="Open text: no head knows what the others guess, so a block seldom hangs together beyond its second token.",
     differs="The paper trains its model and the heads together, or on their own; here the target stays as it is, and its own token is the "
             "block's first. The paper's looser criteria (top-k, distance) are left out.",
