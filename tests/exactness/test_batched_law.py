@@ -30,13 +30,14 @@ class Scarce(RowBudget):
 
 @torch.inference_mode()
 def written(method, models, dice, company: int):  # noqa: F811
-    """What the enumerated request writes beside others, whose dice are of a seed: they change what it is given."""
+    """What the enumerated request writes beside others, whose dice are of a seed: they change what it is given. Their texts are longer,
+    so that where few may draft it is this one."""
     batch, mine = Batch(), None
     for i in range(1 + company):
         kit = Pair(*models, VOCAB, [PROMPT])
         parts = method.build(kit, **method.read_knobs(KNOBS.get(method.key, {})))
         parts = replace(parts, policy=Scarce(1, 1)) if method.key == "tetris" else parts
-        state = State(PROMPT[i:], Sampling(1.0), Dice(i) if i else dice, limit=9 if i else COUNT + 1)
+        state = State(PROMPT + PROMPT[:i], Sampling(1.0), Dice(i) if i else dice, limit=9 if i else COUNT + 1)
         request = batch.join(parts, kit.target, state)[0]
         mine = mine or request
     while len(mine.state.tokens) - mine.state.start < COUNT:

@@ -25,7 +25,8 @@ class TextRows:
         """States [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last of them."""
         if not self.cache.count:
             self.cache.restart(at)
-        self.cache.read(states)
+        with torch.inference_mode():
+            self.cache.read(states)
         return states[-1]
 
 
