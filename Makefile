@@ -2,7 +2,7 @@
 # make test   install what the tests need, and run them
 # make check  style, import directions, JavaScript
 # make thorough  the tests of exactness for every method, setting and wrong variant; make test takes a sample of each family
-# make soak   the long guard, half an hour: fuzzers, floods, kills, limits; and known weaknesses of what we install
+# make soak   the long guard: fuzzers, floods, kills, limits; and known weaknesses of what we install
 # make test-engines  lanes from llama.cpp's real server, and from one that SPECVIZ_TEST_SERVER names; compiles llama.cpp
 # make cards  write what the page says of each method, after a change of a method's file
 

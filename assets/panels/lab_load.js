@@ -66,12 +66,7 @@
     }
 
     async function run() {
-      const list = loads.value
-        .split(/[,;\s]+/)
-        .filter(Boolean)
-        .map(Number)
-        .filter(K.finite)
-        .slice(0, 6);
+      const list = K.numbers(loads.value, 6);
       if (!list.length) {
         tell.set("Give at least one load.", "error");
         return;

@@ -35,12 +35,7 @@
       valuePlace.replaceChildren(values.root, k && k.help ? el("p", { class: "pn-help" }, K.say(k.help, 300)) : "");
     }
     async function run() {
-      const list = values.value
-        .split(/[,;\s]+/)
-        .filter(Boolean)
-        .map(Number)
-        .filter(K.finite)
-        .slice(0, 8);
+      const list = K.numbers(values.value, 8);
       if (!list.length) {
         tell.set("Give at least one number.", "error");
         return;

@@ -6,6 +6,14 @@
   const say = (s, most = 2000) => SpecViz.text.joined(SpecViz.text.visible(String(s ?? ""))).slice(0, most);
   const clamp = (x, lo, hi) => Math.min(hi, Math.max(lo, x));
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
+  /* The numbers somebody typed, with commas or spaces between them. */
+  const numbers = (typed, most) =>
+    typed
+      .split(/[,;\s]+/)
+      .filter(Boolean)
+      .map(Number)
+      .filter(finite)
+      .slice(0, most);
   const sum = (list) => list.reduce((a, b) => a + b, 0);
   const mean = (list) => (list.length ? sum(list) / list.length : null);
   function median(list) {
@@ -15,5 +23,5 @@
     return s.length % 2 ? s[m] : (s[m - 1] + s[m]) / 2;
   }
 
-  P.words = { say, clamp, finite, sum, mean, median };
+  P.words = { say, clamp, finite, numbers, sum, mean, median };
 })();

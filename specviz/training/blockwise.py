@@ -7,33 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from ..models import blockwise
 from ..trees import product
-from . import chains, ranks
+from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("blockwise")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = blockwise.build(features.body, numbers)
-    runner = Runner(job, "blockwise", model, numbers, features.place("blockwise"))
-    guess = guesses(model)
-
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
-
-    runner.train(loss_at, lambda: ranks.measure(model, guess, features, product((1,) * len(model))))
-    return chains.export(job, job.named("blockwise"), model, features, runner, CARD.format(block=len(model) + 1, **numbers))
+    return ahead.run(job, "blockwise", blockwise.build, guesses, lambda model, numbers: CARD.format(block=len(model) + 1, **numbers),
+                     chain=lambda model: product((1,) * len(model)))
 
 
-def guesses(model: blockwise.Blockwise) -> ranks.Guess:
+def guesses(model: blockwise.Blockwise, features: Features) -> ranks.Guess:
     """What each head says along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)

@@ -12,37 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..drafters.heads.shapes import shape_of
 from ..models import chimera
-from . import attention, chains, ranks
-from .draft import collate
+from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("chimera")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = chimera.build(features.body, numbers)
-    runner = Runner(job, "chimera", model, numbers, features.place("chimera"))
-    read = Reader(model, features)
+    return ahead.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
+                     lambda model, numbers: CARD.format(**numbers), look=encoded)
 
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
 
-    tree = shape_of([], numbers["nodes"], 0)
-
-    def measure():
-        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
-        looked = attention.entropy(model, lambda: model(batch.states.float().view(*batch.ids.shape, -1), []))
-        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | {"attention_entropy": looked}
-
-    runner.train(loss_at, measure)
-    ranks.calibrate(model.eval(), read.guess, features, numbers)
-    return chains.export(job, job.named("chimera"), model, features, runner, CARD.format(**numbers))
+def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:
+    """The layer over the text alone, without the trigrams behind it."""
+    model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
 class Reader:

@@ -7,41 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..drafters.heads.shapes import shape_of
 from ..models import clover
-from . import attention, chains, ranks
-from .draft import collate
+from . import ahead
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("clover")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = clover.build(features.body, numbers)
-    runner = Runner(job, "clover", model, numbers, features.place("clover"))
-    read = Reader(model, features)
-
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
-
-    tree = shape_of([], numbers["nodes"], 0)
-
-    def measure():
-        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
-        looked = attention.entropy(model, lambda: read.guess(batch, 0))
-        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | {"attention_entropy": looked}
-
-    runner.train(loss_at, measure)
-    ranks.calibrate(model.eval(), read.guess, features, numbers)
-    return chains.export(job, job.named("clover"), model, features, runner, CARD.format(**numbers))
+    return ahead.run(job, "clover", clover.build, lambda model, features: Reader(model, features).guess,
+                     lambda model, numbers: CARD.format(**numbers), look=lambda model, guess, batch: guess(batch, 0))
 
 
 class Reader:

@@ -11,43 +11,25 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from ..drafters.heads.shapes import shape_of
 from ..models import hydra as heads_hydra
-from . import attention, chains, ranks
-from .draft import collate
+from . import ahead
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
-
-LARGEST = 36e6  # bytes, with output matrices of their own
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("hydra")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = heads_hydra.build(features.body, numbers)
-    for matrix in model.hydra_lm_head:  # output matrices begin as the target's
+    return ahead.run(job, "hydra", heads_hydra.build, lambda model, features: Reader(model, features).guess, about,
+                     look=lambda model, guess, batch: guess(batch, 0), begin=begin, most=ahead.OWN_MATRICES)
+
+
+def begin(model: heads_hydra.Hydra, features: Features) -> None:
+    """Output matrices of its own begin as the target's."""
+    for matrix in model.hydra_lm_head:
         matrix.weight.data.copy_(features.head)
-    runner = Runner(job, "hydra", model, numbers, features.place("hydra"))
-    read = Reader(model, features)
 
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, read.guess, features, batch, numbers), len(batch.labels)
 
-    tree = shape_of([], numbers["nodes"], 0)
-
-    def measure():
-        batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
-        looked = {"attention_entropy": attention.entropy(model, lambda: read.guess(batch, 0))} if model.prefix else {}
-        return ranks.measure(model, read.guess, features, tree.within(len(model), numbers["ranks"])) | looked
-
-    runner.train(loss_at, measure)
-    ranks.calibrate(model.eval(), read.guess, features, numbers)
-    about = CARD.format(heads=len(model), front=FRONT * bool(model.prefix),
-                        **{key: numbers[key] for key in ("layers", "fading", "hard")})
-    return chains.export(job, job.named("hydra"), model, features, runner, about, LARGEST)
+def about(model: heads_hydra.Hydra, numbers: dict) -> str:
+    return CARD.format(heads=len(model), front=FRONT * bool(model.prefix), **{key: numbers[key] for key in ("layers", "fading", "hard")})
 
 
 class Reader:

@@ -8,40 +8,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
-from ..drafters.heads.shapes import shape_of
 from ..models import medusa as heads_medusa
-from . import chains, ranks
+from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
-
-LARGEST = 36e6  # bytes, with output matrices of their own
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("medusa")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = heads_medusa.build(features.body, numbers)
-    for matrix in model.lm_heads:  # output matrices begin as the target's
-        matrix.weight.data.copy_(features.head)
-    runner = Runner(job, "medusa", model, numbers, features.place("medusa"))
+    return ahead.run(job, "medusa", heads_medusa.build, guesses, about, begin=begin, most=ahead.OWN_MATRICES)
 
+
+def begin(model: heads_medusa.Medusa, features: Features) -> None:
+    """Output matrices of its own begin as the target's."""
+    for matrix in model.lm_heads:
+        matrix.weight.data.copy_(features.head)
+
+
+def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.Guess:
+    """What each head says along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].to(model.blocks[index].layers[0].weight.dtype))
+    return guess
 
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
 
-    tree = shape_of([], numbers["nodes"], 0)
-    runner.train(loss_at, lambda: ranks.measure(model, guess, features, tree.within(len(model), numbers["ranks"])))
-    ranks.calibrate(model.eval(), guess, features, numbers)
-    about = CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
-    return chains.export(job, job.named("medusa"), model, features, runner, about, LARGEST)
+def about(model: heads_medusa.Medusa, numbers: dict) -> str:
+    return CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
 
 
 CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last state and

@@ -8,36 +8,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from ..models import mlp_speculator
 from ..trees import product
-from . import chains, ranks
+from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
-
-LARGEST = 36e6  # bytes: embeddings and output matrices are its own
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("mlp_speculator")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = mlp_speculator.build(features.body, numbers)
-    runner = Runner(job, "mlp_speculator", model, numbers, features.place("mlp_speculator"))
-    guess = guesses(model)
-
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
-
-    runner.train(loss_at, lambda: ranks.measure(model, guess, features, product(model.top)))
-    about = CARD.format(levels=len(model), inner=model.inner, **{key: numbers[key] for key in ("fading", "hard")})
-    return chains.export(job, job.named("mlp_speculator"), model, features, runner, about, LARGEST)
+    return ahead.run(job, "mlp_speculator", mlp_speculator.build, guesses, about, chain=lambda model: product(model.top),
+                     most=ahead.OWN_MATRICES)
 
 
-def guesses(model: mlp_speculator.MLPSpeculator) -> ranks.Guess:
+def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
+    return CARD.format(levels=len(model), inner=model.inner, **{key: numbers[key] for key in ("fading", "hard")})
+
+
+def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.Guess:
     """What each level says along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)

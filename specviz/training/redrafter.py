@@ -12,28 +12,14 @@ from torch.nn import functional as F
 
 from ..models import redrafter
 from ..trees import product
-from . import chains, ranks
+from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job
-from .runner import Runner
-
-LARGEST = 36e6  # bytes, with an output matrix of its own
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("redrafter")
-    features = Features(job, numbers)
-    torch.manual_seed(job.seed)
-    model = redrafter.build(features.body, numbers)
-    runner = Runner(job, "redrafter", model, numbers, features.place("redrafter"))
-    guess = guesses(model, features)
-
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
-
-    runner.train(loss_at, lambda: ranks.measure(model, guess, features, product((1,) * len(model))))
-    return chains.export(job, job.named("redrafter"), model, features, runner, CARD.format(**numbers), LARGEST)
+    return ahead.run(job, "redrafter", redrafter.build, guesses, lambda model, numbers: CARD.format(**numbers),
+                     chain=lambda model: product((1,) * len(model)), most=ahead.OWN_MATRICES)
 
 
 def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.core import Parts
 from specviz.drafters.heads.glide import Glide
 from specviz.drafters.model.chain import DraftChain
 from specviz.models import glide as models
@@ -16,7 +16,7 @@ from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body
-from .recipes import killed
+from .recipes import killed, tokens_a_round
 from .test_features import START, STEPS, history, job, material  # noqa: F401
 
 
@@ -69,14 +69,5 @@ def test_the_replay_is_near_what_the_engine_does(features, trained):
     net = models.load(trained / "models" / "Llama-specviz-glide", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]
     promised = chains.figures([chains.hits(glide.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
-    rounds = committed = accepted = 0
-    for answer in chosen:
-        target, parts = model.open(), Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection())
-        state = State(answer.ids[:START].tolist(), Sampling(0.0), limit=len(answer.ids) - START)
-        open_run(parts, target, state)
-        while not state.done:
-            outcome = play(parts, target, state)
-            rounds, committed = rounds + 1, committed + len(outcome.committed)
-            accepted += len(outcome.verdict.path)
-        assert state.tokens == answer.ids.tolist()
-    assert accepted > 0 and promised["block_efficiency"] == pytest.approx(committed / rounds, rel=0.15)
+    found, accepted = tokens_a_round(model, lambda: Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection()), chosen)
+    assert accepted > 0 and promised["block_efficiency"] == pytest.approx(found, rel=0.15)

@@ -26,7 +26,7 @@ RECIPES = {
                lambda model, features: clover.Reader(model, features).guess),
     "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
                 lambda model, features: chimera.Reader(model, features).guess),
-    "blockwise": (blockwise, blockwise_models, BlockGuess, lambda model, features: blockwise.guesses(model)),
+    "blockwise": (blockwise, blockwise_models, BlockGuess, blockwise.guesses),
 }
 
 

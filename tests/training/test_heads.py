@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from specviz.models import hydra as heads_hydra, medusa as heads_medusa
 from specviz.models.heads import Body
-from specviz.training import files, hydra, medusa, ranks
+from specviz.training import chains, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
 from specviz.training.features import Features
@@ -80,7 +80,7 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     runner = Runner(job(work), "medusa", model, features.numbers, features.place("medusa"))
     with pytest.raises(TrainingError, match="No space left on device.*untouched"):
-        medusa.chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
+        chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 
@@ -88,13 +88,13 @@ def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
     """Output matrices of their own make a folder of several files, none larger than asked; going back leaves one."""
     numbers, whole = Job.numbers, files.write_shards
     monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"output": "own"})
-    monkeypatch.setattr(medusa.chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
+    monkeypatch.setattr(chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
     place = medusa.run(job(work, steps=1))
     parts = sorted(path.name for path in place.glob("*.safetensors"))
     assert len(parts) > 2 and "model.safetensors" not in parts and max((place / name).stat().st_size for name in parts) < 40_000
     made = heads_medusa.load(place, Body("toy", 32, 300, 2))
     assert len(made.lm_heads) == 3 and made.accuracy
-    monkeypatch.setattr(medusa.chains, "write_shards", whole)
+    monkeypatch.setattr(chains, "write_shards", whole)
     medusa.run(job(work, steps=1))
     assert [path.name for path in place.glob("*.safetensors*")] == ["model.safetensors"]
     again = heads_medusa.load(place, Body("toy", 32, 300, 2))

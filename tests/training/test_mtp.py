@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
-from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.core import Parts
 from specviz.drafters.heads.features import Features as FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.models import mtp as models
@@ -18,6 +17,7 @@ from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body
+from .recipes import learns_and_resumes, tokens_a_round, whole_numbers
 from .test_features import START, STEPS, history, job, material  # noqa: F401
 
 
@@ -29,23 +29,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
-    whole = history(trained, "mtp")
-    assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
-    inner, left = Features.batch, [9]
-
-    def killed(self, step, done):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return inner(self, step, done)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Features, "batch", killed)
-        with pytest.raises(KeyboardInterrupt):
-            mtp.run(job(material, tmp_path))
-    mtp.run(job(material, tmp_path))
-    assert history(tmp_path, "mtp") == whole
-    assert "{" not in (trained / "models" / "Llama-specviz-mtp" / "README.md").read_text()
+    learns_and_resumes(mtp.run, "mtp", material, trained, tmp_path, monkeypatch)
 
 
 def test_a_trained_module_uses_the_text(material, trained):  # noqa: F811
@@ -68,18 +52,8 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     model = FastModel(trained / "models" / TARGET)
     module = models.load(trained / "models" / "Llama-specviz-mtp", body(model.open()))
     features = Features(work, work.numbers("mtp"))
-    features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
-    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    whole_numbers(features, trained)
     chosen = [a for a in features.own.answers if a.greedy]
     promised = chains.figures([chains.hits(mtp.ahead(module, features), features, a, gamma, 0) for a in chosen], gamma)
-    rounds = committed = accepted = 0
-    for answer in chosen:
-        target, parts = model.open(), Parts(FeatureDrafter(module, DraftChain), Fixed(gamma), TokenRejection())
-        state = State(answer.ids[:START].tolist(), Sampling(0.0), limit=len(answer.ids) - START)
-        open_run(parts, target, state)
-        while not state.done:
-            outcome = play(parts, target, state)
-            rounds, committed = rounds + 1, committed + len(outcome.committed)
-            accepted += len(outcome.verdict.path)
-        assert state.tokens == answer.ids.tolist()
-    assert accepted > 0 and promised["block_efficiency"] == round(committed / rounds, 4)
+    found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(module, DraftChain), Fixed(gamma), TokenRejection()), chosen)
+    assert accepted > 0 and promised["block_efficiency"] == found

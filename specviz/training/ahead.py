@@ -1,0 +1,59 @@
+"""The run of a recipe whose heads each guess a token further ahead, from the target's states along its own answers: features, loss,
+runner, measures and what is kept are the same for all; a recipe adds its network, what it says along a batch, and its card.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..drafters.heads.shapes import shape_of
+from ..models.eagle_layers import Attention
+from ..trees import Shape
+from . import attention, chains, ranks
+from .draft import collate
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+
+OWN_MATRICES = 36e6  # bytes, with embeddings or output matrices of its own
+
+
+def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: Callable[[nn.Module, Features], ranks.Guess],
+        about: Callable[[nn.Module, dict], str], *, chain: Callable[[nn.Module], Shape] | None = None,
+        look: Callable[[nn.Module, ranks.Guess, Batch], object] | None = None,
+        begin: Callable[[nn.Module, Features], None] | None = None, most: float = 9.5e6) -> Path:
+    """Where the head of this kind was put.
+
+    chain: the tree by which it is measured; without one it is measured by the tree of the recipe's ``nodes``, and the ranks at which
+    its heads are right are counted and kept with the weights. look: runs its attention, where it has any, whose
+    entropy is then measured. begin: sets weights before the first step. most: bytes it may take.
+    """
+    numbers = job.numbers(kind)
+    features = Features(job, numbers)
+    torch.manual_seed(job.seed)
+    model = build(features.body, numbers)
+    if begin:
+        begin(model, features)
+    runner = Runner(job, kind, model, numbers, features.place(kind))
+    guess = guesses(model, features)
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
+
+    def measure() -> dict[str, float]:
+        shape = chain(model) if chain else shape_of([], numbers["nodes"], 0).within(len(model), numbers["ranks"])
+        looked = {}
+        if look and any(isinstance(part, Attention) for part in model.modules()):
+            batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
+            looked = {"attention_entropy": attention.entropy(model, lambda: look(model, guess, batch))}
+        return ranks.measure(model, guess, features, shape) | looked
+
+    runner.train(loss_at, measure)
+    if not chain:
+        ranks.calibrate(model.eval(), guess, features, numbers)
+    return chains.export(job, job.named(kind), model, features, runner, about(model, numbers), most)
