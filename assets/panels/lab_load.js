@@ -6,8 +6,9 @@
   const { el } = SpecViz.dom;
   const K = P.kit;
   const PLAIN = "autoregressive",
-    FIRST = ["speculative", "smartspec", "tetris"],
-    OFFERED = [...FIRST, "bass", "ems_sd"];
+    FIXED = "speculative",
+    TICKED = [FIXED, "smartspec", "tetris"],
+    FAMILY = "Many requests";
   const LOADS = { users: "1, 2, 4, 8, 16", rates: "2, 4, 8, 16" };
 
   function load(env) {
@@ -33,8 +34,10 @@
         loads.input.value = LOADS[v];
       },
     );
-    const ticks = OFFERED.filter((key) => names.has(key)).map((key) => {
-      const input = el("input", { type: "checkbox", checked: FIRST.includes(key) });
+    const offered = cards.filter((c) => c.key === FIXED || c.family === FAMILY).map((c) => c.key);
+    offered.sort((a, b) => TICKED.includes(b) - TICKED.includes(a));
+    const ticks = offered.map((key) => {
+      const input = el("input", { type: "checkbox", checked: TICKED.includes(key) });
       return { key, input, root: el("label", null, input, el("span", null, names.get(key))) };
     });
     const task = K.select({ label: "Tasks", options: [["", "all of the suite, in turn"]] });
