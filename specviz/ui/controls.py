@@ -32,19 +32,6 @@ def _step(reach: float) -> float:
     return step
 
 
-def merge(given: dict[str, dict[str, Any]] | None, cards: dict[str, Any], names: list[tuple[str, str]],
-          values: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """Knob settings so far with what the widgets hold now; a knob at its default is not kept."""
-    given = given if isinstance(given, dict) else {}
-    out = {key: dict(knobs) for key, knobs in given.items() if key in cards and isinstance(knobs, dict)}
-    for (key, name), value in zip(names, values):
-        default = next(k.default for k in cards[key].knobs if k.name == name)
-        out.setdefault(key, {}).pop(name, None)
-        if value != default:
-            out[key][name] = value
-    return {key: knobs for key, knobs in out.items() if knobs}
-
-
 def held(knob: Any, given: Any) -> Any:
     """What a knob's widget may show of settings that came from anywhere; the default where they do not fit."""
     value = given.get(knob.name) if isinstance(given, dict) else None

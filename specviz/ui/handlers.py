@@ -13,7 +13,7 @@ import gradio as gr
 
 from .backend import Backend
 from .chat import Chat
-from .controls import FIRST, drafts, merge, unlawful
+from .controls import FIRST, drafts, unlawful
 from .door import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
 from .loading import Loader
@@ -256,17 +256,12 @@ class Handlers:
         return {self.ui["models"]: _line("ready", self.backend.load(target)),
                 self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not(target)))}
 
-    def keeper(self, key: str) -> Callable[..., tuple]:
-        """A listener that keeps what a method's knobs hold, says so where two of them do not go together, and what each of its
-        choices may be now."""
-        card = self.backend.cards[key]
-        names = [(key, knob.name) for knob in card.knobs]
+    def ruler(self, key: str) -> Callable[..., tuple]:
+        """A listener that says so where two of a method's knobs do not go together, and what each of its choices may be now."""
+        def rule(*values: Any) -> tuple:
+            return _line(*self.clash(key, values)), *(gr.HTML(off=pack(why)) for why in self.off(key, values).values())
 
-        def keep(given: dict | None, *values: Any) -> tuple:
-            kept, off = merge(given, self.backend.cards, names, values), self.off(key, values)
-            return kept, _line(*self.clash(key, values)), *(gr.HTML(off=pack(why)) for why in off.values())
-
-        return keep
+        return rule
 
     def off(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
         """What a method's choices may not be, while its knobs hold these values: knob -> choice -> why."""

@@ -153,8 +153,13 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                                for k, value in zip(card.knobs, held)}
                     note = board.line(f"knobs-{key}", *hands.clash(key, held))
                 # .input and not .change: a change is also told when a knob appears, maybe to a rendering that has been replaced
-                gr.on([w.input for w in widgets.values()], hands.keeper(key), [ui["knobs"], *widgets.values()],
-                      [ui["knobs"], note, *(widgets[name] for name in off)], queue=False, show_progress="hidden", api_visibility="private")
+                turned, held = [w.input for w in widgets.values()], list(widgets.values())
+                quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+                usual = pack([[knob.name, knob.default] for knob in card.knobs])
+                keep = f"(given, ...values) => SpecVizPage.keep({pack(key)}, {usual}, given, values)"
+                gr.on(turned, None, [ui["knobs"], *held], ui["knobs"], js=keep, **quiet)
+                gr.on(turned, hands.ruler(key), held, [note, *(widgets[name] for name in off)], queue=False,
+                      trigger_mode="always_last", **quiet)
 
 
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from specviz.ui.cards import cards
 from specviz.ui.chat import lanes
+from specviz.ui.handlers import Handlers
 from specviz.ui.limits import Ask
 from specviz.ui.offer import EXAMPLES
 
@@ -311,6 +312,22 @@ def test_knobs_come_from_the_catalogue(page, backend):
     page.wait_for_selector("#knob-chain-gamma", state="detached")
     pick(page, "chain")
     page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
+
+
+def test_knobs_hold_what_was_set_whatever_the_server_still_owes(page, backend, monkeypatch):
+    """Two knobs and Run, one after the other, while the server has not answered on the first."""
+    answers, off = threading.Event(), Handlers.off
+    page.click("#open-settings")
+    page.wait_for_selector("#knob-chain-warm input")
+    monkeypatch.setattr(Handlers, "off", lambda *given: answers.wait(30) and off(*given))
+    try:
+        page.fill("#knob-chain-gamma input[type=number]", "7")
+        page.press("#knob-chain-gamma input[type=number]", "Tab")
+        page.locator("#knob-chain-warm input").uncheck()
+        run(page)
+    finally:
+        answers.set()
+    assert dict(backend.runs[0].lanes)["chain"] == {"gamma": 7, "shape": "even", "warm": False}
 
 
 def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):

@@ -130,10 +130,22 @@
     document.dispatchEvent(new CustomEvent("specviz:taken"));
     return NAMES.map((name) => {
       const value = set[name];
-      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, 3)) : AS_IS;
+      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, page.most)) : AS_IS;
       if (name === "knobs") return value && typeof value === "object" ? value : AS_IS;
       return typeof value === KINDS[name] ? value : AS_IS;
     });
+  };
+
+  /* What a method's knobs hold now, among those kept so far; a knob at its default is not kept. Done here and not on the server:
+     an answer on its way would be too late for a press of Run, or would undo what was set after it. */
+  page.keep = (key, defaults, given, values) => {
+    const { [key]: before, ...others } = plain(given) ? given : {},
+      kept = plain(before) ? { ...before } : {};
+    defaults.forEach(([name, usual], i) => {
+      if (values[i] === usual) delete kept[name];
+      else kept[name] = values[i];
+    });
+    return Object.keys(kept).length ? { ...others, [key]: kept } : others;
   };
 
   /* When the page has loaded: what its link says. */

@@ -9,7 +9,7 @@ const read = (text, other) => {
   }
 };
 const cards = props.cards,
-  most = props.most,
+  most = ((window.SpecVizPage ||= {}).most = props.most) /* links keep to it, too */,
   cardOf = (key) => cards.find((card) => card.key === key);
 const lanes = () =>
   read(props.value, [])
