@@ -72,3 +72,21 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
         assert page.text_content(".transport .where b").startswith(f"Pass {n + 1} / ")
 
     drive(use)
+
+
+@pytest.mark.parametrize("layout", ["race", "watch"])
+@pytest.mark.parametrize("copied, said", [(12, "12 (20 %) copied from your earlier answers"), (0, ""), (62, ""), ("12", "")])
+def test_what_was_copied_from_earlier_answers_is_said_with_its_share(drive, settled, layout, copied, said) -> None:
+    """Of 61 tokens; a count that cannot be, or is no number, is not believed."""
+    told = [r | {"totals": r["totals"] | {"remembered": copied}} if r["type"] == "done" and r["lane"] == 1 else r for r in NEW]
+
+    def use(page):
+        page.evaluate("(l) => board.setLayout(l)", layout)
+        page.evaluate(LOAD, json.dumps(told))
+        page.evaluate("board.board.focusLane(1)")
+        page.evaluate("board.board.edge(1)")
+        settled(page)
+        shown = page.evaluate("[...document.querySelectorAll('.lane[data-lane=\"1\"] .own')].map((e) => e.textContent)")
+        assert [x.removeprefix(", ") for x in shown] == [said]
+
+    drive(use, size=(1400, 300))
