@@ -20,7 +20,7 @@ run: $(VENV)/run.done
 	$(BIN)/python app.py
 
 test: $(VENV)/dev.done $(VENV)/browser.done
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 thorough: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough $(ARGS)
@@ -59,12 +59,15 @@ $(VENV)/dev.done: requirements-dev.txt $(VENV)/run.done
 	$(PIP) install -r requirements-dev.txt
 	@touch $@
 
-# Chromium from the distribution where we may install it, else Playwright's own; and letters for emoji, CJK and Arabic.
+# Chromium from the distribution where we may install it, without its windows where that is offered (faster), else Playwright's
+# own; and letters for emoji, CJK and Arabic.
 $(VENV)/browser.done: $(VENV)/dev.done
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji; \
-	fi; test -x /usr/bin/chromium || $(BIN)/python -m playwright install chromium
+		export DEBIAN_FRONTEND=noninteractive; apt-get update -q && \
+		apt-get install -q -y --no-install-recommends fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji && \
+		{ apt-get install -q -y --no-install-recommends chromium-headless-shell || \
+			apt-get install -q -y --no-install-recommends chromium; }; \
+	fi; test -x /usr/bin/chromium-headless-shell || test -x /usr/bin/chromium || $(BIN)/python -m playwright install chromium
 	@touch $@
 
 clean:

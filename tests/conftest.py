@@ -48,3 +48,13 @@ def at_home(tiny, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(tiny / "models.yaml"))
     yield tiny
     zoo.forget()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all tests of this process; its pages are used in ``tests.browser.POOL``."""
+    from .browser import running
+
+    browser, end = running()
+    yield browser
+    end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,8 +13,9 @@ from specviz.ui.cards import cards
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
 
+from ..browser import POOL
 from ..viewer import sample
-from ..viewer.conftest import GUARD, _launch
+from ..viewer.conftest import GUARD
 
 PANELS = ASSETS / "panels"
 EVIL = "<img src=x onerror=alert(1)>${alert(2)}{{7*7}}</script><script>alert(3)</script>\u202e\u0007"
@@ -76,10 +76,9 @@ function begin(text) {{
 
 
 @pytest.fixture(scope="session")
-def _page(tmp_path_factory):
+def _page(browser, tmp_path_factory):
     """One page for all tests: what costs time is opening one."""
     def open_page():
-        player, browser = _launch()
         page, seen = browser.new_page(), []
         page.set_default_timeout(60_000)
         page.emulate_media(reduced_motion="reduce")
@@ -92,18 +91,17 @@ def _page(tmp_path_factory):
         css = "\n".join((viewer_assets()[1], panel_assets()[1]))
         file.write_text(PAGE.format(css=css, js=viewer_assets()[0] + "\n" + panel_assets()[0]), encoding="utf-8")
         page.goto(file.as_uri())
-        return player, browser, page, seen
+        return page, seen
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        player, browser, page, seen = pool.submit(open_page).result(timeout=180)
-        yield pool, page, seen
-        pool.submit(lambda: (browser.close(), player.stop())).result(timeout=60)
+    page, seen = POOL.submit(open_page).result(timeout=180)
+    yield page, seen
+    POOL.submit(page.close).result(timeout=60)
 
 
 @pytest.fixture
 def visit(_page):
     """`visit(use, kind, records=..., size=..., answers=...)`: the panel, fresh, with this trace on the board; `use(page)` in its thread."""
-    pool, page, seen = _page
+    page, seen = _page
 
     def run(use, kind, records, size, answers):
         seen.clear()
@@ -115,6 +113,6 @@ def visit(_page):
         return result
 
     def visit(use, kind="lab", *, records=None, size=(1280, 900), answers=None):
-        return pool.submit(run, use, kind, sample.race() if records is None else records, size, answers).result(timeout=300)
+        return POOL.submit(run, use, kind, sample.race() if records is None else records, size, answers).result(timeout=300)
 
     return visit

@@ -1,24 +1,22 @@
 """One server with a scripted backend and one browser for the page's tests.
 
-The browser lives in a thread of its own, and so do the bodies of the tests that use it: Playwright's synchronous interface may
-not share a thread with an asyncio loop. A test fails on any console error, page error, dialog, or request to anybody else.
+The bodies of the tests that use a page run in the browser's thread. A test fails on any console error, page error, dialog, or request to anybody else.
 """
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
 import pytest
 
 from specviz.ui import build_app, launch
 
+from ..browser import POOL
 from .fake import FakeBackend
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
 GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('alert ' + x);"
-POOL = ThreadPoolExecutor(max_workers=1, thread_name_prefix="browser")
+OPEN = []  # the pages of the running test
+STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?.svBoard?.board;
+  return b ? { ...root.dataset, text: b.statusText, lanes: b.list().map((l) => [l.id, l.committed, l.seen]), frame: b.frame, beat: b.beat,
+    box: [b.box.last, b.box.lost, b.box.jump], sight: [...b.seenNow].map((e) => e.className) } : {}; }"""
 
 
 def free_port() -> int:
@@ -59,41 +57,18 @@ def backend(server):
     return server.backend
 
 
-RUNNING = []  # the one browser of this process, while somebody uses it: several folders of tests have this fixture
-
-
-@pytest.fixture(scope="session")
-def _browser():
-    def start():
-        from playwright.sync_api import sync_playwright
-
-        player = sync_playwright().start()
-        RUNNING.extend([player.chromium.launch(executable_path=str(CHROMIUM) if CHROMIUM.exists() else None, args=FLAGS), player])
-
-    def stop():
-        browser, player = RUNNING
-        RUNNING.clear()
-        browser.close()
-        player.stop()
-
-    if not RUNNING:
-        POOL.submit(start).result(timeout=60)
-    yield RUNNING[0]
-    if RUNNING:
-        POOL.submit(stop).result(timeout=60)
-
-
 @pytest.fixture
-def visit(_browser, server):
+def visit(browser, server):
     """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body. Pages rest, because a
     trace that plays by itself keeps a core busy; ``moving=True`` lets it play."""
     contexts, seen = [], []
 
     def open_page(url=None, width=1400, height=1000, moving=False, **context):
         motion = "no-preference" if moving else "reduce"
-        own = _browser.new_context(viewport={"width": width, "height": height}, reduced_motion=motion, **context)
+        own = browser.new_context(viewport={"width": width, "height": height}, reduced_motion=motion, **context)
         contexts.append(own)
         page = own.new_page()
+        OPEN.append(page)
         page.set_default_timeout(60_000)
         page.on("console", lambda m: seen.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
@@ -108,6 +83,7 @@ def visit(_browser, server):
         ran = [x for c in contexts for p in c.pages if not p.is_closed() for x in p.evaluate("globalThis.ran")]
         for own in contexts:
             own.close()
+        OPEN.clear()
         return ran
 
     yield open_page
@@ -126,9 +102,19 @@ def _own(url: str) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """A test that uses a page runs in the browser's thread."""
+    """A test that uses a page runs in the browser's thread; where it fails, it says how the boards stood."""
     if not {"page", "visit"} & set(pyfuncitem.fixturenames):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    POOL.submit(pyfuncitem.obj, **arguments).result(timeout=120)
+    POOL.submit(_told, pyfuncitem.obj, arguments).result(timeout=120)
     return True
+
+
+def _told(test, arguments):
+    try:
+        test(**arguments)
+    except Exception as error:
+        for page in OPEN:
+            if not page.is_closed():
+                error.add_note(f"{page.url}: {page.evaluate(STANDS)}")
+        raise

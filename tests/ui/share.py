@@ -19,7 +19,8 @@ from statistics import median
 from typing import Any
 from urllib.request import urlopen
 
-from .conftest import CHROMIUM, FLAGS, free_port
+from ..browser import start
+from .conftest import free_port
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "Write a long story about a fox, an owl and the river behind the mill."
@@ -55,7 +56,7 @@ def measure(url: str, told: argparse.Namespace) -> dict[str, dict[str, Any]]:
         note(out["no page"], without_page(client, told))
         for tab in told.tabs:
             with sync_playwright() as play:
-                browser = play.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+                browser = start(play)
                 records, share = on_page(browser.new_page(viewport={"width": 1440, "height": 900}), url, tab, told)
                 browser.close()
             note(out[tab], records)

@@ -1,14 +1,13 @@
-"""A browser for the viewer's tests. It lives in a thread of its own: sync_playwright may not share one with an asyncio loop."""
+"""A bare page with the viewer's files, in the one browser of this process."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+from ..browser import POOL
+
 SHELL = '<!doctype html><html><head><meta charset="utf-8"></head><body style="margin:0"><div class="sv"></div></body></html>'
 # A second look at anything that would run code or ask for something, whatever the console says.
 GUARD = """
@@ -22,11 +21,11 @@ class Driver:
     """`drive(use, ...)` opens a fresh page, hands it to `use` in the browser's thread, and fails on any console error,
     page error, or request to anything but the page itself."""
 
-    def __init__(self, pool: ThreadPoolExecutor, browser) -> None:
-        self._pool, self._browser = pool, browser
+    def __init__(self, browser) -> None:
+        self._browser = browser
 
     def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 120, **context):
-        return self._pool.submit(self._run, use, html, size, context).result(timeout=limit)
+        return POOL.submit(self._run, use, html, size, context).result(timeout=limit)
 
     def _run(self, use, html, size, context):
         with self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **context) as ctx:
@@ -59,19 +58,9 @@ class Driver:
         page.evaluate("globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'))")
 
 
-def _launch():
-    from playwright.sync_api import sync_playwright
-
-    player = sync_playwright().start()
-    return player, player.chromium.launch(executable_path=str(CHROMIUM) if CHROMIUM.exists() else None, args=FLAGS)
-
-
-@pytest.fixture(scope="module")
-def drive():
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        player, browser = pool.submit(_launch).result(timeout=60)
-        yield Driver(pool, browser)
-        pool.submit(lambda: (browser.close(), player.stop())).result(timeout=60)
+@pytest.fixture
+def drive(browser):
+    return Driver(browser)
 
 
 # A run in flight is painted on a beat: two frames, and then until no beat is owed.
