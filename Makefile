@@ -1,7 +1,8 @@
 # make run    start the app on http://127.0.0.1:7860
 # make test   install what the tests need, and run them
 # make check  style, import directions, JavaScript
-# make thorough  the tests of exactness for every method, setting and wrong variant; make test takes a sample of each family
+# make thorough  the tests of exactness for every method, setting and wrong variant, of which make test takes a sample of each
+#                family; and what of the page and of training takes long
 # make soak   the long guard: fuzzers, floods, kills, limits; and known weaknesses of what we install
 # make test-engines  lanes from llama.cpp's real server, and from one that SPECVIZ_TEST_SERVER names; compiles llama.cpp
 # make cards  write what the page says of each method, after a change of a method's file
@@ -22,8 +23,8 @@ run: $(VENV)/run.done
 test: $(VENV)/dev.done $(VENV)/browser.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-thorough: $(VENV)/dev.done
-	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m thorough $(ARGS)
+thorough: $(VENV)/dev.done $(VENV)/browser.done
+	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m thorough $(ARGS)
 
 test-engines: $(VENV)/dev.done
 	$(PIP) install -r requirements-engines.txt

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
         "gpu": None if torch.cuda.is_available() else "needs an accelerator",
         "engines": None if os.environ.get("SPECVIZ_TEST_ENGINES") else "needs llama.cpp's server; make test-engines",
         "hub": None if os.environ.get("SPECVIZ_TEST_HUB") else "needs the network; set SPECVIZ_TEST_HUB=1",
-        "thorough": None if os.environ.get("SPECVIZ_TEST_THOROUGH") else "every method and setting; set SPECVIZ_TEST_THOROUGH=1",
+        "thorough": None if os.environ.get("SPECVIZ_TEST_THOROUGH") else "every method and setting, and the long ones; set SPECVIZ_TEST_THOROUGH=1",
         "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
     }
     for item in items:

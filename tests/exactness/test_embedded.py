@@ -36,6 +36,7 @@ def test_methods_write_what_plain_decoding_writes(loaded, every):
         assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
 
 
+@pytest.mark.thorough
 def test_all_methods_together_follow_the_targets_law(loaded):
     """At temperature 1 with top-p. The runs of all exact methods follow one law, so eight of each are counted together; chi-square
     over the first tokens, where a single one outside the law's support fails."""

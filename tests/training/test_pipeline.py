@@ -15,6 +15,7 @@ from specviz.zoo.trained_heads import KINDS
 DRAFT = Job().named("draft")
 
 
+@pytest.mark.thorough
 def test_everything_is_made_and_loads(work):
     words = AutoTokenizer.from_pretrained(work / "models" / TARGET)
     for name in (TARGET, DRAFT):
@@ -52,6 +53,7 @@ def test_a_second_run_finds_everything_up_to_date(work, tiny):
     assert (work / "log.jsonl").read_text() == lines
 
 
+@pytest.mark.thorough
 def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(work, tmp_path):
     job = Job(work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu", speed=False)
     target.run(job)  # nothing was shipped yet

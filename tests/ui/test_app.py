@@ -115,6 +115,7 @@ def test_a_recording_can_be_made(tmp_path, capsys):
     assert "There is no method" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_malformed_models_file_is_a_sentence_on_the_page(visit, tmp_path, monkeypatch):
     from specviz.ui import Engine
 

@@ -137,6 +137,7 @@ def test_stop_ends_the_run_within_a_round(page, backend):
     assert "and now this" in text(page)
 
 
+@pytest.mark.thorough
 def test_stop_before_the_first_token_keeps_what_was_there(page, backend):
     records = page.get_attribute("#board .sv", "data-records")
     backend.hold(0)
@@ -171,12 +172,14 @@ def test_a_follow_up_keeps_the_conversation(page, backend):
     assert set(page.evaluate("[...document.querySelectorAll('.pg-answer span')].map((s) => s.dataset.verdict)")) >= {"accepted"}
 
 
+@pytest.mark.thorough
 def test_an_empty_prompt_runs_the_last_message_again(page, backend):
     run(page, "once")
     run(page, "")
     assert [(r.prompt, r.turns) for r in backend.runs] == [("once", ()), ("once", ())]
 
 
+@pytest.mark.thorough
 def test_new_chat_starts_over(page, backend):
     run(page, "a first question")
     page.click("#new-chat")
@@ -187,6 +190,7 @@ def test_new_chat_starts_over(page, backend):
     assert page.is_hidden(".pg-chat")
 
 
+@pytest.mark.thorough
 def test_edit_takes_the_last_message_back(page, backend):
     run(page, "with a mistaek")
     page.click("#edit")
@@ -206,6 +210,7 @@ def test_where_lanes_differ_the_person_picks_one(page, backend):
     assert backend.runs[1].turns[1]["content"] == lanes(second_text)[1].text
 
 
+@pytest.mark.thorough
 def test_an_earlier_turn_can_be_opened(page, backend):
     run(page, "a first question")
     run(page, "a second question")
@@ -232,6 +237,7 @@ def test_two_visitors_take_turns(visit, backend):
     assert "first visitor" in text(first) and "second visitor" in text(second)
 
 
+@pytest.mark.thorough
 def test_stop_while_waiting_in_line(visit, backend):
     first, second = visit(), visit()
     backend.hold(3)
@@ -246,6 +252,7 @@ def test_stop_while_waiting_in_line(visit, backend):
     assert len(backend.runs) == 1
 
 
+@pytest.mark.thorough
 def test_a_closed_tab_ends_its_run(visit, backend):
     page = visit()
     backend.hold(3)
@@ -358,6 +365,7 @@ def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
     assert {name: dict(backend.runs[0].lanes)["tree"][name] for name in ("drawn", "judge")} == {"drawn": "pairs", "judge": "hub"}
 
 
+@pytest.mark.thorough
 def test_an_unlawful_pair_from_a_link_is_said_and_can_be_mended(visit, server):
     page = visit(url=server.url + "#m=tree&k=" + quote(json.dumps({"tree": {"drawn": "pairs"}})))
     page.wait_for_selector("#knob-tree-judge [data-choice=token][aria-checked=true][aria-disabled=true]", state="attached")
@@ -367,6 +375,7 @@ def test_an_unlawful_pair_from_a_link_is_said_and_can_be_mended(visit, server):
     page.wait_for_function("document.querySelector('#knobs-tree').textContent.trim() === ''")
 
 
+@pytest.mark.thorough
 def test_an_unavailable_method_says_why(visit, backend):
     page = visit(has_touch=True)
     run(page)
@@ -387,6 +396,7 @@ def test_an_unavailable_method_says_why(visit, backend):
     assert "heads" not in page.get_attribute(".pg-pick", "data-on")
 
 
+@pytest.mark.thorough
 def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
     backend.loaded.clear()
     page.evaluate("SpecVizPage.pending = { methods: ['heads', 'tree'] }; SpecVizPage.send('input')")
@@ -445,6 +455,7 @@ def shelf():
     server.close()
 
 
+@pytest.mark.thorough
 def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
     """No control stands beyond an edge or in a row that has to be pushed sideways, and the first motion is on the first screen."""
     page = visit(url=shelf.url, width=390, height=844)
@@ -466,6 +477,7 @@ def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
     assert page.locator(".pg-row:visible").count() == len(shelf.backend.cards) - 1
 
 
+@pytest.mark.thorough
 def test_on_a_phone_stop_takes_the_place_of_run(visit, backend):
     page = visit(width=390, height=800)
     backend.hold(3)
@@ -478,6 +490,7 @@ def test_on_a_phone_stop_takes_the_place_of_run(visit, backend):
     assert page.is_hidden("#stop")
 
 
+@pytest.mark.thorough
 def test_dark_mode(visit, server):
     page = visit(url=server.url + "?__theme=dark")
     run(page)
@@ -486,6 +499,7 @@ def test_dark_mode(visit, server):
     assert page.evaluate(ink) == "#e9eaec"
 
 
+@pytest.mark.thorough
 def test_plotly_is_our_own_and_comes_after_the_first_touch(page):
     assert page.evaluate("typeof window.Plotly") == "undefined"
     run(page)
@@ -500,6 +514,7 @@ def test_templates_are_constant(server):
             assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", json.dumps(block.js_on_load))
 
 
+@pytest.mark.thorough
 def test_an_example_offers_what_to_ask_next(page, backend):
     page.click("#example-1")
     page.wait_for_function("document.querySelector('#prompt textarea')?.value.includes('Luna')")
@@ -509,6 +524,7 @@ def test_an_example_offers_what_to_ask_next(page, backend):
     page.wait_for_function("wanted => document.querySelector('#prompt textarea')?.value === wanted", arg=wanted)
 
 
+@pytest.mark.thorough
 def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
     from specviz import Trace
 
@@ -520,6 +536,7 @@ def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
         r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [390, 1400])
 def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf, width):
     page = visit(url=shelf.url, width=width, height=700)
@@ -533,6 +550,7 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
     assert 0 <= box["y"] < 700 and page.locator(".pg-card h3").is_visible()
 
 
+@pytest.mark.thorough
 def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     page.click(".pg-more")
     page.click("[aria-label='Draft chain once more, with another knob']")
@@ -550,6 +568,7 @@ def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     assert link[0] == "chain" and {"method": "chain", "knobs": {"gamma": gammas[1]}} in link
 
 
+@pytest.mark.thorough
 def test_the_settings_are_one_line_that_opens(page):
     page.wait_for_function("document.querySelector('.pg-set').textContent.startsWith('96 tokens \u00b7 greedy')")
     assert page.is_hidden("#temperature")
@@ -558,7 +577,7 @@ def test_the_settings_are_one_line_that_opens(page):
     page.wait_for_function("document.querySelector('.pg-set').textContent.includes('temperature 0.7')")
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)])
+@pytest.mark.parametrize("size", [(1440, 900), pytest.param((1920, 1080), marks=pytest.mark.thorough)])
 def test_the_first_screen_says_what_the_run_comes_to(visit, size):
     """Speed-up, passes and the proof that the text is the same stand above the fold, with speeds beside the strips."""
     page = visit(width=size[0], height=size[1])
@@ -570,6 +589,7 @@ def test_the_first_screen_says_what_the_run_comes_to(visit, size):
     assert low <= page.locator("#dock").bounding_box()["y"] and page.locator("#dock").bounding_box()["y"] < size[1] - 60
 
 
+@pytest.mark.thorough
 def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, backend):
     page.fill("#prompt textarea", "a plain question, na\u00efve caf\u00e9")
     assert page.is_hidden(".pg-unknown")

@@ -32,7 +32,7 @@ def open_tab(page, name):
         page.wait_for_selector(f"#host-{name} .svp")
 
 
-@pytest.mark.parametrize("width, scheme", [(1400, "light"), (390, "dark")])
+@pytest.mark.parametrize("width, scheme", [(1400, "light"), pytest.param(390, "dark", marks=pytest.mark.thorough)])
 def test_every_tab_opens_at_every_width(visit, server, width, scheme):
     """And nothing serious stands in the way of anybody, as axe sees it."""
     page = visit(url=f"{server.url}?__theme={scheme}", width=width)
@@ -54,6 +54,7 @@ def test_panels_come_when_their_tab_is_first_opened(page):
     assert page.evaluate("typeof SpecVizPanels.mount") == "function"
 
 
+@pytest.mark.thorough
 def test_tabs_by_keyboard(page):
     page.focus("#tab-watch")
     for name in [*TABS[1:], "watch"]:
@@ -71,6 +72,7 @@ def test_tabs_by_keyboard(page):
     assert selected == 1 and page.get_attribute("#tab-race", "aria-controls") == "play"
 
 
+@pytest.mark.thorough
 def test_back_goes_back_to_the_tab_before(page):
     open_tab(page, "lab")
     open_tab(page, "learn")
@@ -92,6 +94,7 @@ def test_the_engine_is_asked_one_thing_at_a_time(visit, backend):
     assert backend.most_active == 1
 
 
+@pytest.mark.thorough
 def test_a_question_ends_when_its_asker_leaves(page, backend):
     backend.hold(0)
     page.evaluate("""() => { window.switch = new AbortController();
@@ -155,12 +158,14 @@ def test_a_shared_link_opens_the_same_choice_and_round(visit, server, backend):
     assert backend.runs[0] == backend.runs[1]
 
 
+@pytest.mark.thorough
 def test_a_link_opens_a_place_in_the_recording(visit, server):
     page = visit(url=server.url + "#page=race&layout=race&lane=1&round=4&phase=4&node=0")
     page.wait_for_function("(() => { const w = document.querySelector('#board .sv').svBoard.where(); return w.lane === 1 && w.round === 4; })()")
     assert tab(page) == "race"
 
 
+@pytest.mark.thorough
 def test_a_link_leaves_alone_what_it_does_not_name(visit, server):
     """What somebody types while the page loads is not overwritten with what stood there before."""
     page = visit(url=server.url + "#page=race&s=7")
@@ -174,6 +179,7 @@ def test_a_link_leaves_alone_what_it_does_not_name(visit, server):
     assert page.input_value("#prompt textarea") == "typed" and page.input_value("#length input") == "96"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hash", [
     "page=nope&round=99999999999&lane=x&phase=-3", "p=" + quote("".join(HOSTILE)) + "&m=nope,../../x,chain&t=NaN&n=1e9&k=[1",
     "k=%7B%22chain%22:3,%22tree%22:%7B%22gamma%22:%22x%22%7D%7D&m=tree&trace=../../etc/passwd&model=http://x", "%E0%A4%A", "&&==&#&page=lab&page=race"])
@@ -195,6 +201,7 @@ def test_in_a_frame_only_the_board_is_seen(visit, server):
     assert page.is_visible("#board .transport") and not page.is_visible("#prompt") and not page.is_visible("#tabs")
 
 
+@pytest.mark.thorough
 def test_another_model_is_named_before_it_is_loaded(page, backend):
     page.click("#open-settings")
     page.click("#target input")
@@ -225,6 +232,7 @@ def test_twenty_visitors_of_the_recording_start_no_model(server, backend):
     assert backend.loaded == set() and backend.runs == [] and backend.most_active == 0
 
 
+@pytest.mark.thorough
 def test_the_live_page_is_as_the_trace_at_phone_width(visit, backend):
     page = visit(width=390, height=800)
     page.click("#tab-race")

@@ -37,6 +37,7 @@ def test_text_written_during_a_run_stays(page, backend):
     assert page.input_value(BOX) == "and this too"
 
 
+@pytest.mark.thorough
 def test_an_empty_prompt_takes_nothing_away(page, backend):
     page.click("#run")
     page.wait_for_function(f"{NOTICE}.includes('prompt is empty')")
@@ -44,6 +45,7 @@ def test_an_empty_prompt_takes_nothing_away(page, backend):
     assert page.inner_text("#stop").strip() == "Stop" and page.inner_text("#run").strip() == "Run" and backend.runs == []
 
 
+@pytest.mark.thorough
 def test_a_prompt_that_is_too_long_is_refused_whole(page, backend):
     page.evaluate("document.querySelector('#prompt textarea').value.length")
     page.fill(BOX, "x" * 100_000)
@@ -73,6 +75,7 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     assert dict(ask.lanes)["tree"]["gamma"] == 2
 
 
+@pytest.mark.thorough
 def test_who_asks_for_a_method_alone_gets_the_prompt_in_sight(page, backend):
     run(page, "in sight")
     page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
@@ -81,6 +84,7 @@ def test_who_asks_for_a_method_alone_gets_the_prompt_in_sight(page, backend):
     assert backend.runs[-1].prompt == "in sight" and backend.runs[-1].turns == ()
 
 
+@pytest.mark.thorough
 def test_an_example_says_that_it_replaces_the_methods(page):
     page.click("#example-0")
     page.wait_for_function(f"{NOTICE} !== ''")
@@ -157,11 +161,13 @@ def test_a_small_run_travels_inside_its_link(visit, server, backend):
     broken.wait_for_function("document.querySelector('#board .notice').textContent.includes('This link makes a run again')")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("letters", ["", "AAAA", "!!", "x" * 100])
 def test_what_is_no_packed_trace_is_nothing(page, letters):
     assert page.evaluate("(z) => SpecVizPage.unpack(z)", letters) == ""
 
 
+@pytest.mark.thorough
 def test_letters_that_unfold_without_end_are_refused(page):
     found = page.evaluate("""async () => { const zeros = new Blob([new Uint8Array(9e6)]).stream().pipeThrough(new CompressionStream('deflate-raw'));
         const bytes = new Uint8Array(await new Response(zeros).arrayBuffer()); let s = ''; for (const b of bytes) s += String.fromCharCode(b);
@@ -169,6 +175,7 @@ def test_letters_that_unfold_without_end_are_refused(page):
     assert found == ""
 
 
+@pytest.mark.thorough
 def test_the_draft_is_chosen_in_the_settings(page, backend):
     page.click("#open-settings")
     page.click("#draft input")

@@ -26,7 +26,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("size", [(1400, 1000), (390, 844)], ids=["desktop", "phone"])
+@pytest.mark.parametrize("size", [(1400, 1000), pytest.param((390, 844), marks=pytest.mark.thorough)], ids=["desktop", "phone"])
 def test_axe_finds_nothing_serious(drive, settled, size) -> None:
     def use(page):
         page.evaluate("() => { document.documentElement.lang = 'en'; document.title = 'board'; const m = document.createElement('main'), h = document.createElement('h1'); h.textContent = 'Board'; document.body.append(m); m.append(h, document.querySelector('.sv')); }")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from . import sample
 from .lenses import LENSES, lensed
 from .test_board import LOAD, RACE, at_end
@@ -15,6 +17,7 @@ DRAW = """(kind) => { const b = board.board, v = b.inspector.v; v.inner = 480;
   return [card.querySelectorAll('.ltable').length, card.querySelectorAll('*').length, card.textContent.length, card.querySelector('h3')?.textContent ?? '']; }"""
 
 
+@pytest.mark.thorough
 def test_every_kind_has_its_picture_and_no_data_breaks_one(drive, settled) -> None:
     records = lensed(sample.race(("plain", "tree", "lookup"), tokens=40), 1)
 
