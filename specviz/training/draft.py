@@ -20,8 +20,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from ..models.exits import exits
 from . import acceptance, generate, losses
 from .files import FRONT, export, write_text
+from .grow import grown
 from .job import Job, TrainingError, fingerprint
 from .runner import Runner
+from .spans import of_text, said_again
 
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:
@@ -33,7 +35,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
-    model = build(LlamaConfig.from_pretrained(target, trust_remote_code=False), numbers)
+    model = begun(job, numbers) if "from" in numbers else build(LlamaConfig.from_pretrained(target, trust_remote_code=False), numbers)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     lesson = Lesson(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
@@ -49,7 +51,7 @@ class Lesson:
     numbers: pretrain: share of the budget spent on answers that others wrote, every token of them, before anything of the target;
     breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the steps
     after the first part that learn on text the draft writes itself, ``policy_rows`` answers of ``new_tokens``; divergence: one of
-    divergences.NAMED, or none, for the tokens alone.
+    divergences.NAMED, or none, for the tokens alone; copy_share: share of the steps that learn to say a span again.
     """
 
     def __init__(self, job: Job, numbers: dict, model: LlamaForCausalLM, words, device: torch.device):
@@ -66,6 +68,8 @@ class Lesson:
     def loss(self, step: int, done: float) -> tuple[Tensor, int]:
         """(loss, tokens that carry it); ``done``: share of the budget spent."""
         numbers, kind = self.numbers, self.numbers["divergence"]
+        if random.Random(f"{self.job.seed} {step} copy").random() < numbers["copy_share"]:
+            return self.copying(step)
         if done < numbers["pretrain"]:
             batch, kind = self.plain[step], "none"
         elif random.Random(f"{self.job.seed} {step} policy").random() < numbers["on_policy"]:
@@ -81,6 +85,20 @@ class Lesson:
                          losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, dice))
         return torch.stack(found).mean(), len(labels)
 
+    def copying(self, step: int) -> tuple[Tensor, int]:
+        """Spans said again, of the target's answers among others: the tokens themselves are learned, for nothing else can follow."""
+        dice, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
+        pieces = iter(lambda: dice.choice(self.own.answers).ids.tolist(), None)
+        ids, where, labels = [], [], []
+        for index in range(max(1, self.numbers["batch_tokens"] // length)):
+            row, counts = said_again(dice, length, lambda size: of_text(dice, size, len(self.words), lambda: longer(pieces, size)))
+            ids.append(row[:length])
+            chosen = [i for i in range(1, length) if counts[i]]
+            where += [index * length + i - 1 for i in chosen]
+            labels += [row[i] for i in chosen]
+        ids, where, labels = (torch.tensor(x, device=self.device) for x in (ids, where, labels))
+        return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
+
     def written(self, step: int):
         """A batch of the draft's own answers to prompts of the step's batch, at temperature 1, with the target's law along them."""
         if self.teacher is None:
@@ -94,6 +112,20 @@ class Lesson:
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
         heard = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
         return collate(heard, self.numbers["length"], self.device)
+
+
+def longer(pieces, size: int) -> list[int]:
+    """More than `size` tokens, of as many pieces as it takes."""
+    found: list[int] = []
+    while len(found) <= size:
+        found += next(pieces)
+    return found
+
+
+def begun(job: Job, numbers: dict) -> LlamaForCausalLM:
+    """A draft that another one was, made wider and deeper without changing what it computes; both share a tokenizer."""
+    old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
+    return grown(old, {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
 
 def whole(answer: generate.Answer) -> generate.Answer:

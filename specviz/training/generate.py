@@ -24,6 +24,7 @@ from transformers.cache_utils import DynamicLayer
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
+from .runner import half_is_faster
 
 
 @dataclass
@@ -44,7 +45,9 @@ def run(job: Job) -> Path:
     train = data.load(job.data, "train", numbers["own_rows"])
     path, root = job.model(job.target), folder(job)
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(job.torch_device()).eval()
+    device = job.torch_device()
+    dtype = torch.bfloat16 if half_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=False).to(device).eval()
     began, spent = time.monotonic(), spent_seconds(root)
     budget = 60 * (job.minutes or numbers["minutes"])
     make = Maker(model, tokenizer, numbers, job)

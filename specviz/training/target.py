@@ -21,6 +21,7 @@ from .files import export
 from .grow import grown
 from .job import TARGET, Job, TrainingError
 from .runner import Runner
+from .spans import of_text, random_span, said_again
 
 
 def run(job: Job) -> Path:
@@ -141,32 +142,7 @@ class Batches:
         return dice.choice(pool[dice.choices(list(shares), list(shares.values()))[0]])
 
     def copied(self, dice: random.Random, length: int) -> tuple[list[int], list[bool]]:
-        """A span said again and again, often with noise before it. The first saying is free, and so is the first token of
-        every other: nothing tells that it is about to come."""
-        span = self.span(dice, dice.randint(4, length // 3))
-        row, counts, said = [], [], False
-        while len(row) < length:
-            if dice.random() < 0.5:
-                noise = self.span(dice, dice.randint(1, 12))
-                row += noise
-                counts += [False] * len(noise)
-            row += span
-            counts += [False] + [said] * (len(span) - 1)
-            said = True
-        return row, counts
-
-    def span(self, dice: random.Random, size: int) -> list[int]:
-        """Tokens drawn evenly, a scrambled piece of text, or a piece of text."""
-        kind = dice.random()
-        if kind < 0.4:
-            return random_span(dice, size, len(self.words))
-        text = self.packed(dice, True)[0]
-        at = dice.randrange(len(text) - size)
-        return text[at : at + size] if kind < 0.7 else dice.sample(text, size)
-
-
-def random_span(dice: random.Random, size: int, vocabulary: int) -> list[int]:
-    return [dice.randrange(8, vocabulary) for _ in range(size)]
+        return said_again(dice, length, lambda size: of_text(dice, size, len(self.words), lambda: self.packed(dice, True)[0]))
 
 
 def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:

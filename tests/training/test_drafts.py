@@ -150,3 +150,46 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
         with torch.no_grad():
             said = found.lm_head(draft.acceptance.states(found, text[None], count)[0, -1])
         assert torch.allclose(view.score(DraftTree()).logits[0], said, atol=1e-4)
+
+
+def test_a_draft_may_begin_as_a_smaller_one(work):
+    """The wider and deeper one computes the same, so nothing that was learned is lost."""
+    one = job(work)
+    small = one.numbers("draft")
+    torch.manual_seed(5)
+    old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
+    old.save_pretrained(work / "models" / "before")
+    shape = {"hidden": 64, "layers": 3, "heads": 2 * small["heads"], "kv_heads": 2 * small["kv_heads"], "intermediate": 96}
+    new = draft.begun(one, small | shape | {"from": "before"})
+    ids = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        assert float((new(ids).logits - old(ids).logits).abs().max()) < 1e-4
+    assert new.config.hidden_size == 64 and new.config.num_hidden_layers == 3
+
+
+def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work):
+    copies = lesson(work, "draft", copy_share=1.0, batch_tokens=512, length=64)
+    adam = torch.optim.Adam(copies.model.parameters(), 1e-2)
+    losses = []
+    for step in range(30):
+        loss, count = copies.loss(step, 0.5)
+        assert 0 < count < 512
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(float(loss.detach()))
+    assert sum(losses[-5:]) < sum(losses[:5]) - 1.0
+    assert float(copies.loss(0, 0.5)[0].detach()) == float(copies.loss(0, 0.5)[0].detach())  # of the step alone
+
+
+def test_a_row_says_its_span_again_and_frees_the_first_saying():
+    import random
+
+    from specviz.training.spans import said_again
+
+    row, counts = said_again(random.Random(2), 60, lambda size: list(range(100, 100 + size)))
+    learned = [i for i, yes in enumerate(counts) if yes]
+    assert len(row) == len(counts) >= 60 and learned
+    for i in learned:
+        assert row[i] in row[:i], "what carries loss was said before"
+        assert row[i - 1] in row[: i - 1]

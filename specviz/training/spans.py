@@ -1,0 +1,38 @@
+"""Rows that say a span again: what a model has to meet to learn to copy.
+
+Copying needs induction heads, which form late unless they are asked for (Olsson et al., 2209.11895).
+"""
+
+import random
+from collections.abc import Callable
+
+
+def random_span(dice: random.Random, size: int, vocabulary: int) -> list[int]:
+    """Tokens drawn evenly; the first eight of the vocabulary are special and stay out."""
+    return [dice.randrange(8, vocabulary) for _ in range(size)]
+
+
+def of_text(dice: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
+    """`size` tokens drawn evenly, a scrambled piece of text, or a piece of text; `text()` has more tokens than that."""
+    kind = dice.random()
+    if kind < 0.4:
+        return random_span(dice, size, vocabulary)
+    words = text()
+    at = dice.randrange(len(words) - size)
+    return words[at : at + size] if kind < 0.7 else dice.sample(words, size)
+
+
+def said_again(dice: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
+    """(ids, which of them carry loss), at least `length` of them: `span(size)` said again and again, often with noise before it.
+    The first saying is free, and so is the first token of every other: nothing tells that it is about to come."""
+    words = span(dice.randint(4, length // 3))
+    row, counts, said = [], [], False
+    while len(row) < length:
+        if dice.random() < 0.5:
+            noise = span(dice.randint(1, 12))
+            row += noise
+            counts += [False] * len(noise)
+        row += words
+        counts += [False] + [said] * (len(words) - 1)
+        said = True
+    return row, counts
