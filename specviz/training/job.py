@@ -48,11 +48,14 @@ class Job:
 
     def numbers(self, recipe: str) -> dict:
         """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below them."""
-        sections = yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
+        sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
         own = sections["default"] | sections[self.size]
         return (self.numbers(own["like"]) if "like" in own else {}) | own
+
+    def sections(self, recipe: str) -> dict[str, dict]:
+        return yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
 
     def folder(self, *parts: str) -> Path:
         path = self.work.joinpath(*parts)

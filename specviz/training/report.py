@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from . import acceptance, data, drafters, generate, target
+from . import acceptance, answers, data, drafters, generate, target
 from .files import write_json, write_text
 from .job import Job, fingerprint
 
@@ -59,31 +59,39 @@ def recipe_of(job: Job, name: str) -> str:
 
 
 def of_target(job: Job, numbers: dict) -> dict:
-    path = job.model(job.target)
-    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
+    words, model = loaded(job, job.target)
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
-    prompts = [(task, text) for task, texts in numbers["prompts"].items() for text in texts]
-    maker = generate.Maker(model.to(job.torch_device()), words, numbers, job)
-    batch = [(data.chat_prompt(words, text), task, True) for task, text in prompts]
-    numbers = numbers | {"top": 1}
-    maker.numbers = numbers
-    answers = maker.decode(batch)
+    asked = answers.questions(job, numbers)
+    said = answers.written(job, model, words, [(one.task, one.text) for one in asked], numbers["new_tokens"])
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "held_out_loss": target.by_task(model, words, heldout, numbers),
         "induction": target.induction(model, words, numbers),
-        "answers": [
-            {"task": task, "prompt": text, "answer": words.decode(a.ids[a.start :])}
-            for (task, text), a in zip(prompts, answers)
-        ],
+        "looping": answers.looping(job, model, words, heldout, numbers),
+        "looping_of": older(job, heldout, numbers),
+        "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, said)],
     }
+
+
+def older(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
+    """The same share of the target that this one grew from, beside which it has to stand."""
+    name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
+    if name is None:
+        return {}
+    words, model = loaded(job, name)
+    return {name: answers.looping(job, model, words, heldout, numbers)}
+
+
+def loaded(job: Job, name: str) -> tuple:
+    path = job.model(name)
+    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    return words, LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
     model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32, trust_remote_code=False).eval()
-    answers = generate.read(generate.folder(job) / "heldout")
-    return acceptance.tables(model.to(job.torch_device()), answers, numbers["gamma"])
+    replayed = generate.read(generate.folder(job) / "heldout")
+    return acceptance.tables(model.to(job.torch_device()), replayed, numbers["gamma"])
 
 
 def target_text(found: dict, summary: str) -> str:
@@ -95,9 +103,15 @@ def target_text(found: dict, summary: str) -> str:
         f"{found['parameters'] / 1e6:.1f} M parameters.\n\n"
         f"| task | loss on held-out answers (nats a token) |\n| --- | --- |\n{rows}\n\n"
         f"Loss on the second saying of a random span: {found['induction']:.2f} (a model that copies comes near 0).\n\n"
+        f"{circles(found)}\n\n"
         f"{summary}\n\n"
         f"### Answers, greedy, unedited\n\nPrompts written for this card; answers are cut at their end or at the limit.\n\n{shown}"
     )
+
+
+def circles(found: dict) -> str:
+    said = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
+    return said + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
 
 
 def draft_text(found: dict, gamma: int) -> str:

@@ -1,0 +1,58 @@
+"""What a target answers, for its card: every answer as it came, and how often one turns in a circle."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+import yaml
+from transformers import LlamaForCausalLM
+
+from .. import ASSETS
+from . import data, generate
+from .job import Job
+
+EXAMPLES = ASSETS / "prompts" / "examples.yaml"
+OTHERS = ("writing", "extraction")  # categories of MT-bench (Zheng et al., 2306.05685), where a data folder has its questions
+GRAM, TIMES = 12, 3
+
+
+@dataclass(frozen=True)
+class Question:
+    task: str
+    text: str
+    title: str  # how the card calls it: its text, or where somebody else's stands
+
+
+def questions(job: Job, numbers: dict) -> list[Question]:
+    """The recipe's own, the page's examples, and MT-bench's first turns where the data folder has them."""
+    found = [Question(task, text, text) for task, texts in numbers["prompts"].items() for text in texts]
+    page = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"]
+    found += [Question("example", one["prompt"], one["prompt"]) for one in page]
+    path = job.data and job.data / "eval" / "mt_bench.jsonl"
+    if path and path.is_file():
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found += [Question(row["category"], row["turns"][0], f"question {row['question_id']} of MT-bench") for row in rows
+                  if row["category"] in OTHERS]
+    return found
+
+
+def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
+    """Whether some `size` tokens in a row stand there `times` times."""
+    grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
+    return max(grams.values(), default=0) >= times
+
+
+def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
+    """Greedy answers of at most `tokens` tokens to (task, prompt), in their order."""
+    maker = generate.Maker(model.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
+    rows = [(data.chat_prompt(words, text), task, True) for task, text in texts]
+    made = [one for first in range(0, len(rows), batch) for one in maker.decode(rows[first : first + batch])]
+    return [one.ids[one.start :].tolist() for one in made]
+
+
+def looping(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], numbers: dict) -> float:
+    """Share of greedy answers to held-out prompts that loop, of as many a task."""
+    texts = [(task, row.prompt) for task in data.TASKS
+             for row in [r for r in heldout if r.task == task][: numbers["looping_prompts"]]]
+    found = [loops(ids) for ids in written(job, model, words, texts, numbers["looping_tokens"])]
+    return round(sum(found) / max(1, len(found)), 4)
