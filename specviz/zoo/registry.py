@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Entry:
     revision: str = ""
     draft: str = ""
     role: str = "target"
+    like: str = ""  # of a target: another one, all of whose trained drafters have twins made for this one
     target: str = ""  # of a head, a draft of another vocabulary or of a kind: the model it is made for; ``for`` in the file
     kind: str = ""  # of a head: medusa, hydra, ...; of a draft model: how it was trained, if in a paper's own way
     backend: str = ""
@@ -138,17 +139,29 @@ def register(path: str | Path | None = None) -> Register:
     reader = _Reader(path)
     top = reader.mapping(root, "the file", {"default", "backends", "models", "stores", "servers"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
+    for entry in [e for e in entries.values() if e.like]:
+        entries = twins(entry, entries) | entries
     backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
     stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
               for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
     servers = {name: reader.server(name, node)
                for name, node in (reader.mapping(top["servers"], "servers") if "servers" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
-    named = [(other, root) for e in entries.values() for other in (e.draft, e.target) if other]
+    named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.like) if other]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
     return Register(entries, default, backends, stores, servers)
+
+
+def twins(whole: Entry, entries: dict[str, Entry]) -> dict[str, Entry]:
+    """What is trained for the target that ``whole`` is like, once more for ``whole``: <its name>-<kind>, in a folder of that name."""
+    found = {}
+    for entry in entries.values():
+        if entry.path and entry.target == whole.like:
+            name = f"{whole.name}-{entry.name.removeprefix(os.path.commonprefix([entry.name, whole.like]))}"
+            found[name] = replace(entry, name=name, path=entry.path.parent / name, target=whole.name, size="")
+    return found
 
 
 class _Reader:
@@ -194,8 +207,8 @@ class _Reader:
         return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "role", "for", "kind", "backend", "about", "licence", "size", "memory", "gated",
-                 "device_map", "quantise"}
+        known = {"path", "hub", "revision", "draft", "role", "for", "like", "kind", "backend", "about", "licence", "size", "memory",
+                 "gated", "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")
@@ -208,6 +221,8 @@ class _Reader:
         if marks not in {"head": [{"for", "kind"}], "other_draft": [{"for"}], "draft": [set(), {"for", "kind"}]}.get(role, [set()]):
             self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, or a draft trained in a paper's own way, 'for' if it is "
                               "an other_draft, and only then")
+        if "like" in said and role != "target":
+            self.refuse(node, f"{name} is no target: only a target may be like another one")
         said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]

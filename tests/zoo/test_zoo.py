@@ -186,6 +186,8 @@ def test_the_survey_says_what_loading_would(at_home):
     ("default: tiny\nbackends: {}\nmodels:\n  tiny: 3", "line 4: tiny must be a list of names"),
     ("default: big\nbackends: {}\nmodels:\n  tiny: {path: a}", "line 1: there is no model 'big'"),
     ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: judge}", "line 4: the role of tiny"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, like: big}", "line 1: there is no model 'big'"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: draft, like: tiny}", "line 4: tiny is no target"),
     ("default: tiny\nbackends: {fast: llama}\nmodels:\n  tiny: {path: a}", "line 2: a row of backends"),
     ("default: tiny\nmodels:\n  tiny: {path: a}", "line 1: backends must be"),
     ("- a\n- b", "line 1: the file must be"), ("", "line 1: the file must be"), ("\x00", "line 1: "),
@@ -195,6 +197,25 @@ def test_a_malformed_models_yaml_names_the_line(tmp_path, text, says):
     with pytest.raises(ZooError) as error:
         register(tmp_path / "models.yaml")
     assert says in str(error.value) and str(error.value).startswith("models.yaml, line ") and str(error.value).endswith(".")
+
+
+def test_a_target_like_another_has_twins_of_all_that_is_trained_for_it(tmp_path):
+    (tmp_path / "models.yaml").write_text("""
+default: fox-16
+models:
+  fox-16: {path: weights/fox-16}
+  fox-52: {path: weights/fox-52, like: fox-16}
+  fox-draft: {path: weights/fox-draft, role: draft}
+  fox-medusa: {path: weights/fox-medusa, role: head, for: fox-16, kind: medusa, size: 1 M}
+  fox-tvdpp: {path: weights/fox-tvdpp, role: draft, for: fox-16, kind: tvdpp}
+  fox-52-tvdpp: {path: elsewhere, role: draft, for: fox-52, kind: tvdpp}
+backends: {hf: ["*"]}
+""")
+    book = register(tmp_path / "models.yaml")
+    twin = book.entries["fox-52-medusa"]
+    assert (twin.role, twin.kind, twin.target, twin.path, twin.size) == ("head", "medusa", "fox-52", tmp_path / "weights" / "fox-52-medusa", "")
+    assert book.entries["fox-52-tvdpp"].path == tmp_path / "elsewhere", "what the file says itself stands"
+    assert "fox-52-draft" not in book.entries and book.entries["fox-medusa"].target == "fox-16"
 
 
 def test_no_models_yaml(tmp_path):
