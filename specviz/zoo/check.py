@@ -25,7 +25,7 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
             folder = entry.path if entry.path is not None else entry.described() if network else None
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
-            elif entry.path is not None and not entry.kind:  # what a recipe makes may not be made yet
+            elif entry.path is not None and not entry.target:  # what a recipe makes for a target may not be made yet
                 problems.append("there is no config.json in its folder")
         except ZooError as error:
             problems.append(str(error).rstrip("."))

@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 import torch
+import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from specviz.training import data, draft, generate, report, target
+from specviz.training import answers, data, draft, generate, report, target
 from specviz.training.__main__ import ORDER, available, main
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.zoo.trained_heads import KINDS
@@ -29,7 +30,8 @@ def test_everything_is_made_and_loads(work):
 def test_the_report_reaches_the_cards(work):
     found = json.loads((work / "report.json").read_text())
     assert set(found["target"]["held_out_loss"]) == set(data.TASKS)
-    assert len(found["target"]["answers"]) == 30
+    examples = yaml.safe_load(answers.EXAMPLES.read_text(encoding="utf-8"))["examples"]
+    assert len(found["target"]["answers"]) == 30 + len(examples) and 0 <= found["target"]["looping"] <= 1
     assert 1 <= found["draft"]["greedy"]["mean"]["block_efficiency"] <= 5
     methods = found["drafters"]["methods"]
     assert {"speculative", "medusa", "hydra", "eagle", "eagle2", "kangaroo"} <= methods.keys() and not found["drafters"]["skipped"]
