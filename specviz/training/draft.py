@@ -35,7 +35,8 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
-    model = begun(job, numbers) if "from" in numbers else build(LlamaConfig.from_pretrained(target, trust_remote_code=False), numbers)
+    config = LlamaConfig.from_pretrained(target, trust_remote_code=False)
+    model = begun(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     lesson = Lesson(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
@@ -122,9 +123,11 @@ def longer(pieces, size: int) -> list[int]:
     return found
 
 
-def begun(job: Job, numbers: dict) -> LlamaForCausalLM:
+def begun(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
     """A draft that another one was, made wider and deeper without changing what it computes; both share a tokenizer."""
     old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
+    if old.config.vocab_size != vocabulary:
+        raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.")
     return grown(old, {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
 

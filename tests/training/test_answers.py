@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from specviz.training import answers
-from specviz.training.job import Job
+from specviz.training import answers, report
+from specviz.training.data import Row
+from specviz.training.job import TARGET, Job
 
 
 @pytest.mark.parametrize("ids, yes", [
@@ -32,3 +33,22 @@ def test_questions_are_the_recipes_the_pages_and_those_of_the_data_folder(tmp_pa
     more = answers.questions(Job(data=tmp_path), numbers)[len(alone):]
     assert [(one.task, one.text) for one in more] == [("writing", rows[0]["turns"][0]), ("extraction", rows[2]["turns"][0])]
     assert not any("Somebody" in one.title for one in more), "the card names the question and does not repeat it"
+
+
+def test_the_share_of_circles_is_that_of_as_many_prompts_a_task(monkeypatch):
+    rows = [Row(task, "ours", f"{task} {i}", "") for task in ("story", "math") for i in range(5)]
+    circle, line = [1, 2] * 20, list(range(40))
+
+    def written(job, model, words, texts, tokens):
+        assert [text for _, text in texts] == ["story 0", "story 1", "math 0", "math 1"] and tokens == 9
+        return [circle, line, line, line]
+    monkeypatch.setattr(answers, "written", written)
+    assert answers.looping(Job(), None, None, rows, {"looping_prompts": 2, "looping_tokens": 9}) == 0.25
+
+
+def test_a_grown_target_stands_beside_the_one_it_grew_from(monkeypatch):
+    monkeypatch.setattr(report, "loaded", lambda job, name: (name, name))
+    monkeypatch.setattr(answers, "looping", lambda job, model, words, heldout, numbers: 0.125 if model == TARGET else 1.0)
+    found = report.older(Job(target="Llama-specviz-52M"), [], {})
+    assert found == {TARGET: 0.125} and report.older(Job(), [], {}) == {}
+    assert report.circles({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")

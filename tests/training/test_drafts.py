@@ -14,7 +14,7 @@ from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
 from specviz.training.draft import Lesson
 from specviz.training.files import write_tensors
 from specviz.training.generate import Answer, pack
-from specviz.training.job import TARGET, Job, fingerprint
+from specviz.training.job import TARGET, Job, TrainingError, fingerprint
 from specviz.zoo.trained_drafts import KINDS
 
 from ..zoo.checkpoints import write
@@ -160,11 +160,13 @@ def test_a_draft_may_begin_as_a_smaller_one(work):
     old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
     old.save_pretrained(work / "models" / "before")
     shape = {"hidden": 64, "layers": 3, "heads": 2 * small["heads"], "kv_heads": 2 * small["kv_heads"], "intermediate": 96}
-    new = draft.begun(one, small | shape | {"from": "before"})
+    new = draft.begun(one, small | shape | {"from": "before"}, old.config.vocab_size)
     ids = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         assert float((new(ids).logits - old(ids).logits).abs().max()) < 1e-4
     assert new.config.hidden_size == 64 and new.config.num_hidden_layers == 3
+    with pytest.raises(TrainingError, match="before has .* tokens"):
+        draft.begun(one, small | shape | {"from": "before"}, old.config.vocab_size + 1)
 
 
 def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work):

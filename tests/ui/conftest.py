@@ -1,6 +1,7 @@
 """One server with a scripted backend and one browser for the page's tests.
 
-The bodies of the tests that use a page run in the browser's thread. A test fails on any console error, page error, dialog, or request to anybody else.
+The bodies of the tests that use a page run in the browser's thread. A test fails on any console error, page error, dialog, or
+request to anybody else.
 """
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from specviz.core import DraftTree, Scores
 from specviz.zoo.device import physical_cores, read_device, use_cores
 from specviz.methods import catalogue
 from specviz import ROOT as HERE
+from specviz.training.job import Job
 from specviz.zoo.registry import register
+from specviz.zoo.trained_heads import KINDS
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.zoo.tokenizer import end_tokens
@@ -238,6 +240,8 @@ def test_the_projects_own_register():
         assert entry.about and entry.licence and (entry.size or entry.target in alike), entry.name
         assert entry.path or len(entry.revision) == 40
     assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
+    for name in alike:  # where a recipe puts what it makes for it, there it is looked for
+        assert {Job(target=name).named(kind) for kind in KINDS} <= {e.name for e in book.entries.values() if e.target == name}
 
 
 def test_other_architectures_go_through_transformers(tmp_path, at_home):
