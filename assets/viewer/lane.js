@@ -166,7 +166,9 @@
             ? " per target pass"
             : " tokens per target pass",
       );
-      setText(this.own, rememberedBy(lane, view));
+      const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
+        share = Math.round((100 * copied) / m.tokens) + " %";
+      setText(this.own, copied ? `${view.race ? "" : ", "}${copied} (${share}) copied from your earlier answers` : "");
       this.term.hidden = Boolean(view.race || view.base);
       setText(this.sep, view.race ? "" : ", ");
       const s = SV.fold.sumAt(lane, view.k),
@@ -243,15 +245,6 @@
     if (view.phase === 2) return r.nodes.length ? "verifying " + r.nodes.length : "target pass";
     if (view.phase === 3 && r.nodes.length) return "judging";
     return view.k ? (view.live ? "running" : "round " + view.k) : lane.prefill ? "prompt read" : "waiting";
-  }
-
-  /* A run that copies what this visitor was told before is faster than its method: it is said, at its end. */
-  function rememberedBy(lane, view) {
-    const totals = lane.done && view.k >= lane.committed ? lane.done.totals : null,
-      n = totals ? SV.shape.num(totals.remembered) : null;
-    if (!n || !(n <= view.m.tokens)) return "";
-    const share = Math.round((100 * n) / view.m.tokens) + " %";
-    return `${view.race ? "" : ", "}${n} (${share}) copied from your earlier answers`;
   }
 
   Object.assign(Lane.prototype, SV.rail);

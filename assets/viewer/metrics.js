@@ -190,8 +190,16 @@
     rounds: ["Target passes", "How often the large model ran after the prefill.", "passes"],
   };
 
+  /* Tokens of a finished lane that came from earlier answers of the same visitor, as its run counted them; a count that cannot
+     be is none. */
+  function remembered(lane) {
+    const n = lane.done && lane.done.totals ? lane.done.totals.remembered : 0;
+    return Number.isInteger(n) && n > 0 && n <= SV.fold.sumAt(lane, lane.committed).tokens ? n : 0;
+  }
+
   SV.metrics = {
     of,
+    remembered,
     runsOf,
     common,
     ratios,

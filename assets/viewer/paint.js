@@ -109,6 +109,7 @@
       lost: b.box.lost,
       reopened: b.reopened,
       slow: SV.verdict.busy(lanes),
+      remembered: SV.notice.remembered(lanes),
       served: lanes.some(SV.told.is),
     });
     const h = b.header();
