@@ -29,6 +29,8 @@ from .runner import Runner
 class Tapped(Features):
     """Batches whose ``layer`` holds the states that the drafter reads, side by side: [rows * width, taps * hidden]."""
 
+    keeps = False
+
     def __init__(self, job: Job, numbers: dict, build: Callable = block.build):
         super().__init__(job, numbers)
         self.taps = tuple(int(tap.removeprefix("layer:")) for tap in build(self.body, numbers).taps)

@@ -49,7 +49,7 @@ class Drafted(Features):
     @torch.no_grad()
     def laws(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """(p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
-        p = (batch.states[batch.where] @ self.head.T).float().softmax(-1)
+        p = (batch.states[batch.where].to(self.head.dtype) @ self.head.T).float().softmax(-1)
         return p, self.draft(batch.ids).logits.flatten(0, 1)[batch.where].float().softmax(-1)
 
     def dice(self, step: int) -> torch.Generator:

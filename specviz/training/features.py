@@ -1,9 +1,10 @@
 """What a trained head sees: the frozen target's states along answers the target itself wrote.
 
 A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
-They are computed on the fly, one forward of the target a batch: kept on disk they would fill gigabytes, and the forward costs
-less than the head's losses. Labels and the target's law are those that `generate` stored. Batch number `step` is a function of
-the seed and the step alone, so a killed run resumes to the same losses.
+The last states are computed once and kept on disk, some gigabytes beside the answers, because for a target of fifty million
+parameters they cost more than a head's losses; those that enter an inner layer are computed with every batch. Labels and the
+target's law are those that `generate` stored. Batch number `step` is a function of the seed and the step alone, so a killed run
+resumes to the same losses.
 """
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from ..models.heads import Body
 from . import generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
+from .kept import Kept
+from .runner import half_is_faster
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,13 @@ class Features:
     """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
     ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
 
+    ``keeps``: whether batches hold nothing of the target but its last states, which are then kept on disk.
+
     numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
     Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.
     """
+
+    keeps = True
 
     def __init__(self, job: Job, numbers: dict, layer: int | None = None):
         self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(job.target)
@@ -60,10 +67,12 @@ class Features:
         own = generate.read(root / "train")
         self.heldout = generate.read(root / "heldout")
         self.device = job.torch_device()
-        net = AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.bfloat16, trust_remote_code=False)
+        dtype = torch.bfloat16 if half_is_faster(self.device) else torch.float32  # the weights are 16-bit numbers in both
+        net = AutoModelForCausalLM.from_pretrained(self.path, dtype=dtype, trust_remote_code=False)
         self.target = net.to(self.device).eval().requires_grad_(False)
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
+        self.kept = Kept(root / "states", own + read, self.head.shape[1]) if self.keeps and layer is None else None
         self.own = Batches(own, numbers, job.seed, self.device)
         self.wide = Batches(own + read, numbers, job.seed, self.device)
 
@@ -81,15 +90,25 @@ class Features:
 
     def batch(self, step: int, done: float) -> Batch:
         """``done``: share of the budget spent. Breadth while the rates are high, the target's own text while they fall."""
-        return self.states((self.own if done > 1 - self.numbers["decay"] else self.wide)[step])
+        batches = self.own if done > 1 - self.numbers["decay"] else self.wide
+        if self.kept is None:
+            return self.states(batches[step])
+        rows, material = batches.rows(step), batches[step]
+        shape = (*material[0].shape, -1)
+        states = self.kept.rows(rows, shape[1], lambda: self.states(material).states.view(shape))
+        return assembled(material, states.flatten(0, 1).to(self.device), None)
 
     @torch.no_grad()
     def states(self, material) -> Batch:
         """The target's states along what ``draft.collate`` gives."""
-        ids, where, top_ids, top_logp, labels = material
-        out = self.target.model(ids, output_hidden_states=self.layer is not None)
+        out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
-        return Batch(ids, out.last_hidden_state.flatten(0, 1), entering, where, labels, top_ids, top_logp)
+        return assembled(material, out.last_hidden_state.flatten(0, 1), entering)
+
+
+def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
+    ids, where, top_ids, top_logp, labels = material
+    return Batch(ids, states, layer, where, labels, top_ids, top_logp)
 
 
 def body_of(path: Path) -> Body:

@@ -26,6 +26,8 @@ from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
 from .runner import half_is_faster
 
+PREFILL = 32  # prompts in one pass: more at once only push one another out of the caches
+
 
 @dataclass
 class Answer:
@@ -102,10 +104,9 @@ class Maker:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Rows of like length go together, so that few wait for the longest of their batch."""
-        pairs = sorted(pairs, key=lambda pair: (len(pair[0].response), len(pair[0].prompt)))
+        """Rows with prompts of like length go together: what is padded is multiplied all the same."""
         rows = [(*data.chat_row(self.tokenizer, row), row.task, greedy) for row, greedy in pairs]
-        rows = [row for row in rows if row[1] <= self.numbers["prompt_tokens"]]
+        rows = sorted((row for row in rows if row[1] <= self.numbers["prompt_tokens"]), key=lambda row: row[1])
         made = []
         for first in range(0, len(rows), self.numbers["batch"]):
             batch = rows[first : first + self.numbers["batch"]]
@@ -133,18 +134,14 @@ class Maker:
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """One left-padded batch with a cache; finished rows leave it once they are the majority."""
+        """One left-padded batch with a cache; finished rows leave it once they are a quarter of it."""
         prompts, tasks, greedy = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
-        width = max(map(len, prompts))
-        fed = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)  # [rows, width]
-        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-        at, alive = (mask.cumsum(1) - 1).clamp(min=0), torch.arange(len(prompts), device=device)
-        cache, found = roomy_cache(self.model.config), []
-        arg = torch.tensor(greedy, device=device)
+        logits, cache, mask = self.prefill(prompts)
+        at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
+        arg, found = torch.tensor(greedy, device=device), []
         for _ in range(self.numbers["new_tokens"]):
-            out = self.model(fed, attention_mask=mask, position_ids=at, past_key_values=cache, logits_to_keep=1)
-            logp = out.logits[:, -1].float().log_softmax(-1)  # [alive, vocab]
+            logp = logits.float().log_softmax(-1)  # [alive, vocab]
             token = torch.where(arg, logp.argmax(-1), sample(logp))
             best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
             live = (alive >= 0).nonzero()[:, 0]
@@ -153,16 +150,36 @@ class Maker:
             keep = (alive >= 0).nonzero()[:, 0]
             if not len(keep):
                 break
-            fed, at = token[:, None], at[:, -1:] + 1
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            if 2 * len(keep) <= len(alive):
+            if 4 * len(keep) <= 3 * len(alive):
                 cache.batch_select_indices(keep)
-                fed, at, mask, alive, arg = fed[keep], at[keep], mask[keep], alive[keep], arg[keep]
+                token, at, mask, alive, arg = token[keep], at[keep], mask[keep], alive[keep], arg[keep]
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+            out = self.model(token[:, None], attention_mask=mask, position_ids=at, past_key_values=cache)
+            logits, at = out.logits[:, -1], at + 1
         rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
         spans = rows.bincount(minlength=len(prompts)).tolist()
         split = zip(prompts, tasks, greedy, *(column[order].split(spans) for column in columns))
         return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
+
+
+    def prefill(self, prompts: list[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
+        """The law behind each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows at a time,
+        each padded to the longest of its own."""
+        device, end = self.model.device, self.tokenizer.eos_token_id
+        width, parts = max(map(len, prompts)), []
+        for first in range(0, len(prompts), PREFILL):
+            some = prompts[first : first + PREFILL]
+            wide = max(map(len, some))
+            fed = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
+            mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
+            cache, at = roomy_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
+            out = self.model(fed, attention_mask=mask, position_ids=at, past_key_values=cache, logits_to_keep=1)
+            parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
+        logits, caches, masks = zip(*parts)
+        for layer, *others in zip(*(cache.layers for cache in caches)):
+            layer.extend(others, width)
+        return torch.cat(logits), caches[0], torch.cat(masks)
 
 
 class RoomyLayer(DynamicLayer):
@@ -183,6 +200,14 @@ class RoomyLayer(DynamicLayer):
         self.store[0, :, :, used:need], self.store[1, :, :, used:need] = keys, values
         self.keys, self.values = self.store[0, :, :, :need], self.store[1, :, :, :need]
         return self.keys, self.values
+
+    def extend(self, others: list["RoomyLayer"], width: int) -> None:
+        """The rows of `others` below its own, all padded on the left to `width` places. Zeros, because a weight of nothing times
+        what was left in memory may be no number."""
+        parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
+        pads = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 64)) for part in parts]
+        self.store = torch.cat(pads, 1)
+        self.keys, self.values = self.store[0, :, :, :width], self.store[1, :, :, :width]
 
     def batch_select_indices(self, indices):
         used, self.store = self.keys.shape[-2], self.store[:, indices]

@@ -104,7 +104,10 @@ def pair(work):
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(path)
 
 
-def test_batched_greedy_answers_are_the_models_own(pair):
+@pytest.mark.parametrize("together", (32, 2))
+def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
+    """However many prompts are read in one pass, each padded to the longest of its own."""
+    monkeypatch.setattr(generate, "PREFILL", together)
     model, words = pair
     numbers = Job(size="tiny").numbers("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]

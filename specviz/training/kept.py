@@ -1,0 +1,54 @@
+"""The target's last states along its own answers, kept on disk: computed once, they serve every head that is trained on them."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .generate import Answer
+
+
+class Kept:
+    """States [tokens of all answers, hidden] as 16-bit numbers in a file that fills as they are asked for; where nothing was
+    written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
+    often it was killed.
+
+    folder: of these answers; others, or a target of another width, begin anew there.
+    """
+
+    def __init__(self, folder: Path, answers: list[Answer], hidden: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.index = {id(answer): i for i, answer in enumerate(answers)}
+        self.answers, self.starts = answers, [0, *accumulate(len(a.ids) for a in answers)]
+        name = f"{len(answers)}-{self.starts[-1]}-{hidden}"
+        self.states = opened(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
+        self.done = opened(folder / f"done-{name}", len(answers), torch.uint8)
+
+    def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
+        """[rows, width, hidden] of these answers, right-padded with zeros; ``compute`` gives the same, and is asked when one is
+        not there yet. An answer longer than ``width`` is cut and not kept."""
+        at = [self.index[id(answer)] for answer in answers]
+        missing = [row for row, i in enumerate(at) if not self.done[i]]
+        fresh = compute() if missing else None
+        whole = torch.zeros(len(at), width, self.states.shape[1], dtype=torch.bfloat16)
+        for row, (i, answer) in enumerate(zip(at, answers)):
+            kept, length = self.states[self.starts[i] : self.starts[i + 1]], len(answer.ids)
+            if self.done[i]:
+                whole[row, :length] = kept[:width]
+                continue
+            whole[row, :length] = fresh[row, :length]
+            if length <= width:
+                kept.copy_(fresh[row, :length])
+                self.done[i] = 1
+        return whole
+
+
+def opened(path: Path, size: int, dtype: torch.dtype) -> Tensor:
+    """A file as a tensor; a new one is all zeros and takes no room."""
+    if not path.is_file():
+        with open(path, "wb") as file:
+            file.truncate(size * dtype.itemsize)
+    return torch.from_file(str(path), shared=True, size=size, dtype=dtype)
