@@ -290,6 +290,13 @@ NOTES: dict[str, Note] = {
         ours=("`[[start, end], ...]` of them", [[0, 3], [3, 7]]),
         shared=("whether the draft has such a token", [True, False]),
         overlap=("share of the target's vocabulary that the draft has", 0.6)),
+    "ngrams": _note(
+        "ngrams", "How many of the target's words a draft of another vocabulary can spell by now, and how much passes (OmniDraft).",
+        known=("tokens of the target that the cache holds", 7), tokens=("those that this round added", _IDS[:2]),
+        lacking=("tokens of this round's text that the draft has in several pieces only", 3), hits=("of these, known before", 1),
+        drafted=("tokens proposed", 4), merged=("of these, put together from several of the draft's", 1), accepted=("tokens accepted", 2),
+        waiting=("written tokens gathered for the next step of learning", 9), every=("with so many the draft learns", 16),
+        updates=("steps learned so far", 3)),
     # servers
     "message": _note(
         "served", "What came with one message of a server, which stands in place of a round (servers).",

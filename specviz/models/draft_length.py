@@ -103,6 +103,12 @@ class LengthHead(nn.Module):
         return {"model_type": LENGTH, **sizes, "most": self.most}
 
 
+def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
+    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight there is."""
+    weights = refused * (1 - passes) + passes
+    return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
+
+
 def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
     """An untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and inner, or inner
     and most."""

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from transformers import AutoModelForCausalLM
 
 from ..models import draft_length
+from ..models.draft_length import loss
 from ..models.heads import Body
 from . import chains
 from .draft import collate
@@ -70,12 +70,6 @@ def run(job: Job, recipe: str) -> Path:
 
     runner.train(loss_at, lambda: measure(model, features, judged, numbers))
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
-
-
-def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
-    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight there is."""
-    weights = refused * (1 - passes) + passes
-    return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
 def drawn(p: Tensor, q: Tensor, dice: torch.Generator) -> tuple[Tensor, Tensor]:

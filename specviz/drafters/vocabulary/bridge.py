@@ -45,13 +45,17 @@ class Bridge:
         return self.shared.shape[1] / max(1, min(self.theirs.size, self.their_vocab))
 
     @cached_property
+    def to_ours(self) -> dict[int, int]:
+        """Their token -> the one of ours that says the same, where there is one."""
+        return dict(zip(self.shared[1].tolist(), self.shared[0].tolist()))
+
+    @cached_property
     def spelled(self) -> list[tuple[int, ...]]:
         """Their token -> our tokens that spell it; none for a control token that the target has not."""
-        back = dict(zip(self.shared[1].tolist(), self.shared[0].tolist()))
 
         def spell(token: int) -> tuple[int, ...]:
-            if token in back:
-                return (back[token],)
+            if token in self.to_ours:
+                return (self.to_ours[token],)
             nothing = token in self.theirs.special or token >= self.theirs.size
             return () if nothing else tuple(self.ours.encode(self.theirs(token)))
 
@@ -84,6 +88,18 @@ class Bridge:
             out += [self.to_theirs[token]] if self.to_theirs[token] >= 0 else []
             run.clear()
         return out + (self.theirs.encode(bytes(run)) if run else [])
+
+    def meet(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
+        """(i, j) wherever the first i of our tokens say what the first j of theirs say. Control tokens are as long in both."""
+        ends, at, found = {}, 0, []
+        for j, token in enumerate(theirs, 1):
+            at += len(self.theirs(token))
+            ends[at] = j
+        at = 0
+        for i, token in enumerate(ours, 1):
+            at += len(self.ours(token)) if token not in self.ours.special or self.to_theirs[token] >= 0 else 0
+            found += [(i, ends[at])] if at in ends else []
+        return found
 
     def decode(self, before: Sequence[int], drafted: Sequence[int]) -> list[int]:
         """What the draft said in our tokens, as our tokenizer would write it behind our tokens ``before``: they are encoded once
@@ -141,17 +157,10 @@ class Follower:
         return whole
 
     def _settle(self, tail: list[int]) -> None:
-        """Settle up to the last place, a window from the end, where a token of each begins. Control tokens are as long in both."""
-        bridge, ends, at = self.bridge, {}, 0
-        for i, token in enumerate(tail):
-            at += len(bridge.theirs(token))
-            ends[at] = i + 1
-        at, best = 0, None
-        for i, token in enumerate(self._tokens[self._settled:len(self._tokens) - WINDOW]):
-            at += len(bridge.ours(token)) if token not in bridge.ours.special or bridge.to_theirs[token] >= 0 else 0
-            best = (i + 1, ends[at]) if at in ends else best
-        if best:
-            self._settled, self._ids = self._settled + best[0], self._ids + tail[:best[1]]
+        """Settle up to the last place, a window from the end, where a token of each begins."""
+        met = self.bridge.meet(self._tokens[self._settled:len(self._tokens) - WINDOW], tail)
+        if met:
+            self._settled, self._ids = self._settled + met[-1][0], self._ids + tail[:met[-1][1]]
 
 
 class Translated:

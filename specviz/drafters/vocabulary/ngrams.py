@@ -1,0 +1,172 @@
+"""Chains from a draft of another vocabulary that merge: several tokens of theirs that are one of ours are proposed as that one
+(OmniDraft, Ramakrishnan et al. 2507.02659)."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...core import IID, Budget, DraftTree, Scores, State, Step, Target, TreeBuilder, never
+from ...trees import Scorer
+from .bridge import Bridge
+from .chains import StringMatch, note, pick
+
+FLOOR = 0.02  # what is less likely than this is not looked behind
+
+
+class NgramCache:
+    """Tokens of ours that they have not, by how they spell them. known: their tokens -> ours; after: what continues each beginning."""
+
+    def __init__(self, bridge: Bridge):
+        self.bridge = bridge
+        self.known: dict[tuple[int, ...], int] = {}
+        self.after: dict[tuple[int, ...], list[int]] = {}
+        self.tokens: set[int] = set()
+
+    def lacks(self, token: int) -> bool:
+        """Whether a token of ours is text that they have no single token for."""
+        ours = self.bridge.ours
+        return token < ours.size and self.bridge.to_theirs[token] < 0 and token not in ours.special and len(ours(token)) > 1
+
+    def add(self, token: int) -> bool:
+        """Remember how they spell a token of ours. False where it is known, or is no text of several tokens that begins with one of
+        ours: the first of them must be able to stand alone."""
+        if token in self.tokens or not self.lacks(token):
+            return False
+        theirs, said = self.bridge.theirs, self.bridge.ours(token)
+        spelled = tuple(theirs.encode(said))
+        if len(spelled) < 2 or b"".join(map(theirs, spelled)) != said or spelled[0] not in self.bridge.to_ours:
+            return False
+        self.known[spelled] = token
+        self.tokens.add(token)
+        for i in range(1, len(spelled)):
+            after = self.after.setdefault(spelled[:i], [])
+            after += [] if spelled[i] in after else [spelled[i]]
+        return True
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.known), default=1)
+
+
+class Place:
+    """What may be drawn at one place. law [vocab]: of the token of ours that is proposed.
+
+    A token of theirs is drawn among those we have, too. Where known n-grams begin with it, and it is among the likeliest of such, the
+    next one is drawn as well, and so on while the beginning of an n-gram is met; the longest n-gram that was completed is proposed, and
+    what was drawn behind it is forgotten. What an n-gram takes is taken from what would have been proposed without it: q'(t) = prod q(d_j)
+    and q'(d_1) = q(d_1) - prod q(d_j). Behind which tokens it is looked is settled before anything is drawn, so the law is honest.
+    """
+
+    def __init__(self, drafter: MergingChain, theirs: TreeBuilder, scorer: Scorer, tip: int, scores: Scores, state: State):
+        self.cache, self.theirs, self.scorer, self.tip = drafter.cache, theirs, scorer, tip
+        self.logits, self.hidden = last(scores, 1)[0]
+        ours, mapped = drafter.bridge.shared
+        row = torch.full_like(self.logits, -torch.inf)
+        row[mapped] = self.logits[mapped]
+        self.first = state.sampling.probs(row)
+        self.law = self.first.new_zeros(drafter.bridge.vocab)
+        self.law[ours] = self.first[mapped]
+        self.nodes: dict[tuple[int, ...], int] = {}
+        self.rows: dict[tuple[int, ...], tuple[Tensor, Tensor | None]] = {}
+        self.laws: dict[tuple[int, ...], Tensor] = {}
+        begun = {path: float(self.first[path[0]]) for path in self.cache.after if len(path) == 1}
+        while begun := self._likeliest(begun, drafter.ahead):
+            begun = self._look_behind(begun, state)
+        self.law.clamp_(min=0)
+
+    @staticmethod
+    def _likeliest(begun: dict[tuple[int, ...], float], count: int) -> dict[tuple[int, ...], float]:
+        worth = sorted((path for path, chance in begun.items() if chance > FLOOR), key=lambda path: -begun[path])
+        return {path: begun[path] for path in worth[:count]}
+
+    def _look_behind(self, begun: dict[tuple[int, ...], float], state: State) -> dict[tuple[int, ...], float]:
+        """Score what follows these beginnings, of one length, and move the mass of what is completed; longer beginnings with theirs."""
+        for path in begun:
+            self.nodes[path] = self.theirs.add(path[-1], self.nodes.get(path[:-1], self.tip))
+        found = last(self.scorer.scores(self.theirs, [self.nodes[path] for path in begun]), len(begun))
+        longer: dict[tuple[int, ...], float] = {}
+        for (path, chance), row in zip(begun.items(), found):
+            self.rows[path], self.laws[path] = row, state.sampling.probs(row[0])
+            for token in self.cache.after[path]:
+                whole, mass = (*path, token), chance * self.laws[path][token]
+                if whole in self.cache.known:
+                    self.move(self.said(path), self.cache.known[whole], mass)
+                if whole in self.cache.after:
+                    longer[whole] = float(mass)
+        return longer
+
+    def move(self, less: int, more: int, mass: Tensor) -> None:
+        self.law[less] -= mass
+        self.law[more] += mass
+
+    def merged(self, path: tuple[int, ...]) -> tuple[int, ...]:
+        """The longest n-gram that this begins with, or its first token."""
+        return next((path[:n] for n in range(len(path), 1, -1) if path[:n] in self.cache.known), path[:1])
+
+    def said(self, path: tuple[int, ...]) -> int:
+        """The token of ours that is proposed when this is drawn."""
+        whole = self.merged(path)
+        return self.cache.known[whole] if len(whole) > 1 else self.cache.bridge.to_ours[whole[0]]
+
+    def draw(self, state: State) -> tuple[tuple[int, ...], int]:
+        """Their tokens, and the one of ours that they are."""
+        path = (pick(self.first, state),)
+        while path in self.laws:
+            others = self.cache.after[path]
+            chances = self.laws[path][others]
+            at = pick(torch.cat([(1 - chances.sum()).clamp(min=0)[None], chances]), state) - 1
+            if at < 0:
+                break
+            path = (*path, others[at])
+        return self.merged(path), self.said(path)
+
+    def follow(self, drawn: tuple[int, ...]) -> tuple[int, Scores]:
+        """The node of the last token drawn and what was scored behind it, for the next place."""
+        tip = self.tip
+        for n, token in enumerate(drawn, 1):
+            tip = self.nodes[drawn[:n]] if drawn[:n] in self.nodes else self.theirs.add(token, tip)
+        if drawn in self.rows:
+            row, hidden = self.rows[drawn]
+            return tip, Scores(row[None], {} if hidden is None else {"final": hidden[None]})
+        return tip, self.scorer.scores(self.theirs, (tip,))
+
+
+class MergingChain(StringMatch):
+    """Proposes along ``Place``s. ahead: behind so many beginnings of n-grams it is looked at once; ``cache``: of n-grams, which whoever
+    goes on from here fills."""
+
+    place = Place
+
+    def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
+        super().__init__(model, bridge)
+        self.cache = NgramCache(bridge)
+        self.ahead = ahead if "tree" in model.provides else 0
+        self.hidden: list[Tensor | None] = []  # the draft's state at each place of the round
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
+        build, theirs, said, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        self.hidden = []
+        if not context or len(context) + self.cache.longest * budget.gamma > self.model.context:
+            return build.tree()
+        self.model.sync(context)
+        scores = scorer.scores(theirs, (tip,))
+        while True:
+            found = self.place(self, theirs, scorer, tip, scores, state)
+            drawn, token = found.draw(state)
+            self.hidden.append(found.hidden)
+            build.add(token, len(build) - 1, build.begin(found.law, IID))
+            said += drawn
+            if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
+                break
+            if budget.stop is not never and budget.stop(Step(token, found.law, len(build) - 1, found.hidden)):
+                break
+            tip, scores = found.follow(drawn)
+        note(state, self.bridge, said, build.tokens)
+        return build.tree()
+
+
+def last(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:
+    """Logits and last states of the newest rows; None where the states are not asked for."""
+    states = scores.taps.get("final")
+    return list(zip(scores.logits[-count:], [None] * count if states is None else states[-count:]))

@@ -1,0 +1,46 @@
+"""OmniDraft: a draft with a tokenizer of its own learns, while it serves, how it spells the target's tokens and what the target likes to
+say; several of its tokens that are one of the target's are proposed as that one (Ramakrishnan et al. 2507.02659).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...drafters.vocabulary.omni import OmniChain, untaught
+from ...policies import Fixed, PredictedAcceptance
+from ...verifiers import TokenRejection
+
+
+def build(kit, gamma: int, ahead: int, every: int, rate: float, weight: float, adaptive: bool, threshold: float) -> Parts:
+    model = kit.open("other_draft")
+    head = untaught(model.hidden, model.vocab) if adaptive else None
+    drafter = OmniChain(model, kit.bridge("other_draft"), ahead, every, rate, weight, head)
+    return Parts(drafter, Fixed(gamma) if head is None else PredictedAcceptance(head, threshold, 1, gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="omnidraft",
+    title="OmniDraft",
+    paper="Ramakrishnan et al. 2025, arXiv 2507.02659",
+    summary="One draft for any target: it gathers how it spells the target's tokens, proposes them whole, and learns while it serves.",
+    knobs=(
+        Knob("gamma", 4, 1, 16, "tokens drafted a round, counted as the target's; the most, with an adaptive length"),
+        Knob("ahead", 4, 0, 16, "behind so many of the draft's likeliest beginnings of known spellings the next token is looked at; 0 "
+             "proposes nothing but tokens that both have"),
+        Knob("every", 16, 1, 256, "written tokens for one step of learning"),
+        Knob("rate", 3e-4, 1e-5, 1e-2, "how far a step goes; too far, and what the draft knew is lost"),
+        Knob("weight", 0.2, 0.0, 1.0, "of a token that the draft spells in several, beside one that both have, in what is learned"),
+        Knob("adaptive", False, help="a head on the draft's states learns which tokens pass, and ends the draft when a refusal is likely"),
+        Knob("threshold", 0.5, 0.05, 0.95, "with an adaptive length: the predicted chance of any refusal at which the draft ends"),
+    ),
+    needs=frozenset({"other_draft"}),
+    look="The cache: how many of the target's own words it knows when they come, and how acceptance rises over the rounds.",
+    wins="Long answers of one kind with a draft of another family, where the same words of the target come again and again.",
+    loses="On short answers: the cache is empty at first, and the steps of learning cost time at once.",
+    differs="All of it is of one run: the cache and what was learned end with it, and all weights learn where the paper may train low-rank "
+            "ones. Learned from is what was written, not the whole draft. Behind a few likely beginnings both tokens are looked at before "
+            "one is drawn, which makes the paper's corrected masses a distribution. The acceptance head begins untaught; its weights are "
+            "SpecDec++'s. Threshold and rate are ours.",
+    compared="notes",
+    published={"weight": 0.2},
+    aliases=("n-gram cache", "cross-vocabulary", "one drafter for all"),
+    build=build,
+)
