@@ -20,7 +20,7 @@ from .ngrams import MergingChain
 
 WINDOW = 256  # tokens of the text before the first place that a step reads
 CLIP = 1.0  # of the gradient's norm
-HEAD_RATE = 1e-3  # of the acceptance head's steps
+HEAD_RATE = 1e-2  # of the acceptance head's steps
 REFUSED = 6.0  # what a refusal weighs to the acceptance head, as in SpecDec++
 HOPE = 2.0  # log odds of acceptance that an untaught head says of every token
 
