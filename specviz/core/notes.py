@@ -233,6 +233,9 @@ NOTES: dict[str, Note] = {
         skipped=("sublayers left out, 2i the attention and 2i + 1 the feed-forward of layer i", [3, 5, 6]),
         reused_=("layers whose work the check continues", 2), matched_=("agreement of the best set found", 0.8),
         trials_=("sets tried", 9), at_=("position of the token written with them, where nothing checks it", 9)),
+    "residuals": _note(
+        "layers", "How far a fast residual was moved beyond the target's own at an early exit (M2R2).",
+        line=("of each drafted token, in lengths of the target's own", [0.9, 0.6, 1.2]), exit=("layers below the exit", 2)),
     "side_by_side": _note(
         "layers", "Layers that work side by side on one state (EasySpec).",
         layers=("of the draft", 8), size=("layers a group", 3), groups=("of layers", 2),

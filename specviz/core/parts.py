@@ -112,6 +112,9 @@ class Early(Protocol):
     def step(self, tree: DraftTree, start: int) -> Tensor:
         """States [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
 
+    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [kv_heads, rows, head_dim] that a layer below the exit holds of the text, the root and the last step's nodes."""
+
 
 class Target(Protocol):
     """A causal language model with its cache; targets and draft models alike.

@@ -57,3 +57,9 @@ class EarlyExit:
                 states = work.states.add(lo, states)
             target.work = Work(self._exit, tree, work.states if lo else Growing(states))
         return states[start + 1:] if start else states
+
+    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer below the exit as the target's ``kv`` has them: of the text, of the root and of the last step's
+        nodes."""
+        work = self._target.work
+        return self._target.kv(layer, 0 if work is None else len(work.tree) + 1)

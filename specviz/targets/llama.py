@@ -46,10 +46,11 @@ class LlamaTarget(CachedTarget):
         with torch.inference_mode():
             return self.model.norm_final(states)
 
-    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys (rotated) and values of the committed rows, each [kv_heads, rows, head_dim]; a copy, in the checkpoint's layout."""
+    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys (rotated) and values of the committed rows and the first of the scratch, each [kv_heads, rows, head_dim]; a copy, in
+        the checkpoint's layout."""
         self.settle()
-        keys, values = self.lined_up()[layer, :, :, :len(self.seen)]
+        keys, values = self.lined_up()[layer, :, :, :len(self.seen) + scratch]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
     def lined_up(self) -> Tensor:

@@ -127,9 +127,9 @@ class TinyTarget(CachedTarget):
     def learning(self) -> TinyLearner:
         return TinyLearner(self)
 
-    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys (rotated) and values of the committed rows, each [heads, rows, head width]; a copy."""
-        keys, values = self._slots[layer, :, :, :len(self.seen)].clone()
+    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys (rotated) and values of the committed rows and the first of the scratch, each [heads, rows, head width]; a copy."""
+        keys, values = self._slots[layer, :, :, :len(self.seen) + scratch].clone()
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -246,9 +246,13 @@ class TinyEarly:
     """The first layers of the target, run anew for every question."""
 
     def __init__(self, target: TinyTarget, exit: int):
-        self.target, self.exit = target, exit
+        self.target, self.exit, self.rows = target, exit, 0
+
+    def kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
         states, _ = self.target.through(Rows(tree, self.target.ids_of(tree, 0), len(self.target.seen), 0, False), self.exit)
         self.target._drop()
+        self.rows = len(tree) + 1
         return states[start + 1:] if start else states

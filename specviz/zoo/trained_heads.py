@@ -25,6 +25,7 @@ KINDS = {
     "eagle3": "specviz.models.eagle3",
     "mtp": "specviz.models.mtp",
     "kangaroo": "specviz.models.kangaroo",
+    "m2r2": "specviz.models.m2r2",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",

@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, count } = SV.dom;
-  const { int, ints, num, say, short } = SV.pictures;
+  const { int, ints, num, nums, say, short, bars } = SV.pictures;
 
   /* `skipped` lists sublayers: 2 i is the attention of layer i, 2 i + 1 its feed-forward part. */
   function draw(host, notes, c) {
@@ -49,6 +49,27 @@
       ),
       say("Filled: ran in the draft. Hollow: skipped. The target runs all of them."),
     );
+  }
+
+  /* M2R2: what the adapters add at the exit to what the target itself has there. */
+  function residuals(host, notes, c) {
+    const d = notes[notes.length - 1] || {},
+      values = nums(d.line, 64),
+      nodes = c.round.nodes.filter((n) => !n.probe);
+    host.append(
+      say(
+        "After " +
+          count(int(d.exit, 0), "layer") +
+          " the fast residual ran ahead of the target's own by so many of its lengths. Near 0 it adds nothing to an ordinary early exit.",
+      ),
+    );
+    bars(host, {
+      name: "How far the fast residual ran ahead, token by token",
+      width: c.width,
+      values,
+      labels: values.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
+      cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : ""),
+    });
   }
 
   /* EasySpec: the middle layers run in groups, all layers of a group reading the same input; first and last run by themselves. */
@@ -102,6 +123,7 @@
   }
 
   SV.lens.own_cache = { title: "What the draft remembers", draw: remembered };
+  SV.lens.residuals = { title: "Fast residual", draw: residuals };
   SV.lens.layers = { title: "Layers", draw };
   SV.lens.side_by_side = { title: "Layers side by side", draw: beside };
 })();

@@ -1,0 +1,67 @@
+"""The recipe of M2R2's adapters: it learns and resumes, reads the keys that the engine lends, uses them, and keeps what its replay says."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specviz.core import Parts
+from specviz.drafters.heads.m2r2 import FastExit
+from specviz.models import m2r2 as models
+from specviz.policies import Fixed
+from specviz.targets.fast import FastModel
+from specviz.training import chains, m2r2
+from specviz.training.draft import collate
+from specviz.training.job import TARGET, Job, TrainingError
+from specviz.verifiers import TokenRejection
+
+from ..models.tiny import body
+from .recipes import learns_and_resumes, tokens_a_round, whole_numbers
+from .test_features import job, material  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def trained(material, tmp_path_factory):  # noqa: F811
+    place = tmp_path_factory.mktemp("trained")
+    m2r2.run(job(material, place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def features(material, trained):  # noqa: F811
+    work = job(material, trained)
+    return whole_numbers(m2r2.Shared(work, work.numbers("m2r2"), layer=1), trained)
+
+
+def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
+    learns_and_resumes(m2r2.run, "m2r2", material, trained, tmp_path, monkeypatch)
+
+
+def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained):
+    batch = features.states(collate(features.heldout[:1], 64, features.device))
+    text, target = batch.ids[0].tolist(), FastModel(trained / "models" / TARGET).open()
+    target.tap(frozenset({"layer:1"}))
+    slow, lent = target.sync([*text, 0]).taps["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
+    assert torch.allclose(batch.layer, torch.cat([slow, lent], -1), atol=1e-4)
+    model = models.load(trained / "models" / "Llama-specviz-m2r2", features.body)
+    mixed = batch.layer.clone()
+    mixed[:, features.body.hidden:] = torch.randn_like(lent) * lent.std()
+    with torch.no_grad():
+        one, other = (features.logits(m2r2.said(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
+            batch.where]).softmax(-1) for rows in (batch.layer, mixed))
+    assert float((one - other).abs().sum(-1).mean() / 2) > 0.01
+
+
+def test_the_replay_says_what_the_engine_does(features, trained):
+    gamma, model = 3, FastModel(trained / "models" / TARGET)
+    net = models.load(trained / "models" / "Llama-specviz-m2r2", body(model.open()))
+    chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
+    promised = chains.figures([chains.hits(m2r2.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    found, accepted = tokens_a_round(model, lambda: Parts(FastExit(net), Fixed(gamma), TokenRejection()), chosen)
+    assert accepted > 0 and promised["block_efficiency"] == found
+
+
+def test_an_exit_that_the_target_does_not_have_is_refused(material, tmp_path, monkeypatch):  # noqa: F811
+    numbers = Job.numbers
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"exit_layer": 3})
+    with pytest.raises(TrainingError, match="between 1 and 2"):
+        m2r2.run(job(material, tmp_path))
