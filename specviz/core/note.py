@@ -4,6 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+IDS = [11, 12, 13, 14]  # tokens of the examples
+
 
 @dataclass(frozen=True)
 class Note:

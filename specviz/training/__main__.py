@@ -7,10 +7,11 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "distillspec", "fastdraft", "tvdpp", "s2d", "other_draft", "medusa", "hydra",
-         "eagle", "eagle3", "mtp", "kangaroo", "m2r2", "glide", "dflash", "dspark", "specdecpp", "disco", "mlp_speculator", "pard", "peagle",
-         "fspad", "jakiro", "falcon", "adaeagle", "cllm", "judge", "reward", "redrafter", "clover", "blockwise", "chimera",
-         "pass_sampling", "ppd", "hidden_transfer", "speculative_streaming", "datastore", "report")
+ORDER = ("tokenizer", "target", "generate", "draft", "distillspec", "fastdraft", "tvdpp", "s2d", "other_draft", "medusa",
+         "hydra", "eagle", "eagle3", "mtp", "kangaroo", "m2r2", "glide", "dflash", "dspark", "specdecpp", "disco",
+         "mlp_speculator", "pard", "peagle", "fspad", "jakiro", "falcon", "adaeagle", "cllm", "judge", "reward", "redrafter",
+         "clover", "blockwise", "chimera", "pass_sampling", "ppd", "hidden_transfer", "speculative_streaming", "datastore",
+         "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

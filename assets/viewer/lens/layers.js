@@ -60,7 +60,8 @@
       say(
         "After " +
           count(int(d.exit, 0), "layer") +
-          " the fast residual ran ahead of the target's own by so many of its lengths. Near 0 it adds nothing to an ordinary early exit.",
+          " the fast residual ran ahead of the target's own by so many of its lengths. " +
+          "Near 0 it adds nothing to an ordinary early exit.",
       ),
     );
     bars(host, {
