@@ -48,7 +48,7 @@ def available() -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m specviz.training", description=__doc__)
-    p.add_argument("recipe", choices=("all", *available()))
+    p.add_argument("recipe", choices=("all", *available(), "compare"))
     p.add_argument("--target", help="the target whose drafters are trained; else the first of the embedded ones")
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz and heldout.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where checkpoints, generations and the log live (~/.cache/specviz/training)")

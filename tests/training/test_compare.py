@@ -1,0 +1,69 @@
+"""The page that sets the trained drafters side by side is read from the cards that the report writes, and from nothing else."""
+from __future__ import annotations
+
+import pytest
+
+from specviz import ROOT
+from specviz.training import compare, drafters, report
+from specviz.training.__main__ import main
+from specviz.training.job import TARGET, Job
+
+NAMES = {"eagle2": "Llama-specviz-eagle", "eagle": "Llama-specviz-eagle", "kangaroo": "Llama-specviz-kangaroo", "speculative": "Llama-specviz-draft"}
+
+
+def figures(efficiency, speedup=None):
+    return {"block_efficiency": efficiency, "acceptance_rate": 0.5, "nodes": 3.25, "speedup": speedup, "by_position": [0.5, 0.25]}
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A work folder whose cards were written by the report's own functions, of figures that are told apart."""
+    work = Job(work=tmp_path, size="tiny", quiet=True)
+    chosen = {method.key: method for method in drafters.shown(work.numbers("report")) if method.key in NAMES}
+    assert chosen.keys() == NAMES.keys()
+    found = {"methods": {}, "skipped": {}, "equal_nodes": 4, "machine": {"machine": "a toy"}}
+    for i, (key, method) in enumerate(chosen.items()):
+        tables = {mode: {"story": figures(9.0), "mean": figures(1.5 + i + (mode == "sampled") / 2, 1.25 if key != "eagle" else None)} for mode in drafters.LAWS}
+        found["methods"][key] = {"title": method.title, "model": NAMES[key], **tables} | ({"equal": figures(3.75)} if key == "eagle2" else {})
+    work.log("kangaroo", steps=7, tokens=1_850_000, minutes=12.4, loss=1.5)
+    for name in (TARGET, *sorted({*NAMES.values()}), "Llama-specviz-medusa"):
+        place = work.folder("models", name)
+        (place / "config.json").write_text("{}")
+        (place / "model.safetensors").write_bytes(b"x")
+        (place / "README.md").write_text(f"# {name}\n\n**Built with Llama.** 0.39 million parameters that draft.\n")
+        text = drafters.summary(found) if name == TARGET else drafters.table(found, name) + report.training(work, name)
+        report.into_card(place / "README.md", name, text)
+    return work
+
+
+def test_the_rows_are_the_cards_figures(job, capsys):
+    assert main(["compare", "--size", "tiny", "--work", str(job.work), "--quiet"]) == 0
+    assert str(job.work / "trained.md") in capsys.readouterr().out
+    text = (job.work / "trained.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")][1:]
+    titles = {method.key: method.title for method in drafters.shown(job.numbers("report"))}
+    assert {row[0] for row in rows} == {titles[key] for key in NAMES} and all(len(row) == len(compare.COLUMNS) for row in rows)
+    told = [float(row[5]) for row in rows]
+    assert told == sorted(told, reverse=True) == [4.5, 3.5, 2.5, 1.5]
+    by = {row[0]: row for row in rows}
+    kangaroo = by[titles["kangaroo"]]
+    assert kangaroo[1:5] == ["`Llama-specviz-kangaroo`", "0.39", "12", "1.9"] and kangaroo[6:9] == ["0.50 0.25", "3.2", "1.25x"]
+    assert float(kangaroo[9]) == float(kangaroo[5]) + 0.5 and kangaroo[-1] == "no tree"
+    assert by[titles["eagle2"]][-1] == "3.75" and by[titles["eagle"]][8] == "not measured" and by[titles["eagle"]][3] == "-"
+    silent, _, absent = text.partition("no figures in the card yet: ")[2].partition("No weights yet: ")
+    assert "Medusa (`Llama-specviz-medusa`)" in silent and "M2R2" not in silent and "M2R2 (`Llama-specviz-m2r2`)" in absent and "Kangaroo" not in silent + absent and "Medusa" not in absent
+
+
+def test_without_a_model_there_is_no_table(tmp_path):
+    job = Job(work=tmp_path, size="tiny")
+    rows = compare.of_target(job, job.numbers("report"))
+    assert len(rows) > 30 and not any(row.there or row.cells for row in rows)
+    lines = compare.table(rows)
+    assert len(lines) == 1 and lines[0].startswith("No weights yet: ")
+
+
+def test_docs_trained_is_what_the_shipped_cards_say():
+    job = Job(ship=True)
+    said = (ROOT / "docs" / "trained.md").read_text(encoding="utf-8")
+    assert said == compare.page(job, job.numbers("report")), "write it anew: python -m specviz.training compare --ship"
+    assert f"## {TARGET}\n" in said and "| EAGLE-2 |" in said
