@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..models import m2r2
 from . import chains, losses
-from .features import Batch, Features
+from .features import Batch, Features, assembled
 from .job import Job, TrainingError
 from .runner import Runner
 
@@ -24,12 +24,11 @@ class Shared(Features):
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        ids, where, top_ids, top_logp, labels = material
-        out = self.target.model(ids, use_cache=True, output_hidden_states=True)
+        out = self.target.model(material[0], use_cache=True, output_hidden_states=True)
         held = out.past_key_values.layers[:self.layer]
         lent = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *lent], -1)
-        return Batch(ids, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1), where, labels, top_ids, top_logp)
+        return assembled(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
 
 
 def run(job: Job) -> Path:
