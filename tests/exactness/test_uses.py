@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.core import Budget, Clock, Costs, Outcome, Sampling, Scores, State, Verdict
+from specviz.core import Budget, Clock, Costs, Outcome, Parts, Sampling, Scores, State, Verdict, open_run, play
 from specviz.drafters.layers.fewer import SkippedLayers
 from specviz.drafters.lookup.trigrams import TrigramSearch
 from specviz.methods import catalogue
+from specviz.policies import Fixed as FixedLength
 from specviz.training.dense import with_states
+from specviz.verifiers import TokenRejection
 
 from ..models import tiny as heads
 from .toys import TinyNet, TinyTarget, begin, player, provided, store, toy
@@ -161,18 +163,26 @@ class ShiftedTokens(SkippedLayers):
         super().try_another(state)
 
 
-@pytest.mark.parametrize("swift, matched", [(SkippedLayers, True), (ShiftedTokens, False)])
-def test_the_whole_target_matches_its_own_text_in_every_token(swift, matched):
-    """With nothing skipped the trial is the target itself."""
+class ShiftedChoices(SkippedLayers):
+    """What the target would have written is kept from one place further on."""
+
+    late = False
+
+    def observe(self, state, outcome):
+        super().observe(state, outcome)
+        if not self.late:
+            self.late = self.choices.pop(0) is not None
+
+
+@pytest.mark.parametrize("swift, matched", [(SkippedLayers, True), (ShiftedTokens, False), (ShiftedChoices, False)])
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_the_whole_target_matches_its_own_text_in_every_token(swift, matched, gamma):
+    """With nothing skipped the trial is the target itself, however many tokens a round wrote."""
     target, drafter = TinyTarget(TinyNet(VOCAB, 3, layers=4, sharp=1.5), 96), swift(0.0, 0.0, 2, 8, 1)
-    state = State([1, 2, 0, 3], Sampling(0.0), limit=60)
-    drafter.start(state, target, target.sync(state.tokens))
-    drafter.choices = []
-    for _ in range(8):
-        row = target.score(type(drafter.propose(state, Budget(0)))()).logits[0]
-        state.tokens.append(int(row.argmax()))
-        drafter.choices.append(int(row.argmax()))
-        target.sync(state.tokens)
+    parts, state = Parts(drafter, FixedLength(gamma), TokenRejection()), State([1, 2, 0, 3], Sampling(0.0), limit=60)
+    open_run(parts, target, state)
+    while len(drafter.choices) < drafter.context:
+        play(parts, target, state)
     assert len(set(state.tokens[4:])) > 1, "a text of one token alone would match itself shifted, too"
     drafter.try_another(state)
     assert (drafter.search.matched == 1.0) == matched
