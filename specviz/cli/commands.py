@@ -129,13 +129,13 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
     sub.add_argument("--seed", default=0, metavar="S")
-    sub.add_argument("--deterministic", action="store_true", help="no clock has a say in what is drafted: the seed alone gives the run")
+    sub.add_argument("--deterministic", action="store_true", help="no clock has a say: the seed alone gives the run, to the last bit on this machine")
 
 
 def _loaded(args: argparse.Namespace):
     from ..zoo import load
 
-    return load(args.target, args.draft, args.device)
+    return load(args.target, args.draft, args.device, deterministic=getattr(args, "deterministic", False))
 
 
 def _drawn(args: argparse.Namespace):

@@ -34,7 +34,7 @@ def load(args: argparse.Namespace) -> int:
 
     cancel = threading.Event()
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    loaded = load_models(args.target, args.draft, args.device)
+    loaded = load_models(args.target, args.draft, args.device, deterministic=args.deterministic)
     with ctrl_c(cancel):
         report = load_test(loaded, _listed(args.methods) or METHODS, users=_listed(args.users), rates=_listed(args.rate),
                            requests=args.requests, suite=args.suite, tasks=_listed(args.tasks), max_new_tokens=args.max_new_tokens,

@@ -9,7 +9,7 @@ import torch
 
 from ..core import DraftTree
 from ..trace.events import Checked, Drafted, Event, Finished, Verified
-from ..zoo.device import fit_threads
+from ..zoo.device import fit_threads, use_cores
 
 PASSES, PATIENCE = 5, 0.2  # passes that are timed, and seconds after which no more are: a large model has others to serve
 CONTEXT = 64  # tokens before the pass that is timed
@@ -48,7 +48,7 @@ class Machine:
     def __init__(self, loaded: Any):
         self._loaded, self._lanes = loaded, {}
         self._streak, self._chosen = 0, time.monotonic()
-        self.threads, self.now = fit_threads(lambda: pass_seconds(loaded))
+        self.threads, self.now = self._fit()
         self.usual = loaded.pass_seconds = min(self.now, getattr(loaded, "pass_seconds", None) or self.now)
 
     def told(self) -> dict[str, Any]:
@@ -85,9 +85,16 @@ class Machine:
 
     def _choose(self) -> list[Checked]:
         before = self.threads
-        self.threads, self.now = fit_threads(lambda: pass_seconds(self._loaded))
+        self.threads, self.now = self._fit()
         self._streak, self._chosen = 0, time.monotonic()
         return [Checked("threads", {"threads": self.threads, "before": before})] if before != self.threads else []
+
+    def _fit(self) -> tuple[int, float]:
+        """How many threads compute from now on, and seconds of a pass: those that fit best, or where no clock may decide always as many."""
+        if not getattr(self._loaded, "deterministic", False):
+            return fit_threads(lambda: pass_seconds(self._loaded))
+        use_cores(True)
+        return torch.get_num_threads(), pass_seconds(self._loaded)
 
     def _tell(self, mine: _Lane) -> list[Checked]:
         told, mine.told = mine.told, True

@@ -39,7 +39,8 @@ class Session:
 
     memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
     every run begins with an empty one. deterministic: no clock has a say in what is drafted, so that the seed gives the same run
-    every time; costs are then those of core.FixedCosts, and a draft step counts as the draft model's share of the target's size.
+    every time (to the last bit on models that were loaded so); costs are then those of core.FixedCosts, and a draft step counts as
+    the draft model's share of the target's size.
     predicted: a text that the answer is expected to be like; what drafts from such a text is given its tokens. company: prompts of
     others, who are answered at the same time and share every pass; what the run tells is its own prompt's.
     """

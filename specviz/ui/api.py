@@ -44,7 +44,8 @@ class Api:
         predicted: a text that the answer is expected to be like, at most 4,000 characters; predicted_output drafts from it.
         draft: a draft model of models.yaml with the target's tokenizer, "none", or empty for the one that goes with the target.
         repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
-        hold "repeats". deterministic: no clock has a say in what is drafted, so that the seed gives the same run every time.
+        hold "repeats". deterministic: no clock has a say in what is drafted, how weights are stored or how many threads compute, so
+        that the seed gives the same run every time on one machine; the models are loaded once more for it.
         prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client

@@ -15,7 +15,7 @@ from ..servers.wire import ServerError
 from ..zoo.registry import pinned
 from .cards import cards, told
 from .choices import fetched, fitting, offered, together_with
-from .limits import NO_DRAFT, Ask, Refused, apart, titles
+from .limits import NO_DRAFT, Ask, Refused, apart, is_fixed, titles
 from .served import is_served, served_cards, together
 from .stream import Record, said
 
@@ -103,9 +103,10 @@ class Engine:
         target, draft = apart(models)
         if draft and draft != NO_DRAFT and draft not in [d["name"] for d in self.drafts(target)]:
             raise Refused(f"There is no draft model {draft[:80]!r} for this target; choose one of the list, or {NO_DRAFT}.")
+        how = {"deterministic": True} if is_fixed(models) else {}
         if target is None:
-            return (self._asked[0], draft or self._asked[1]), {}
-        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
+            return (self._asked[0], draft or self._asked[1]), how
+        return ((target, draft) if draft else (target,)), how | {"named_only": not (any_model() and pinned(target))}
 
     def loaded(self, target: str | None) -> Any:
         """Raises Refused where the model was put away for another one since it was loaded."""

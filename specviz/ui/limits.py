@@ -25,6 +25,7 @@ OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom 
 NO_LIST = 'The methods must be a list of method names, or of {"method": name, "knobs": {knob: value}}.'
 SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
 NO_DRAFT = "none"
+FIXED = "fixed"
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 
@@ -58,8 +59,8 @@ class Ask:
 
     @property
     def models(self) -> str | None:
-        """Target and draft as one name, by which a backend loads and keeps them; see ``together``."""
-        return together(self.target, self.draft)
+        """Target, draft and how they are kept as one name, by which a backend loads and keeps them; see ``together``."""
+        return together(self.target, self.draft, self.deterministic)
 
     def messages(self) -> list[dict[str, str]]:
         """The conversation as the chat template wants it; the prompt is its last message."""
@@ -191,15 +192,20 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
     return tuple({"role": t["role"], "content": t["content"].encode("utf-8", "replace").decode("utf-8")} for t in turns)
 
 
-def together(target: Any, draft: Any) -> str | None:
-    """Target and draft as one name; None: the default of both."""
-    return f"{target or ''}|{draft}" if draft else target or None
+def together(target: Any, draft: Any, fixed: bool = False) -> str | None:
+    """Target and draft as one name; None: the default of both. fixed: weights stored the same way in every process."""
+    return f"{target or ''}|{draft or ''}{f'|{FIXED}' * fixed}" if draft or fixed else target or None
 
 
 def apart(models: str | None) -> tuple[str | None, str | None]:
     """(target, draft) of ``together``; None: the default, the draft that goes with the target."""
-    target, _, draft = (models or "").partition("|")
+    target, draft, *_ = [*(models or "").split("|"), ""]
     return target or None, draft or None
+
+
+def is_fixed(models: str | None) -> bool:
+    """Whether ``together`` was told so."""
+    return (models or "").split("|")[2:] == [FIXED]
 
 
 def _name(target: Any) -> str | None:

@@ -19,12 +19,13 @@ Config = dict[str, Any]
 @dataclass(frozen=True)
 class Forward:
     """load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; provides(config): what its
-    targets offer, known without loading them."""
+    targets offer, known without loading them; measures: whether on a processor it chooses by the clock how weights are stored."""
 
     name: str
     load: Callable[[Path, Any], Any]
     refuses: Callable[[Config], str | None]
     provides: Callable[[Config], frozenset[str]]
+    measures: bool = False
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
@@ -71,7 +72,7 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 
 FORWARDS = {found.name: found for found in (
-    Forward("fast", _load_fast, _fast_refuses, _fast_provides), Forward("static", _load_static, _fast_refuses, _fast_provides),
+    Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
     Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 

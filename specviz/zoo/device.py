@@ -28,12 +28,13 @@ def read_device(device: str) -> torch.device:
     return found
 
 
-def use_cores() -> None:
+def use_cores(whatever_the_load: bool = False) -> None:
     """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise. One where others keep the cores busy:
-    threads wait for the slowest of them, and a forward that should take 5 ms then takes 500."""
+    threads wait for the slowest of them, and a forward that should take 5 ms then takes 500. Sums of two threads round differently
+    from those of one, so that a run that must come again has as many ``whatever_the_load``."""
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
-        busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        busy = not whatever_the_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
         torch.set_num_threads(1 if busy else cores)
 
 

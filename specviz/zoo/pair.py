@@ -4,6 +4,7 @@ loaded is refused with one sentence (ZooError). Whether a method can run on what
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..core import Method, Target
 from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.store import Store, StoreError, vocabulary_mark
+from ..models.linear import unmeasured
 from .padded_vocabulary import Fitted
 from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
@@ -75,8 +77,13 @@ class Kit:
         loaded = self.loaded
         if kind not in loaded.heads.folders:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
-        return _once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}",
-                     lambda folder, _: reader(kind).load(folder, body_of(loaded.name, loaded.model)))
+        def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
+            head = reader(kind).load(folder, body_of(loaded.name, loaded.model))
+            for part in head.modules():
+                getattr(part, "fused", None)  # stored as it drafts now, not within the first run
+            return head
+
+        return _once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}", read_head, loaded.deterministic)
 
     def close(self) -> None:
         """Give every cache back."""
@@ -107,7 +114,8 @@ class Kit:
 
 @dataclass
 class Loaded:
-    """A target with its tokenizer, maybe paired with a draft model. ``folder``: where its files lie."""
+    """A target with its tokenizer, maybe paired with a draft model. ``folder``: where its files lie; ``deterministic``: no clock chose
+    how its weights are stored."""
 
     name: str
     folder: Path
@@ -123,6 +131,7 @@ class Loaded:
     other: Path | None = None  # where a draft of another vocabulary lies
     more: dict[str, Path] = field(default_factory=dict)  # by role, where further models of the same vocabulary lie
     pass_seconds: float | None = None  # the least that a pass of one row was seen to cost; run.machine measures
+    deterministic: bool = False
     rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
     @property
@@ -139,8 +148,7 @@ class Loaded:
         """The weights of the draft of another vocabulary. Raises ZooError with a sentence."""
         if self.other is None:
             raise ZooError(f"This method {others.NEEDED.format(name=self.name)}.")
-        backend = choose(register().backends, self.other)
-        return _once(self.other, self.device, backend.name, backend.load)
+        return self.weights(self.other, choose(register().backends, self.other))
 
     def beside(self, role: str) -> Any:
         """The weights of a further model of the same vocabulary, None where there is none. Raises ZooError with a sentence."""
@@ -154,10 +162,13 @@ class Loaded:
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> Any:
-        backend = choose(register().backends, folder)
-        model = _once(folder, self.device, backend.name, backend.load)
+        model = self.weights(folder, choose(register().backends, folder))
         _same_words(self, name, folder, model)
         return model
+
+    def weights(self, folder: Path, backend: Forward) -> Any:
+        """A folder's weights for a forward, stored as this pair's are. Raises ZooError."""
+        return _once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -203,16 +214,19 @@ class Loaded:
         return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
-def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False) -> Loaded:
+def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
+         deterministic: bool = False) -> Loaded:
     """Load a pair. target, draft: a name of models.yaml, a folder in Hugging Face format, or org/name@commit; None: the
     default, and the draft it is paired with; draft "none": none. named_only: names of models.yaml and nothing else (for what
-    comes from a page). Raises ZooError with one sentence."""
+    comes from a page). deterministic: how weights are stored and how many threads compute is fixed instead of measured, so that a
+    run with Session's ``deterministic`` comes out the same to the last bit in every process on this machine; slower. Raises ZooError
+    with one sentence."""
     on = read_device(device)
-    use_cores()
+    use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
-    model = _once(folder, on, backend.name, backend.load)
+    model = _once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
-    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads,
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads, deterministic=deterministic,
                     other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
         if chosen:
@@ -241,8 +255,7 @@ def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     need_room(entry, loaded.device)
     folder = entry.folder()
-    backend = chosen_for(entry, book.backends, folder)
-    model = _once(folder, loaded.device, backend.name, backend.load)
+    model = loaded.weights(folder, chosen_for(entry, book.backends, folder))
     _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
 
@@ -258,13 +271,16 @@ def _small(book: Register, draft: str) -> dict[str, Path]:
     return {"small": entry.path} if entry and entry.path and (entry.path / "config.json").is_file() else {}
 
 
-def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any]) -> Any:
-    """The folder's weights on a device for one use (a forward, a head), loaded once. Raises ZooError."""
-    key = (folder.resolve(), str(device), use)
+def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
+    """The folder's weights on a device for one use (a forward, a head), loaded once; fixed: no clock chooses how a processor stores
+    them. Raises ZooError."""
+    fixed = fixed and device.type == "cpu"
+    key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
     with _lock:
         if key not in _loaded:
             try:
-                _loaded[key] = read_them(folder, device)
+                with unmeasured() if fixed else nullcontext():
+                    _loaded[key] = read_them(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
             except Exception as error:  # a foreign folder breaks in any way it likes

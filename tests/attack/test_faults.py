@@ -9,6 +9,8 @@ import sys
 import pytest
 import torch
 
+from specviz import zoo
+from specviz.cli import commands as cli
 from specviz.core import BrokenLaw, Dice, FixedCosts, Sampling
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
@@ -185,6 +187,32 @@ def test_deterministic_runs_are_the_seeds_alone(key, monkeypatch):
         assert first[:3] == second[:3] and not any("rest" in data for data in first[1])
         assert next(e for e in first[3] if isinstance(e, Started)).header["deterministic"] is True
         assert first[3][-1].totals["seconds"] != second[3][-1].totals["seconds"]  # what is told is still what was measured
+
+
+@pytest.mark.parametrize("best", [linear.PlainLinear, linear.PackedLinear])
+def test_what_a_clock_says_of_layouts_changes_no_bit_of_a_deterministic_run(at_home, monkeypatch, best):
+    """A measured layout is another one in another process, and rounds differently; the fixed one is not measured at all."""
+    def measure(weights, budget):
+        return {tuple(w.shape): {kind: {1: 1.0 + (kind is not best), 8: 1.0 + (kind is not best)} for kind in (linear.PlainLinear, linear.PackedLinear)}
+                for w in weights}
+
+    monkeypatch.setattr(linear, "_measure", measure)
+    measured = zoo.load()
+    monkeypatch.setattr(linear, "_measure", lambda *_: pytest.fail("a layout was measured"))
+    fixed = zoo.load(deterministic=True)
+    assert measured.model.kernel == best.kernel and {fixed.model.kernel, fixed.draft.kernel} == {"transposed"}
+    assert zoo.load("tiny", deterministic=True).model is fixed.model is not measured.model is zoo.load().model
+    first = collect(Session(measured, "speculative", deterministic=True).run("the cat", 12)).token_ids
+    assert collect(Session(fixed, "speculative", deterministic=True).run("the cat", 12)).token_ids == first
+
+
+@pytest.mark.parametrize("argv", [["run", "--method", "speculative", "--prompt", "x"], ["bench"], ["load"]])
+def test_the_commands_load_what_they_promise(monkeypatch, argv):
+    asked = []
+    monkeypatch.setattr(zoo, "load", lambda *_, **how: asked.append(how["deterministic"]) or 1 / 0)
+    for more in ([], ["--deterministic"]):
+        assert cli.main([*argv, *more]) == 1
+    assert asked == [False, True]
 
 
 def test_the_clock_decides_where_it_may_and_the_trace_says_so(monkeypatch):

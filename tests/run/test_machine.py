@@ -88,6 +88,18 @@ def test_the_number_of_threads_with_the_quicker_passes_is_taken(monkeypatch, thr
     assert device.fit_threads(lambda: 0.001) == (2, 0.001)
 
 
+def test_a_run_that_must_come_again_has_as_many_threads_whatever_is_measured(monkeypatch, threads):
+    monkeypatch.setattr(machine, "fit_threads", lambda measure: pytest.fail("the clock chose"))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(device, "physical_cores", lambda: 2)
+    loaded = FakeLoaded()
+    loaded.deterministic = True
+    watched = Machine(loaded)
+    assert watched.threads == 2 == torch.get_num_threads()
+    torch.set_num_threads(1)  # as a run on another model leaves it
+    assert Machine(loaded).threads == 2 == torch.get_num_threads()
+
+
 def test_a_run_says_its_threads_and_that_the_machine_was_busy(monkeypatch, threads):
     loaded = FakeLoaded()
     loaded.pass_seconds = 1e-9  # as if it had been that quick at rest: every pass is slow

@@ -9,7 +9,7 @@ import pytest
 from specviz import zoo
 from specviz.zoo.registry import ZooError
 from specviz.ui.engine import Engine, any_model
-from specviz.ui.limits import Refused
+from specviz.ui.limits import Refused, together
 
 
 def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):
@@ -24,7 +24,11 @@ def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):
     engine = Engine("one", "two")
     assert engine.load(None) == "toy on cpu" == engine.load("other")
     assert engine.loaded(None).pass_seconds == 0.01  # what a busy machine is told by
-    assert [(given, named) for _, given, named in where] == [(("one", "two"), {}), (("other",), {"named_only": True})]
+    for models in (together(None, None, True), together("other", None, True)):
+        assert engine.load(models) == "toy on cpu" and engine.loaded(models) is not engine.loaded(None)
+    assert [(given, named) for _, given, named in where] == [
+        (("one", "two"), {}), (("other",), {"named_only": True}),
+        (("one", "two"), {"deterministic": True}), (("other",), {"deterministic": True, "named_only": True})]
     assert all(thread is not threading.current_thread() and not thread.is_alive() for thread, _, _ in where)
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from specviz.ui.chat import Chat, lanes
-from specviz.ui.limits import BASELINE, Ask, Refused, apart, read, together
+from specviz.ui.limits import BASELINE, Ask, Refused, apart, is_fixed, read, together
 
 from .fake import FakeBackend
 from .test_page import begin, finish, open_fields, pick, run, state
@@ -189,9 +189,10 @@ def test_the_draft_is_chosen_in_the_settings(page, backend):
 
 def test_target_and_draft_are_one_name():
     for pair in [(None, None), ("a", None), (None, "b"), ("a", "b"), ("a", "none")]:
-        assert apart(together(*pair)) == pair
+        assert apart(together(*pair)) == pair == apart(together(*pair, True)) and not is_fixed(together(*pair)) and is_fixed(together(*pair, True))
     cards = FakeBackend().cards
     assert read(cards, prompt="x", draft="wide").models == "|wide" and read(cards, prompt="x", draft="").models is None
+    assert is_fixed(read(cards, prompt="x", deterministic=True).models) and not is_fixed(None)
     with pytest.raises(Refused, match="by its name"):
         read(cards, prompt="x", draft=7)
 

@@ -13,6 +13,7 @@ from specviz import zoo
 from specviz.zoo.trained_drafts import KINDS as DRAFTS
 from specviz.zoo.trained_heads import KINDS
 from specviz.methods import catalogue
+from specviz.models.linear import PlainLinear
 from specviz import ROOT as HERE
 from specviz.zoo.registry import ZooError, register
 from specviz.run.result import collect
@@ -66,6 +67,18 @@ def test_every_kind_runs_and_its_weights_are_shared(home):
             assert collect(Session(loaded, method.key).run("the cat", 12)).token_ids == plain.token_ids
     assert load(str(home / "target")).heads.provides == tiny.PROVIDED, "a target is known by its folder too"
     assert load("tiny-draft").heads.provides == frozenset()
+
+
+def test_no_clock_chooses_how_heads_are_stored_where_none_may(home, monkeypatch):
+    measured = []
+    monkeypatch.setattr("specviz.models.eagle_layers.SMALL", 0)
+    monkeypatch.setattr("specviz.models.linear._measure", lambda weights, budget: measured.append(1) or {
+        tuple(w.shape): {PlainLinear: {1: 1.0, 8: 1.0}} for w in weights})
+    for deterministic in (True, False):
+        kit = load(deterministic=deterministic).kit()
+        before = len(measured)
+        kernels = {part.fused.kernel for kind in KINDS for part in kit.head(kind).modules() if hasattr(getattr(part, "fused", None), "kernel")}
+        assert kernels == ({"transposed"} if deterministic else {"plain"}) and (len(measured) > before) != deterministic
 
 
 def test_heads_that_are_not_there_or_broken(home):
