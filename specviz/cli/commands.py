@@ -129,7 +129,7 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
     sub.add_argument("--seed", default=0, metavar="S")
-    sub.add_argument("--deterministic", action="store_true", help="no clock has a say: the seed alone gives the run, to the last bit on this machine")
+    sub.add_argument("--deterministic", action="store_true", help="no clock has a say: the seed alone gives the run, to the last bit")
 
 
 def _loaded(args: argparse.Namespace):

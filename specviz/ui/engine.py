@@ -95,7 +95,7 @@ class Engine:
         # them than cores they no longer wait ready but asleep: where the loading thread lived on, runs were three times slower.
         with ThreadPoolExecutor(1, "specviz-load") as aside:
             given = self._given(target)
-            return aside.submit(lambda: _measured(load(*given[0], **given[1]))).result()
+            return aside.submit(lambda: _measured(load(*given[0], **given[1], deterministic=is_fixed(target)))).result()
 
     def _given(self, models: str | None) -> tuple[tuple, dict[str, Any]]:
         """What ``zoo.load`` is given for ``Ask.models``. The owner may have started the server with any folder; a visitor's draft is
@@ -103,10 +103,9 @@ class Engine:
         target, draft = apart(models)
         if draft and draft != NO_DRAFT and draft not in [d["name"] for d in self.drafts(target)]:
             raise Refused(f"There is no draft model {draft[:80]!r} for this target; choose one of the list, or {NO_DRAFT}.")
-        how = {"deterministic": True} if is_fixed(models) else {}
         if target is None:
-            return (self._asked[0], draft or self._asked[1]), how
-        return ((target, draft) if draft else (target,)), how | {"named_only": not (any_model() and pinned(target))}
+            return (self._asked[0], draft or self._asked[1]), {}
+        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
 
     def loaded(self, target: str | None) -> Any:
         """Raises Refused where the model was put away for another one since it was loaded."""

@@ -3,12 +3,10 @@ loaded is refused with one sentence (ZooError). Whether a method can run on what
 """
 from __future__ import annotations
 
-import threading
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -17,19 +15,16 @@ from ..core import Method, Target
 from ..indexes.earlier_answers import Memory
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.store import Store, StoreError, vocabulary_mark
-from ..models.linear import unmeasured
 from .padded_vocabulary import Fitted
 from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, body_of, heads_of, needed, reader, sizes
 from .device import environment, read_device, use_cores
+from .kept import once
 from .memory import need_room
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, sentence, stored, why_not
 from .text import TokenBytes
 from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
-
-_loaded: dict[tuple[Path, str, str], Any] = {}
-_lock = threading.Lock()
 
 
 @dataclass
@@ -83,7 +78,7 @@ class Kit:
                 getattr(part, "fused", None)  # stored as it drafts now, not within the first run
             return head
 
-        return _once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}", read_head, loaded.deterministic)
+        return once(loaded.heads.folders[kind], loaded.device, f"head:{kind} {loaded.folder.resolve()}", read_head, loaded.deterministic)
 
     def close(self) -> None:
         """Give every cache back."""
@@ -168,7 +163,7 @@ class Loaded:
 
     def weights(self, folder: Path, backend: Forward) -> Any:
         """A folder's weights for a forward, stored as this pair's are. Raises ZooError."""
-        return _once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
+        return once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -224,7 +219,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     on = read_device(device)
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
-    model = _once(folder, on, backend.name, backend.load, deterministic and backend.measures)
+    model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads, deterministic=deterministic,
                     other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
@@ -269,30 +264,6 @@ def _small(book: Register, draft: str) -> dict[str, Path]:
     """Where the draft that models.yaml names for a draft lies, if it is there."""
     entry = book.entries.get(book.find(draft).draft)
     return {"small": entry.path} if entry and entry.path and (entry.path / "config.json").is_file() else {}
-
-
-def _once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
-    """The folder's weights on a device for one use (a forward, a head), loaded once; fixed: no clock chooses how a processor stores
-    them. Raises ZooError."""
-    fixed = fixed and device.type == "cpu"
-    key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
-    with _lock:
-        if key not in _loaded:
-            try:
-                with unmeasured() if fixed else nullcontext():
-                    _loaded[key] = read_them(folder, device)
-            except (MemoryError, torch.OutOfMemoryError):
-                raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
-            except Exception as error:  # a foreign folder breaks in any way it likes
-                words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-                raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
-        return _loaded[key]
-
-
-def forget() -> None:
-    """Give back every weight that no run holds."""
-    with _lock:
-        _loaded.clear()
 
 
 def survey(target: str | None = None, draft: str | None = None):

@@ -26,9 +26,8 @@ def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):
     assert engine.loaded(None).pass_seconds == 0.01  # what a busy machine is told by
     for models in (together(None, None, True), together("other", None, True)):
         assert engine.load(models) == "toy on cpu" and engine.loaded(models) is not engine.loaded(None)
-    assert [(given, named) for _, given, named in where] == [
-        (("one", "two"), {}), (("other",), {"named_only": True}),
-        (("one", "two"), {"deterministic": True}), (("other",), {"deterministic": True, "named_only": True})]
+    assert [(given, named) for _, given, named in where] == [(given, named | {"deterministic": fixed}) for fixed in (False, True) for given, named in (
+        (("one", "two"), {}), (("other",), {"named_only": True}))]
     assert all(thread is not threading.current_thread() and not thread.is_alive() for thread, _, _ in where)
 
 
@@ -51,4 +50,4 @@ def test_only_the_owner_lets_visitors_name_models_of_the_hub_and_never_folders(m
         for name, only in ((pinned, named_only), (str(tmp_path), True), ("assets/models", True), (f"{tmp_path}/a@b", True)):
             with pytest.raises(Refused):
                 Engine(None, None).load(name)
-            assert given.pop() == {"named_only": only}, name
+            assert given.pop() == {"named_only": only, "deterministic": False}, name
