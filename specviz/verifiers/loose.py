@@ -16,8 +16,8 @@ BEST = 3  # tokens over which the target's doubt is measured
 
 
 class Deferred(TokenRejection):
-    """A refused token of a chain stands when the target's entropy over its three best tokens is at least ``unsure`` nats, it is not
-    impossible, and each of the next ``window`` tokens is there and accepted. A window of 0 is the fair test.
+    """A refused token of a chain stands when what the target's three best tokens add to its entropy is at least ``unsure`` nats, it is
+    not impossible, and each of the next ``window`` tokens is there and accepted. A window of 0 is the fair test.
 
     Drift: the log-probability given up at each forgiven token against the best one, in nats.
     """
@@ -65,6 +65,7 @@ class Deferred(TokenRejection):
 
 
 def doubt(row: Tensor) -> float:
-    """Entropy in nats of the three best tokens of a row of logits [vocab], among themselves; at most log 3."""
-    p = row.float().topk(min(BEST, len(row))).values.softmax(-1)
+    """What the three best tokens of a row of logits [vocab] add to its entropy, in nats; at most log 3, and little where many tokens
+    share the rest: the target may then not be held to any of them, but it does not waver between a few wordings either."""
+    p = row.float().softmax(-1).topk(min(BEST, len(row))).values
     return -float(torch.special.xlogy(p, p).sum())

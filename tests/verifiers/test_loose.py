@@ -31,6 +31,7 @@ def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
 @pytest.mark.parametrize("drafted, rows, why", [
     ([1, 0, 0], [SURE, SURE, SURE, SURE], "the target was sure"),
     ([1, 1, 0], [UNSURE, SURE, SURE, SURE], "the token behind it is wrong, too"),
+    ([1, 0, 0], [[1.0, 0.9, 0.8, *[0.7] * 97], SURE + [-9.0] * 96, SURE + [-9.0] * 96, SURE + [-9.0] * 96], "it wavers between more than a few"),
     ([1, 0], [UNSURE, SURE, SURE], "there is only one token behind it"),
     ([1, 0, 0], [[1.0, -math.inf, 0.9, 0.8], SURE, SURE, SURE], "the target cannot write it"),
 ])
@@ -40,8 +41,10 @@ def test_every_other_refusal_stands(drafted, rows, why):
     assert [t.verdict for t in verdict.trials] == ["rejected"] + ["skipped"] * (len(drafted) - 1)
 
 
-def test_doubt_is_the_entropy_of_the_three_best():
+def test_doubt_is_what_the_three_best_add_to_the_entropy():
+    """As the authors' program has it: where a hundred tokens are alike, three of them say little."""
     assert doubt(torch.tensor([2.0, 2.0, 2.0, -50.0, -50.0])) == pytest.approx(math.log(3))
+    assert doubt(torch.zeros(100)) == pytest.approx(0.03 * math.log(100)) and doubt(torch.zeros(2)) == pytest.approx(math.log(2))
     assert doubt(torch.tensor([50.0, 0.0, 0.0])) < 1e-9
 
 

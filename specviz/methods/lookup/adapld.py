@@ -33,7 +33,7 @@ METHOD = Method(
     look="Who drafts: arcs from equal words, neighbours where no words were equal; and the fork where the same words went on in two ways.",
     wins="Text that says the same again in other words, and phrases that have more than one continuation.",
     loses="On fresh text similar states are found nearly every round, and most of what followed there is refused.",
-    differs="Only the abstract was at hand: the order (words first, states where words fail) and the branches are the "
-            "paper's, all numbers and how branches are chosen are ours.",
+    differs="From the abstract: words first, states where words fail. A re-implementation by others branches at the target's own "
+            "next best tokens and ranks equal matches by their states; here the latest continuations branch. Numbers are ours.",
     build=build,
 )
