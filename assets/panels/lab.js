@@ -1,10 +1,11 @@
-/* The Lab: eight experiments, one at a time. Four need nothing but the trace on the board; four ask the engine. */
+/* The Lab: nine experiments, one at a time. Four need nothing but the trace on the board; five ask the engine. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const ITEMS = [
     { key: "whatif", title: "What if?", line: "Other settings, same recording" },
     { key: "cost", title: "The price of a pass", line: "Why several tokens cost little" },
+    { key: "contexts", title: "Long texts", line: "Measured, and a model beyond; runs the engine" },
     { key: "predict", title: "Predicted and measured", line: "The formula, the clock, the gap" },
     { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
     { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },

@@ -1,5 +1,5 @@
-"""The commands: list, run, bench, verify, replay; load, models and space have files of their own. An error is one line on stderr
-and a non-zero exit.
+"""The commands: list, run, bench, verify, replay; load, contexts, models and space have files of their own. An error is one line on
+stderr and a non-zero exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
 """
@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import load, models, served, serving, space
+from . import contexts, load, models, served, serving, space
 from .errors import INTERRUPTED, UsageError
 from .watching import text_of
 
@@ -107,6 +107,7 @@ def parser() -> Parser:
     _models(sub)
 
     load.add(command, lambda sub: (_sampling(sub), _models(sub)))
+    contexts.add(command, _models)
     models.add(command)
     serving.add(command)
     space.add(command)

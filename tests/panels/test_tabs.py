@@ -14,7 +14,7 @@ from .conftest import ANSWERS, EVIL, catalogue
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
-VIEWS = {"lab": ["whatif", "cost", "predict", "hardware", "distribution", "breakit", "sweep", "load"],
+VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "sweep", "load"],
          "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
 
 
@@ -83,7 +83,8 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
     answers["library"][0] |= {"title": EVIL, "about": EVIL}
     answers["load"] |= {"said": [EVIL], "machine": EVIL, "rows": [{**r, "method": EVIL, "load": EVIL} for r in answers["load"]["rows"]]}
     answers["tasks"] = [{"task": EVIL}]
-    answers["cost_curve"]["machine"] = answers["sweep"]["knob"] = EVIL
+    answers["cost_curve"]["machine"] = answers["sweep"]["knob"] = answers["context_costs"]["machine"] = EVIL
+    answers["context_costs"]["methods"][0]["title"] = EVIL
 
     def use(page):
         cards = "() => { for (const c of ctx.catalogue) Object.assign(c, { title: c.title + %s, summary: %s, look: %s, paper: %s }); }" % ((json.dumps(EVIL),) * 4)
@@ -147,6 +148,20 @@ def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> Non
         page.wait_for_function("document.querySelector('.pn-prose').textContent.includes('a machine')")
         assert "64" in page.text_content(".pn-plot") and page.query_selector(".pn-plot .mark")
         assert page.evaluate("asked")[0][0] == "cost_curve"
+
+    visit(use, "lab", records=GREEDY)
+
+
+def test_long_texts_are_measured_and_a_model_beyond(visit) -> None:
+    def use(page):
+        assert "a model beyond" in show(page, "contexts") and "Nothing measured yet" in page.text_content(".pn-plot")
+        page.click("text=Measure here")
+        page.wait_for_function("document.querySelector('.pn-prose').textContent.includes('a machine')")
+        assert page.evaluate("asked.at(-1)[0]") == "context_costs"
+        assert "at about 16,000 tokens" in page.text_content(".pn-figs") and "measured up to here" in page.text_content(".pn-plot")
+        said = page.text_content(".pn-prose")
+        assert "MagicDec: 2.50 tokens a round at 2,000 tokens, 0.60\u00d7 the speed" in said and "2.10\u00d7 at 131,072 tokens, reckoned" in said
+        assert page.evaluate("document.querySelectorAll('.pn-plot circle.pt').length") == 2, "what is measured is a dot, and nothing else is"
 
     visit(use, "lab", records=GREEDY)
 

@@ -1,0 +1,40 @@
+"""``specviz contexts``: what long texts cost, and what drafting from less of their memory earns."""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Callable
+
+
+def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
+    """Hang the command into the parser; ``models`` adds the options of models."""
+    about = ("A pass by the length of the text, and MagicDec, TriForce and QuantSpec there: measured as far as the target reads, "
+             "reckoned beyond.")
+    models(command("contexts", contexts, about))
+
+
+def contexts(args: argparse.Namespace) -> int:
+    from .. import lab
+    from ..zoo import load
+    from .terminal import table
+
+    told: dict[str, Any] = {}
+    for told in lab.answer("context_costs", {}, load(args.target, args.draft, args.device)):
+        if sys.stderr.isatty():
+            said = f"{len(told['lengths'])} lengths and {len(told['methods'])} methods measured"
+            print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
+    if args.json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return 0
+    print(f"{told['machine']}.\nMeasured, a pass of one row:")
+    print(table([{"tokens": n, "ms": 1e3 * s} for n, s in zip(told["lengths"], told["seconds"])], ["tokens", "ms"]))
+    if told["methods"]:
+        print(f"\nSpeed-up over plain decoding, measured at {told['longest']:,} tokens, else reckoned by a line through them:")
+        columns = ["tokens", "how", *(m["method"] for m in told["methods"])]
+        rows = [(told["longest"], "measured", *(m["measured"] for m in told["methods"]))]
+        rows += [(n, "reckoned", *speeds) for n, *speeds in zip(told["reckoned"], *(m["reckoned"] for m in told["methods"]))]
+        print(table([dict(zip(columns, row)) for row in rows], columns))
+        print("Tokens a round are held at " + ", ".join(f"{m['tokens']:.2f} ({m['method']})" for m in told["methods"])
+              + "; choosing, copying and rounding what is kept are left out, and rounded numbers count as their bits would.")
+    return 0

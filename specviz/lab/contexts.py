@@ -1,0 +1,144 @@
+"""What a long text costs, and what drafting from less of its memory earns: measured as far as the target reads, reckoned beyond.
+
+A pass costs what reading its weights costs and, for each token of the text, what reading its keys and values costs: a straight
+line through measured passes. MagicDec (2408.11049), TriForce (2404.11912) and QuantSpec (2502.10424) draft with passes over less
+of the text, which cost what the same line says further down. Tokens a round are those of a run at the longest text, and stay so.
+"""
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ..core import State
+from ..loops import speculate
+from ..methods import catalogue
+from ..trace.events import Noted
+from ..trace.metrics import Totals
+from ..zoo.text import encode_plain
+from .costs import _pass, machine
+from .tasks import company
+
+LENGTHS = (64, 256, 512, 1024, 1536, 2048)  # tokens of text, as far as the target reads
+BEYOND = tuple(2**i for i in range(9, 18))
+TURNS = 7  # times each pass is measured; the quickest counts
+WRITTEN, ROOM = 48, 64  # tokens that a method writes, and places kept free for them
+# By method: its knobs here, about a quarter of two thousand tokens, and of how many tokens a drafting pass reads keys and values,
+# of n in numbers of ``full`` bits. Rounded ones count as their bits do: here they keep their width, and nothing is read faster.
+LEAN: dict[str, tuple[dict[str, int], Callable[[int, dict[str, Any], int], float]]] = {
+    "magicdec": ({"window": 512}, lambda n, knobs, full: min(n, knobs["sinks"] + knobs["window"])),
+    "triforce": ({"budget": 512}, lambda n, knobs, full: min(n, knobs["budget"] + knobs["window"])),
+    "quantspec": ({"group": 128, "window": 128}, lambda n, knobs, full: n * min(1.0, knobs["bits"] / full)),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Seconds of a pass over n tokens of text: base + token * n."""
+
+    base: float
+    token: float
+
+    def __call__(self, tokens: float) -> float:
+        return self.base + self.token * tokens
+
+    @classmethod
+    def through(cls, lengths: list[int], seconds: list[float]) -> Line:
+        """The nearest line that does not fall."""
+        x, y = sum(lengths) / len(lengths), sum(seconds) / len(seconds)
+        spread = sum((n - x) ** 2 for n in lengths)
+        token = max(0.0, sum((n - x) * (s - y) for n, s in zip(lengths, seconds)) / spread) if spread else 0.0
+        return cls(max(1e-9, y - token * x), token)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run at the longest text: its counts, and the rounds that its draft took where it was drafted for itself."""
+
+    totals: Totals
+    inner: int
+
+    @property
+    def tokens(self) -> float:
+        return self.totals.tokens / max(1, self.totals.rounds)
+
+
+def context_costs(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """{lengths, seconds: of a pass of one row, base, token: the line through them, longest: of the lengths, reckoned: [length],
+    methods: [{method, title, knobs, tokens: a round, measured: the speed-up there, reckoned: [speed-up]}], machine}. Growing;
+    methods that cannot run here are left out."""
+    methods = {key: method for key in LEAN if loaded.why_not(method := catalogue()[key]) is None}
+    knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
+    counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})
+    text = _text(loaded, max(min(loaded.context, LENGTHS[-1] + ROOM) - ROOM, 2) + max(counts))
+    lengths = [n for n in LENGTHS if n + ROOM <= loaded.context] or [len(text) - max(counts)]
+    if lengths[-1] < LENGTHS[-1] and len(text) - max(counts) > lengths[-1]:
+        lengths.append(len(text) - max(counts))
+    took: dict[int, list[float]] = {count: [] for count in counts}
+    with closing(loaded.open_target()) as target, torch.inference_mode():
+        for n in lengths:
+            turns = [[_pass(target, text[:n], text[n:n + count - 1]) for count in counts] for _ in range(TURNS + 1)]
+            for count, (_, *seconds) in zip(counts, zip(*turns)):
+                took[count].append(min(seconds))  # the first turn warms up, and a busy machine only ever adds time
+            seen = lengths[:len(took[1])]
+            lines = {count: Line.through(seen, seconds) for count, seconds in took.items()}
+            told = {"lengths": seen, "seconds": list(took[1]), "base": lines[1].base, "token": lines[1].token, "longest": n,
+                    "reckoned": list(BEYOND), "methods": [], "machine": machine(loaded)}
+            yield told
+            if stop():
+                return
+    step, plain = _step(loaded, text[:lengths[-1]]), None
+    for key, method in methods.items():
+        plain = plain or _played(loaded, next(iter(catalogue().values())), {}, text[:lengths[-1]])
+        if stop():
+            return
+        found = _played(loaded, method, knobs[key], text[:lengths[-1]])
+        told = told | {"methods": [*told["methods"], _told(loaded, method, knobs[key], found, plain, lines, step)]}
+        yield told
+
+
+def _told(loaded: Any, method: Any, knobs: dict[str, Any], found: Played, plain: Played, lines: dict[int, Line],
+          step: float) -> dict[str, Any]:
+    spent = [p.totals.seconds / max(1, p.totals.tokens) for p in (plain, found)]
+    full = torch.finfo(getattr(torch, loaded.facts["env"]["dtype"])).bits
+    return {"method": method.key, "title": method.title, "knobs": LEAN[method.key][0], "tokens": found.tokens,
+            "measured": spent[0] / spent[1] if spent[1] else None,
+            "reckoned": [reckoned(n, method.key, knobs, found, lines, step, full) for n in BEYOND]}
+
+
+def reckoned(n: int, key: str, knobs: dict[str, Any], found: Played, lines: dict[int, Line], step: float, full: int) -> float:
+    """The speed-up over a text of n tokens: tokens a round, times a plain pass, over the passes that drafted and the check."""
+    read, rounds = LEAN[key][1](n, knobs, full), max(1, found.totals.rounds)
+    drafted = found.totals.drafted / rounds * lines[1](read)
+    if "inner" in knobs:
+        drafted = found.inner / rounds * (lines[1 + knobs["inner"]](read) + knobs["inner"] * step)
+    return found.tokens * lines[1](n) / (drafted + lines[1 + knobs["gamma"]](n))
+
+
+def _text(loaded: Any, count: int) -> list[int]:
+    """So many tokens of the shipped prompts, again and again where they are too few."""
+    ids = encode_plain(loaded.tokenizer, "\n\n".join(company(10**6)))
+    return (ids * (count // len(ids) + 1))[:count]
+
+
+def _step(loaded: Any, text: list[int]) -> float:
+    """Seconds of the draft model's pass of one row, 0 where there is none."""
+    if loaded.draft is None:
+        return 0.0
+    with closing(loaded.kit()) as kit, torch.inference_mode():
+        model = kit.open("draft")
+        return min(_pass(model, text[-64:], []) for _ in range(TURNS + 1))
+
+
+def _played(loaded: Any, method: Any, knobs: dict[str, Any], text: list[int]) -> Played:
+    totals, inner = Totals(), 0
+    with closing(loaded.kit()) as kit, torch.inference_mode():
+        parts = method.build(kit, **method.read_knobs(knobs))
+        with closing((parts.loop or speculate)(parts, kit.target, State(list(text), limit=WRITTEN))) as events:
+            for event in events:
+                totals.fold(event)
+                if isinstance(event, Noted) and event.kind == "staged":
+                    inner += event.data["rounds"]
+    return Played(totals, inner)
