@@ -238,7 +238,7 @@ def damaged(folder: Path, dice: random.Random) -> str:
 def survive(folder: Path, seed: int) -> None:
     what = damaged(write(folder), random.Random(seed))
     try:
-        loaded = load(str(folder))
+        loaded = load(str(folder), deterministic=seed % 4 > 0)  # most of a load's time goes into measuring layouts
         *_, end = Session(loaded, "prompt_lookup").run("the cat sat", 3)
         assert end.records() and loaded.facts and loaded.end_tokens is not None
     except (ZooError, SessionError) as error:
