@@ -61,10 +61,10 @@ def backend(server):
 @pytest.fixture
 def visit(browser, server):
     """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body. Pages rest, because a
-    trace that plays by itself keeps a core busy; ``moving=True`` lets it play."""
+    trace that plays by itself keeps a core busy; ``moving=True`` lets it play. script: runs before the page's own."""
     contexts, seen = [], []
 
-    def open_page(url=None, width=1400, height=1000, moving=False, **context):
+    def open_page(url=None, width=1400, height=1000, moving=False, script="", **context):
         motion = "no-preference" if moving else "reduce"
         own = browser.new_context(viewport={"width": width, "height": height}, reduced_motion=motion, **context)
         contexts.append(own)
@@ -75,7 +75,7 @@ def visit(browser, server):
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
         page.on("dialog", lambda d: (seen.append(f"dialog: {d.message}"), d.dismiss()))
         page.on("request", lambda r: seen.append(f"request: {r.url}") if not _own(r.url) else None)
-        page.add_init_script(GUARD)
+        page.add_init_script(GUARD + script)
         page.goto(url or server.url)
         page.wait_for_selector("#board .sv[data-state]", state="attached")
         return page
