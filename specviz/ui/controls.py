@@ -93,6 +93,11 @@ def draft(found: list[dict[str, str]]) -> gr.Dropdown:
                        info="The small model that guesses ahead. Which shape drafts fastest is worth a try.")
 
 
+def predicted() -> gr.Textbox:
+    return gr.Textbox(label="Predicted output", info="A text that the answer is expected to be like: Predicted output drafts from it.",
+                      lines=3, max_lines=8, elem_id="predicted")
+
+
 def system() -> gr.Textbox:
     return gr.Textbox(label="System prompt", info="Read before the conversation.", lines=3, max_lines=8,
                       elem_id="system")

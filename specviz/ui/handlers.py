@@ -47,7 +47,7 @@ class Handlers:
     # Run and Stop. Three listeners, one after another: what a listener may change is built anew with everything it tells, which
     # is worth nothing twenty times a second, so the one that tells the frames has the board and Stop and nothing else.
 
-    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft,
+    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
                     lane, chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
@@ -61,7 +61,7 @@ class Handlers:
             ask = await asyncio.to_thread(
                 read, self.backend.cards, prompt=text, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
                 temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, prompts=prompts, system=system, target=target,
-                draft=draft, turns=Chat(earlier).messages())
+                draft=draft, predicted=predicted, turns=Chat(earlier).messages())
         except Refused as why:
             return {ui["notice"]: _line("error", str(why)), ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
         ask = replace(ask, shelf=self._shelf(session))

@@ -129,6 +129,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
         ui["target"] = controls.target(backend.targets())
         ui["draft"] = controls.draft(backend.drafts(None))
         ui["system"] = controls.system()
+        ui["predicted"] = controls.predicted()
         ui["knob_place"] = gr.Column(elem_id="knobs")
 
 
@@ -186,7 +187,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
 
 
 CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "prompts", "system", "target",
-          "draft")  # as in links.js
+          "draft", "predicted")  # as in links.js
 ASKED = (*CHOICE, "lane", "chat")
 TOLD = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
 SETTLED = (*(name for name in TOLD if name not in ("notice", "conversation")), "chat", "bar", "methods")

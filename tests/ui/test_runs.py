@@ -23,8 +23,8 @@ def hands():
     return made
 
 
-def begin(hands, chat, prompt="tell of the fox"):
-    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", None, chat, ME))
+def begin(hands, chat, prompt="tell of the fox", predicted=""):
+    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", predicted, None, chat, ME))
 
 
 def watch(hands, frames=None):
@@ -39,6 +39,12 @@ def watch(hands, frames=None):
         return out
 
     return asyncio.run(told())
+
+
+def test_a_predicted_text_goes_with_the_run_or_is_refused(hands):
+    assert "predicted text has 4,001 characters" in begin(hands, Chat(), predicted="x" * 4001)["notice"] and not hands.live
+    begin(hands, Chat(), predicted="the fox ran")
+    assert hands.live["me"].ask.predicted == "the fox ran"
 
 
 def test_a_run_is_begun_watched_and_settled(hands):

@@ -51,7 +51,7 @@ def speeds(log):
 
 @pytest.mark.soak
 def test_the_page_shows_the_engines_own_speed(visit, real):
-    """Four lanes of 512 tokens, the most that a run may ask for: 2,048 tokens."""
+    """Four lanes of 512 tokens, the most that a run may ask for; the model may end its answers before."""
     page = visit(url=real.url)
     page.click("#tab-race")
     page.click("#board .p-stage .opens")

@@ -187,6 +187,19 @@ def test_the_draft_is_chosen_in_the_settings(page, backend):
     backend.loaded.discard("|wide")
 
 
+@pytest.mark.thorough
+def test_a_predicted_text_is_typed_in_the_settings_goes_with_the_run_and_its_link(page, backend):
+    page.click("#open-settings")
+    page.fill("#predicted textarea", "the fox ran & hid")
+    open_fields(page)
+    page.fill("#temperature input", "0.5")
+    run(page)
+    assert backend.runs[-1].predicted == "the fox ran & hid"
+    page.click("#share")
+    page.wait_for_function("document.querySelector('#notice').textContent.includes('same seed; a method that goes by the clock may draw other tokens')")
+    assert page.evaluate("SpecVizPage.readLink(location.hash).set.predicted") == "the fox ran & hid"
+
+
 def test_target_and_draft_are_one_name():
     for pair in [(None, None), ("a", None), (None, "b"), ("a", "b"), ("a", "none")]:
         assert apart(together(*pair)) == pair == apart(together(*pair, True)) and not is_fixed(together(*pair)) and is_fixed(together(*pair, True))

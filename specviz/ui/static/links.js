@@ -13,7 +13,7 @@
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
   /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts, system,
-     target, draft}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A
+     target, draft, predicted}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A
      prompt that is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
@@ -29,6 +29,7 @@
     }
     if (q.has("p")) set.prompt = q.get("p");
     if (q.has("sys")) set.system = q.get("sys");
+    if (q.has("like")) set.predicted = q.get("like");
     if (q.has("m")) set.methods = lanes(q.get("m")).slice(0, 8);
     if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
     if (/^[\w.-]{1,80}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
@@ -72,6 +73,7 @@
       for (const [key, [name]] of Object.entries(NUMBERS))
         if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
       if (set.system) q.set("sys", set.system);
+      if (set.predicted) q.set("like", set.predicted);
       if (set.target) q.set("model", set.target);
       if (set.draft) q.set("draft", set.draft);
     }
@@ -97,12 +99,14 @@
     "system",
     "target",
     "draft",
+    "predicted",
   ];
   const KINDS = {
     prompt: "string",
     system: "string",
     target: "string",
     draft: "string",
+    predicted: "string",
     temperature: "number",
     top_p: "number",
     length: "number",
@@ -130,7 +134,8 @@
     document.dispatchEvent(new CustomEvent("specviz:taken"));
     return NAMES.map((name) => {
       const value = set[name];
-      if (name === "methods") return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, page.most)) : AS_IS;
+      if (name === "methods")
+        return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, page.most)) : AS_IS;
       if (name === "knobs") return value && typeof value === "object" ? value : AS_IS;
       return typeof value === KINDS[name] ? value : AS_IS;
     });
@@ -173,12 +178,17 @@
       draft: draft ? (now.draft === "none" ? "" : now.draft) || "" : now.draft === undefined ? "" : "none",
       repeats: now.repeats,
       prompts: now.prompts,
+      predicted: now.predicted,
     };
   };
 
   const THIS = "it opens this prompt, these methods and this round";
-  const AGAIN = "it makes this run again: press Run there; same seed, same tokens; then this round opens";
-  const WITHIN = "it carries this run in itself and opens this round; press Run makes it again: same seed, same tokens";
+  /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which dice
+     fall, and some draft by the clock. */
+  page.alike = (temperature) =>
+    temperature > 0 ? "same seed; a method that goes by the clock may draw other tokens" : "same seed, same tokens";
+  const AGAIN = (alike) => `it makes this run again: press Run there; ${alike}; then this round opens`;
+  const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
 
   /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls. */
   async function linkOf(now) {
@@ -199,10 +209,12 @@
     const link = makeLink(page.settings(heads, now), where, { run: true }),
       packed = await page.pack(records, 8000 - link.length - 3),
       earlier = heads[0].prompt?.turns?.some((t) => t?.role === "user");
-    if (packed) return { link: link + "&z=" + packed, text: WITHIN };
+    const alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature);
+    if (packed) return { link: link + "&z=" + packed, text: WITHIN(alike) };
+    const text = AGAIN(alike);
     return {
       link,
-      text: earlier ? AGAIN.replace("makes this run again", "asks this again, without the turns before it") : AGAIN,
+      text: earlier ? text.replace("makes this run again", "asks this again, without the turns before it") : text,
     };
   }
 

@@ -220,15 +220,16 @@
      once it was made. */
   async function again(to) {
     const board = await whenBoard(),
+      alike = page.alike(to.set.temperature),
       text = to.packed ? await page.unpack(to.packed) : "";
     if (text && !board.load(text)) {
-      board.say("The run of this link. Press Run to make it again: same seed, same tokens.");
+      board.say(`The run of this link. Press Run to make it again: ${alike}.`);
       board.follow("#" + to.place);
       return;
     }
     const round = Number(new URLSearchParams(to.place).get("round")),
       then = round >= 0 && to.place.includes("round") ? ` Then round ${round + 1} opens.` : "";
-    board.blank("This link makes a run again: press Run. Same seed, same tokens." + then);
+    board.blank(`This link makes a run again: press Run. ${alike[0].toUpperCase()}${alike.slice(1)}.${then}`);
     const off = board.on("change", () => {
       const { state } = document.querySelector("#board .sv").dataset;
       if (board.asked() !== to.set.prompt || !["done", "stopped"].includes(state)) return;
