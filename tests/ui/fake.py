@@ -29,7 +29,7 @@ CARDS = [
          knobs=(GAMMA, KnobCard("shape", "even", help="how depth is spent", choices=("even", "front")),
                 KnobCard("warm", True, help="keep the draft's cache")),
          differs="The paper's chain; the cache is kept between rounds.", published={"gamma": 8, "warm": True}),
-    Scripted("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.",
+    Scripted("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.", aliases=("speculative eagle topk",),
          knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"),
                 KnobCard("drawn", "best", help="which children", choices=("best", "apart", "pairs")),
                 KnobCard("judge", "token", help="how they are judged", choices=("token", "hub"),

@@ -423,6 +423,9 @@ def test_by_keyboard_alone(page, backend):
     page.focus(".pg-more")
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.type === 'search'")
+    page.keyboard.type("speculative-eagle-topk")  # what an engine calls it
+    assert page.inner_text(".pg-count") == "1 method" and "= speculative eagle topk" in page.inner_text(".pg-row[data-key=tree]")
+    page.keyboard.press("Control+A")
     page.keyboard.type("several guesses")
     assert page.inner_text(".pg-count") == "1 method"
     page.keyboard.press("ArrowDown")
