@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from specviz.trace.files import Trace
@@ -52,14 +53,14 @@ def traces() -> int:
     """Whoever reads afterwards finds the old trace or the new one, and the next one can be saved."""
     old, new = Trace(sample.race(("plain",), tokens=3)), Trace(sample.race(("plain", "tree"), tokens=9))
     places = 0
-    for name in ("t.jsonl", "t.jsonl.gz"):
-        path = FOLDER / name
+    for path in (FOLDER / "t.jsonl", FOLDER / "t.jsonl.gz"):
+        write = partial(new.save, path)
         old.save(path)
-        ended, steps = apart(lambda: new.save(path))
+        ended, steps = apart(write)
         assert not ended and steps >= 3 and Trace.load(path).records == new.records
         for kill in [*({"place": i} for i in range(1, steps + 1)), *({"size": size} for size in (1, 400, 1000))]:
             old.save(path)
-            ended, _ = apart(lambda: new.save(path), **kill)
+            ended, _ = apart(write, **kill)
             assert ended in (signal.SIGKILL, signal.SIGXFSZ), (kill, ended)
             assert Trace.load(path).records in (old.records, new.records), kill
             new.save(path)

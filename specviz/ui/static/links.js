@@ -13,8 +13,8 @@
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
   /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts, system,
-     target, draft, predicted}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see pack.js). A
-     prompt that is too long is left whole: the server says so. */
+     target, draft, predicted}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see
+     pack.js). A prompt that is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
