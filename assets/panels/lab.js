@@ -1,4 +1,5 @@
-/* The Lab: nine experiments, one at a time. Four need nothing but the trace on the board; five ask the engine. */
+/* The Lab: ten experiments, one at a time. Four need nothing but the trace on the board; five ask the engine; one reads what the
+   drafts here carry of their training. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -12,6 +13,7 @@
     { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
     { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
     { key: "load", title: "Under load", line: "Many users at once; runs the engine" },
+    { key: "scaling", title: "What training buys", line: "Acceptance over tokens and sizes" },
   ];
   P.kinds = { ...(P.kinds || {}), lab: { label: "Experiments", items: ITEMS } };
 })();

@@ -6,8 +6,9 @@
    way; an AbortSignal ends the question. link(set) gives an address of the page with this choice and the place on the board.
    board: the api at the top of viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary,
    exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
-   ask's names: unavailable, cost_curve, context_costs, distribution, mistakes, break_it, sweep, load, tasks, library,
-   library_trace. An answer that cannot be given is a rejected promise whose message is one sentence, or {error: sentence}.
+   ask's names: unavailable, cost_curve, context_costs, distribution, mistakes, break_it, sweep, load, tasks, scaling,
+   library, library_trace. An answer that cannot be given is a rejected promise whose message is one sentence, or
+   {error: sentence}.
    A panel draws only while it is in sight; the board's changes reach it at most four times a second. */
 (() => {
   "use strict";

@@ -60,7 +60,7 @@
   const text = (x, y, s, cls, anchor = "start") => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);
   const tidy = (x) => (Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3))));
 
-  /* spec: {width, height, x: {min, max, log, name, show, whole}, y: {min, max, name, show},
+  /* spec: {width, height, x: {min, max, log, name, show, whole, at}, y: {min, max, name, show},
      series: [{pts: [[x, y]], cls, name, dots}], marks: [{x, y, name, cls}], rules: [{x | y, name}]} */
   function xy(spec) {
     const H = spec.height || 260,
@@ -81,7 +81,7 @@
         svg("line", { class: v > y.min ? "grid" : "axis", x1: L, x2: W - R, y1: Y(v), y2: Y(v) }),
         text(L - 8, Y(v) + 4, (y.show || tidy)(v), "ax", "end"),
       );
-    for (const v of ticks(x.min, x.max, Math.max(3, (W - L - R) / 70), x.log).filter(
+    for (const v of (x.at || ticks(x.min, x.max, Math.max(3, (W - L - R) / 70), x.log)).filter(
       (t) => !x.whole || Number.isInteger(t),
     ))
       add(

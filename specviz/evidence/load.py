@@ -27,7 +27,7 @@ COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_to
 MOST_USERS, MOST_REQUESTS = 64, 10_000
 SHORTEST = 0.5  # of the longest answer: lengths are drawn from there to it
 TURN = 0.25  # seconds on a method's clock before it is the next one's turn
-WARM = 8  # tokens of the request that is thrown away
+WARM = 16  # tokens of the requests that are thrown away
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -53,7 +53,8 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
     """The report as it grows, a turn at a time; ``at`` says where it stands, and the last one, which is whole, has none.
 
     users: closed loads, so many users each; rates: open loads in requests a second, instead; requests: how many of each load.
-    stop: asked after each turn; what was measured is reported then. A short request of each method comes first and is thrown away.
+    stop: asked after each turn; what was measured is reported then. As many short requests as the largest load has at once come first
+    and are thrown away; what a method learns from them, and at one load for the next, it keeps, as a server does that stays up.
     Raises SessionError before anything is measured.
     """
     loads = _loads(users, rates)
@@ -66,12 +67,13 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
            "packed": "batch" in loaded.provides, "skipped": skipped}
     rows: list[dict[str, Any]] = []
     over = False
-    for session in sessions.values():
-        for _ in Server(session, slots).serve([replace(asks[0], length=min(WARM, length))], 1):
-            pass
+    servers = {key: Server(session, slots) for key, session in sessions.items()}
+    most = min(slots, max(int(load) if kind == "users" else slots for kind, load in loads))
+    for server in servers.values():
+        _warm(server, [replace(asks[i % count], length=min(WARM, length)) for i in range(most)], stop)
     for kind, load in loads:
         timed, name = arriving(asks, load, sampling.seed) if kind == "rate" else asks, _named(kind, load)
-        with closing(_in_turns(sessions, timed, int(load) if kind == "users" else 0, slots, sampling.seed)) as turns:
+        with closing(_in_turns(servers, timed, int(load) if kind == "users" else 0, sampling.seed)) as turns:
             for key, served in turns:
                 now = [{"load": name, kind: load, "method": one, **done.row()} for one, done in served.items()]
                 mine, over = served[key], stop()
@@ -86,12 +88,18 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
     yield {"environment": {**env, "interrupted": over}, "rows": compared(rows), "said": where_it_stops(compared(rows), count)}
 
 
-def _in_turns(sessions: dict[str, Session], asks: Sequence[Ask], users: int, slots: int,
-              seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
+def _warm(server: Server, asks: Sequence[Ask], stop: Callable[[], bool]) -> None:
+    """Answer these all at once, for nothing but what is only done once and what the method learns."""
+    with closing(server.serve(asks, len(asks))) as rounds:
+        for _ in rounds:
+            if stop():
+                return
+
+
+def _in_turns(servers: dict[str, Server], asks: Sequence[Ask], users: int, seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
     """The methods under one load, a turn at a time, in an order shuffled anew; who had the turn, and what each has done."""
-    servers = {key: Server(session, slots) for key, session in sessions.items()}
     playing = {key: server.serve(asks, users) for key, server in servers.items()}
-    served, dice = {key: Served() for key in sessions}, random.Random(seed)
+    served, dice = {key: Served() for key in servers}, random.Random(seed)
     try:
         while playing:
             for key in dice.sample(list(playing), len(playing)):

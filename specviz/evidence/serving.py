@@ -77,11 +77,12 @@ def middle(values: list[float]) -> list[float] | None:
 
 
 class Server:
-    """One method, answering. ``slots``: most requests in a batch; ``clock``: its own, which stands while others are measured."""
+    """One method, answering. ``slots``: most requests in a batch; ``clock``: its own, which stands while others are measured. What its
+    policy of a batch learns lasts as long as the server."""
 
     def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
         self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
-        self.clock, self.batch = Clock(lambda: self._source() + self._skipped), None
+        self.clock, self.batch, self._joint = Clock(lambda: self._source() + self._skipped), None, {}
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
     def serve(self, asks: Sequence[Ask], users: int) -> Iterator[Served]:
@@ -89,7 +90,7 @@ class Server:
         the clock stands still. Close it to end earlier: every cache is given back then, and only what was done has an end."""
         out, waiting, later = Served(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
-        self.batch = Batch(self.clock)
+        self.batch = Batch(self.clock, self._joint)
         for _ in range(len(later) if later and later[0].at is not None else min(users, len(later))):
             self._comes(later.popleft(), waiting, out)
         try:

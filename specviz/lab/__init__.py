@@ -12,7 +12,7 @@ from .tasks import company
 # question: (module, function); those of LIGHT need no model
 ENGINE = {"cost_curve": "costs", "context_costs": "contexts", "distribution": "law", "break_it": "broken", "sweep": "sweep", "load": "load"}
 LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export",
-         "tasks": "tasks"}
+         "tasks": "tasks", "scaling": "scaling"}
 
 
 class LabError(ValueError):

@@ -37,11 +37,11 @@ class Request:
 
 class Batch:
     """Requests that decode together, on one clock. Not for requests of different methods where their policies are joint: these
-    share the first one's."""
+    share the first one's. ``joint``: where these are kept, for a next batch that is to go on with what they have learned."""
 
-    def __init__(self, clock: Clock | None = None):
+    def __init__(self, clock: Clock | None = None, joint: dict[type, JointPolicy] | None = None):
         self.clock, self.requests = clock or Clock(), []
-        self._joint: dict[type, JointPolicy] = {}
+        self._joint: dict[type, JointPolicy] = {} if joint is None else joint
 
     def join(self, parts: Parts, target: Target, state: State) -> tuple[Request, Scores]:
         """Prefill a request and take it in; it plays from the next round on. Raises ValueError for parts that cannot be batched."""

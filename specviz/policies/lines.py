@@ -8,6 +8,7 @@ PLACES = 24  # places measured last that the line is laid through
 EAGER, EVERY = 16, 8  # measurements after each of which the line is laid anew, and later after every so many
 WEIGHT, WILD = 0.2, 3.0  # of a new measurement at a known place, and times its mean that it may count at most
 RIDGE = 1e-6
+SLIGHT = 1e-3  # of the slowest place's seconds: quicker ones count as if they took that
 
 
 class Line:
@@ -29,10 +30,16 @@ class Line:
             self._places.popitem(last=False)
         self._count += 1
         if self._count <= EAGER or self._count % EVERY == 0:
-            self.line = least_squares([x for _, x, _ in self._places.values()], [y for *_, y in self._places.values()])
+            self.line = least_squares(*relative([(x, y) for _, x, y in self._places.values()]))
 
     def seconds(self, *sizes: float) -> float:
         return sum(coefficient * size for coefficient, size in zip(self.line, sizes))
+
+
+def relative(found: Sequence[tuple[list[float], float]]) -> tuple[list[list[float]], list[float]]:
+    """Places over their seconds: what is slow also wavers more, and a line through errors in parts serves the quick places, too."""
+    least = max((y for _, y in found), default=0.0) * SLIGHT or 1.0
+    return [[value / max(y, least) for value in x] for x, y in found], [y / max(y, least) for _, y in found]
 
 
 def least_squares(xs: Sequence[Sequence[float]], ys: Sequence[float]) -> list[float]:
@@ -41,7 +48,7 @@ def least_squares(xs: Sequence[Sequence[float]], ys: Sequence[float]) -> list[fl
     scale = [max(abs(x[i]) for x in xs) or 1.0 for i in range(count)]
     square = [[sum(x[i] * x[j] for x in xs) / scale[i] / scale[j] for j in range(count)] for i in range(count)]
     for i in range(count):
-        square[i][i] += RIDGE * 10**i * len(xs)
+        square[i][i] += RIDGE * 4**i * len(xs)
     right = [sum(x[i] * y for x, y in zip(xs, ys)) / scale[i] for i in range(count)]
     kept = list(range(count))
     while True:

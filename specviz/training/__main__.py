@@ -28,6 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
               **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if options.recipe == "scaling":
+            from .scaling import answer
+
+            print(answer(job, plain=not options.json))
+            return 0
         for name in available() if options.recipe == "all" else (options.recipe,):
             if name == "tokenizer" and options.recipe == "all" and job.numbers("target")["start"] == "shipped":
                 continue  # a target that goes on keeps its tokenizer
@@ -48,7 +53,9 @@ def available() -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m specviz.training", description=__doc__)
-    p.add_argument("recipe", choices=("all", *available(), "compare"))
+    p.add_argument("recipe", choices=("all", *available(), "compare", "scaling"),
+                   help="what to train; compare: the trained drafters side by side; scaling: how acceptance grew with what drafts of"
+                        " the target learned from, and with their sizes")
     p.add_argument("--target", help="the target whose drafters are trained; else the first of the embedded ones")
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz and heldout.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where checkpoints, generations and the log live (~/.cache/specviz/training)")
@@ -61,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--ship", action="store_true", help="also write the result to assets/models")
     p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")
     p.add_argument("--quiet", action="store_true", help="no progress bars")
+    p.add_argument("--json", action="store_true", help="of scaling: the points and laws as JSON")
     return p
 
 

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from ..models.exits import exits
 from . import acceptance, generate, losses
-from .files import FRONT, export, write_text
+from .files import FRONT, export, write_json, write_text
 from .grow import grown
 from .job import Job, TrainingError, fingerprint
-from .runner import Runner
+from .runner import Progress, Runner
 from .spans import of_text, said_again
 
 
@@ -41,9 +41,19 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     lesson = Lesson(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
     made = export(job, job.named(recipe), model, words)
-    for folder in job.places(made.name) if recipe != "draft" else ():  # the report tells of that one
-        write_text(folder / "README.md", card(model, made.name, name, job, numbers, figures, about.format(**numbers)))
+    for folder in job.places(made.name):
+        write_json(folder / "training.json", earned(job, numbers, model, runner.progress, len(lesson.heldout)))
+        if recipe != "draft":  # the report tells of that one
+            write_text(folder / "README.md", card(model, made.name, name, job, numbers, figures, about.format(**numbers)))
     return made
+
+
+def earned(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
+    """What the draft earned on its way: a point a measurement, replayed on so many held-out answers of the target."""
+    points = [{"step": step, "seconds": round(seconds, 1), "tokens": tokens, **figures}
+              for step, seconds, figures, tokens in (row for row in progress.measures if len(row) == 4) if figures]
+    return {"target": job.target, "parameters": sum(weight.numel() for weight in model.parameters()), "from": numbers.get("from"),
+            "gamma": numbers["gamma"], "answers": answers, "decay": numbers["decay"], "points": points}
 
 
 class Lesson:
@@ -138,12 +148,13 @@ def whole(answer: generate.Answer) -> generate.Answer:
 
 
 def measure(model: LlamaForCausalLM, heldout: list, numbers: dict) -> dict[str, float]:
-    """Block efficiency, replayed; of a sorted draft that of each size, the whole one first."""
+    """Block efficiency and acceptance rate, replayed; of a sorted draft those of each size, the whole one first."""
     out: dict[str, float] = {}
     for layers in exits(numbers["layers"])[::-1] if numbers["sorted"] else (numbers["layers"],):
         size = "" if layers == numbers["layers"] else f"_{layers}_layers"
         found = acceptance.tables(model, heldout, numbers["gamma"], layers=layers)
-        out |= {f"block_efficiency_{mode}{size}": table["mean"]["block_efficiency"] for mode, table in found.items()}
+        out |= {f"{figure}_{mode}{size}": table["mean"][figure] for figure in ("block_efficiency", "acceptance_rate")
+                for mode, table in found.items()}
     return out
 
 

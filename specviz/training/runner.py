@@ -7,6 +7,7 @@ data, and a killed run goes on to the same losses as one that was never killed.
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -32,7 +33,7 @@ class Progress:
     seconds: float = 0.0  # time spent training, over all resumptions
     tokens: int = 0  # tokens that carried loss
     history: list = field(default_factory=list)  # [step, seconds, tokens, mean loss since the last entry]
-    measures: list = field(default_factory=list)  # [step, seconds, {name: figure}]
+    measures: list = field(default_factory=list)  # [step, seconds, {name: figure}, tokens]; no figures: the measurement failed
 
 
 class Runner:
@@ -52,9 +53,15 @@ class Runner:
 
     def done(self) -> float:
         """Share of the budget that is spent."""
-        if self.job.steps is not None:
-            return self.progress.step / self.job.steps
-        return self.progress.seconds / (60 * self.minutes)
+        return self.share(self.progress.step, self.progress.seconds)
+
+    def share(self, step: int, seconds: float) -> float:
+        return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
+
+    def marked(self) -> bool:
+        """Whether one of the shares of the budget at which the recipe asks for figures (``measure_at``) went by since the last ones."""
+        last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
+        return any(last < mark <= self.done() < 1 for mark in self.numbers.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
         """The whole run, or what is left of it; a finished one costs nothing."""
@@ -69,6 +76,7 @@ class Runner:
             raise
         bar.close()
         if measure:
+            self.save()  # what follows may take long
             self.measure(measure)
         self.save()
         return self.finish()
@@ -89,7 +97,7 @@ class Runner:
                 recent.clear()
             bar.update()
             bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
-            if measure and time.monotonic() - measured > 60 * self.numbers["measure_minutes"]:
+            if measure and (self.marked() or time.monotonic() - measured > 60 * self.numbers["measure_minutes"]):
                 self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
                 measured = time.monotonic()
@@ -112,12 +120,18 @@ class Runner:
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
+        """Figures of the weights as they are. What goes wrong here is told and stops no training."""
+        progress, figures, told = self.progress, {}, {}
         self.model.eval()
-        with torch.inference_mode():
-            figures = measure()
+        try:
+            with torch.inference_mode():
+                told = figures = measure()
+        except Exception as error:
+            told = {"failed": f"{type(error).__name__}: {error}"}
+            print(f"{self.name} was not measured at step {progress.step} ({told['failed']}); the training goes on.", file=sys.stderr)
         self.model.train()
-        self.progress.measures.append([self.progress.step, round(self.progress.seconds, 1), figures])
-        line = {"step": self.progress.step, "minutes": round(self.progress.seconds / 60, 1), **figures}
+        progress.measures.append([progress.step, progress.seconds, figures, progress.tokens])
+        line = {"step": progress.step, "minutes": round(progress.seconds / 60, 1), "tokens": progress.tokens, **told}
         with open(self.place / "measures.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 

@@ -76,6 +76,30 @@ def test_everybody_is_answered_and_never_more_at_once_than_there_are(pair, metho
     assert max(served(pair, method, asks_of(pair, 7), users=7, slots=2).rounds) == 2
 
 
+def test_what_a_policy_of_a_batch_learns_lasts_as_long_as_its_server(pair):
+    ticks = iter(range(10**7))
+    server, other = (Server(Session(pair, "smartspec"), 4, lambda: next(ticks) / 1000) for _ in range(2))
+    learned = []
+    for one in (server, server, other):
+        for played in one.serve(asks_of(pair, 2), 2):
+            if len(played.rounds) == 1:
+                policy = one.batch.requests[0].parts.policy
+        learned.append((policy, policy.rounds))
+    assert learned[0][0] is learned[1][0] is not learned[2][0] and learned[1][1] > learned[0][1] >= learned[2][1] > 0
+
+
+def test_as_many_requests_as_the_largest_load_come_first_and_count_nowhere(pair, monkeypatch):
+    seen, serve = [], Server.serve
+
+    def counted(self, asks, users):
+        seen.append((len(asks), users, max(ask.length for ask in asks)))
+        return serve(self, asks, users)
+
+    monkeypatch.setattr(Server, "serve", counted)
+    *_, last = measuring(pair, ["autoregressive"], users=[1, 5], requests=2, slots=4, max_new_tokens=40, tasks=["chat"])
+    assert seen[0] == (4, 4, 16) and [users for _, users, _ in seen] == [4, 1, 5] and [row["requests"] for row in last["rows"]] == [2, 2]
+
+
 def test_an_idle_server_jumps_to_the_next_arrival(pair):
     asks = [Ask("a", ask.ids, ask.length, ask.seed, at) for ask, at in zip(asks_of(pair, 3), (0.0, 500.0, 500.0))]
     out = served(pair, "autoregressive", asks)

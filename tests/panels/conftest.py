@@ -9,6 +9,7 @@ import json
 import pytest
 
 from specviz import ASSETS
+from specviz.evidence.scaling import FIGURES, report
 from specviz.ui.cards import cards
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
@@ -30,6 +31,10 @@ def catalogue() -> list[dict]:
     return [{**dataclasses.asdict(card), "needs": sorted(card.needs)} for card in cards().values()]
 
 
+DRAFTS = [{"name": f"Llama-{name}", "target": "t", "parameters": size, "from": began, "answers": 9,
+           "points": [{"tokens": n, "acceptance_rate_greedy": 0.1 * i + 0.05 * k + 0.1, "acceptance_rate_sampled": 0.06 * i + 0.1}
+                      for i, n in enumerate((60_000, 120_000, 250_000, 500_000, 1_000_000))]}
+          for k, (name, size, began) in enumerate((("draft-small", 600_000, None), ("draft", 1_200_000, None), ("draft-wide", 1_900_000, "Llama-draft")))]
 ANSWERS = {
     "cost_curve": {"rows": [1, 2, 4, 8, 16, 32, 64], "seconds": [0.024, 0.025, 0.026, 0.029, 0.036, 0.055, 0.1], "draft_seconds": 0.003,
                    "one": 0.024, "machine": "a machine", "turns": 9},
@@ -52,6 +57,7 @@ ANSWERS = {
                       for n in (1, 4) for method, power in (("autoregressive", 0.9), ("speculative", 0.6))], "machine": "a machine",
              "said": ["Speculative decoding pays up to 1 user (1.20 times plain decoding) and no longer with 4 users (0.66 times)."],
              "environment": {"requests": 9, "max_new_tokens": 32, "interrupted": False}},
+    "scaling": {"figures": FIGURES, "targets": [report("t", DRAFTS), report("bare", [])]},
     "tasks": [{"task": "story", "prompts": 6}],
     "library": [{"name": "story", "title": "A story", "about": "Three lanes.", "bytes": 188_000}],
     "library_trace": "".join(json.dumps(r) + "\n" for r in sample.race()),

@@ -14,7 +14,7 @@ from .conftest import ANSWERS, EVIL, catalogue
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
-VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "sweep", "load"],
+VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "sweep", "load", "scaling"],
          "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
 
 
@@ -83,6 +83,9 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
     answers["library"][0] |= {"title": EVIL, "about": EVIL}
     answers["load"] |= {"said": [EVIL], "machine": EVIL, "rows": [{**r, "method": EVIL, "load": EVIL} for r in answers["load"]["rows"]]}
     answers["tasks"] = [{"task": EVIL}]
+    for one in answers["scaling"]["targets"][0]["drafts"]:
+        one["name"] = EVIL
+    answers["scaling"]["targets"][0] |= {"target": EVIL, "began": [EVIL], "missing": [EVIL]}
     answers["cost_curve"]["machine"] = answers["sweep"]["knob"] = answers["context_costs"]["machine"] = EVIL
     answers["context_costs"]["methods"][0]["title"] = EVIL
 
@@ -105,7 +108,7 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
 def test_the_rail_by_keyboard(visit) -> None:
     def use(page):
         page.focus("[data-key=whatif]")
-        for key, view in (("ArrowDown", "cost"), ("End", "load"), ("Home", "whatif"), ("ArrowUp", "load"), ("ArrowDown", "whatif")):
+        for key, view in (("ArrowDown", "cost"), ("End", "scaling"), ("Home", "whatif"), ("ArrowUp", "scaling"), ("ArrowDown", "whatif")):
             page.keyboard.press(key)
             assert page.get_attribute(".svp", "data-view") == view
             assert page.evaluate("document.activeElement.dataset.key") == view
@@ -522,3 +525,32 @@ def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> Non
         assert "1e-9" in page.text_content(".pn-places")
 
     visit(use, "lab", answers={"distribution": law, "break_it": broken})
+
+
+def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> None:
+    def use(page):
+        text = show(page, "scaling")
+        assert page.evaluate("asked[0][0]") == "scaling"
+        assert text.count("prediction") >= 4 and "Over the sizes of all drafts" in text and "began as Llama-draft" in text
+        assert [page.locator(f".pn-duo > div:nth-child({i}) circle.pt").count() for i in (1, 2)] == [15, 3], "every point is shown"
+        assert [page.locator(f".pn-duo > div:nth-child({i}) path.ln.dot").count() for i in (1, 2)] == [3, 1], "laws end in predictions"
+        assert page.locator(".pn-table tbody tr").count() == 15 and "1.2 M" in page.text_content(".pn-table")
+        page.check("input[value=acceptance_rate_sampled]", force=True)
+        painted(page)
+        assert "0.340" in page.text_content(".pn-table") and "Too few" not in page.text_content(".pn-body")
+        page.select_option(".pn-body select", "1")
+        painted(page)
+        assert "--size deep --target bare --data DIR" in page.text_content(".pn-body pre") and not page.locator("circle.pt").count()
+
+    visit(use, "lab")
+
+
+def test_without_an_answer_about_training_one_may_ask_again(visit) -> None:
+    def use(page):
+        page.evaluate("() => { ctx.ask = ((old) => async (...a) => { ctx.ask = old; throw new Error('Not now.'); })(ctx.ask); }")
+        assert "Not now." in show(page, "scaling")
+        page.click("text=Try again")
+        page.wait_for_selector(".pn-duo circle.pt")
+        assert page.locator("text=Try again").is_hidden() and "Not now." not in page.text_content(".pn-body")
+
+    visit(use, "lab")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -53,6 +54,36 @@ def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
         promised = {lengths: sum(sum(chain[:n]) for chain, n in zip(chains, lengths))
                     for lengths in itertools.product(*(range(len(chain) + 1) for chain in chains)) if sum(lengths) == budget}
         assert promised[tuple(chosen)] == pytest.approx(max(promised.values()))
+
+
+@pytest.mark.parametrize("requests, gamma, extra", [(1, 4, 2), (4, 2, 1), (4, 4, 2), (16, 4, 4)])
+def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(requests, gamma, extra):
+    """Whole answers of requests of different ease, no clock: draft models that know their chances, the same rows in every round."""
+    def rounds(policy):
+        dice, crowd = [random.Random(i) for i in range(requests)], [State([0] * 10, limit=120) for _ in range(requests)]
+        chance = [[dice[i].choice((0.2, 0.6, 0.95)) for _ in range(160)] for i in range(requests)]
+        holds = [[dice[i].random() < chance[i][at] for at in range(160)] for i in range(requests)]
+        written = played = 0
+        while played < 40:
+            budgets, trees = policy.plan_all(crowd), []
+            for state, budget, mine in zip(crowd, budgets, chance):
+                for depth in range(budget.gamma):
+                    budget.stop(sure(mine[len(state.tokens) - 10 + depth], depth))
+                trees.append(DraftTree.chain([1] * budget.gamma))
+            for i, (state, tree) in enumerate(zip(crowd, policy.share(crowd, trees))):
+                at = len(state.tokens) - 10
+                kept = next((n for n in range(len(tree)) if not holds[i][at + n]), len(tree))
+                state.tokens += [0] * (kept + 1)
+                written, state.limit = written + kept + 1, state.limit + kept + 1
+                rows[policy] = rows.get(policy, 0) + len(tree)
+                chance[i] += [dice[i].choice((0.2, 0.6, 0.95)) for _ in range(kept + 1)]
+                holds[i] += [dice[i].random() < one for one in chance[i][len(holds[i]):]]
+            played += 1
+        return written
+
+    rows, tetris, fixed = {}, RowBudget(gamma, extra), Always(gamma)
+    earned, wanted = rounds(tetris), rounds(fixed)
+    assert rows[tetris] == rows[fixed] == 40 * requests * gamma and (earned > wanted if requests > 1 else earned == wanted), (earned, wanted)
 
 
 def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
@@ -111,7 +142,8 @@ def test_smartspec_takes_the_best_length_by_its_own_figures():
     gamma = policy.plan_all(states(4))[0].gamma
     a, rows = policy.acceptance, lambda k: 4 * (k + 1)
     by_hand = [4 * (1 - a ** (k + 1)) / (1 - a) / (1.0 + 0.1 * rows(k) + 0.05 * 4 * k) for k in range(9)]
-    assert policy.speeds == pytest.approx(by_hand, rel=1e-3) and gamma == max(range(9), key=by_hand.__getitem__)
+    assert gamma == max(range(9), key=policy.speeds.__getitem__) and by_hand[gamma] >= 0.99 * max(by_hand)
+    assert policy.speeds[:5] == pytest.approx(by_hand[:5], rel=0.05), "longer drafts were not tried much"
 
 
 def test_smartspec_wakes_up_now_and_then():
@@ -125,14 +157,21 @@ def test_smartspec_wakes_up_now_and_then():
     assert sum(spent) <= 0.025 * (sum(spent) + len(spent))
 
 
-COSTS = {"rows ride along": (0.02, 0.05, 0.01), "rows are dear": (0.12, 0.06, 0.02), "drafts are dear": (0.02, 0.5, 0.02)}
+# name -> (a pass by rows, a level of drafts by its rows, the draft model's reading of a token); seconds
+COSTS = {"rows ride along": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.05 + 0.005 * rows, 0.01),
+         "rows are dear": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
+         "drafts are dear": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
+         "one row is cheap": (lambda rows: 1 if rows == 1 else 1.35 + 0.04 * rows, lambda rows: 0.12 + 0.01 * rows, 0.01),
+         "from seven rows on they are dear": (lambda rows: max(1, 0.15 * rows), lambda rows: 0.06 + 0.02 * rows, 0.02)}
 
 
-def simulated(policy, users: int, accept: float, row: float, step: float, read: float, answers: int = 12, length: int = 32) -> float:
-    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth: a pass costs 1
-    and ``row`` a row, a level of drafts ``step`` and a quarter of ``row`` a row, the draft model reads a token in ``read``."""
-    dice, noise, clock, seen = random.Random(7), random.Random(8), 0.0, {}
-    todo = [State([0] * 40, limit=dice.randint(length // 2, length)) for _ in range(users * answers)]
+PLAYED = {(drafted, accepted): outcome(drafted, accepted) for drafted in range(9) for accepted in range(drafted + 1)}
+
+
+def simulated(policy, users: int, accept: float, costs, seed: int, answers: int, length: int = 32) -> float:
+    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth."""
+    dice, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
+    todo = [State([0] * 40, limit=dice.randint(length // 2, length)) for _ in range(answers)]
     holds = {id(state): [dice.random() < accept for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
     crowd, everybody, written = [], list(todo), sum(state.limit for state in todo)
     while todo or crowd:
@@ -140,15 +179,16 @@ def simulated(policy, users: int, accept: float, row: float, step: float, read: 
             crowd.append(todo.pop(0))
         gammas = [min(budget.gamma, state.left - 1) for budget, state in zip(policy.plan_all(crowd), crowd)]
         unread = sum(len(s.tokens) - seen.get(id(s), 0) for s, gamma in zip(crowd, gammas) if gamma)
-        verify = (1.0 + row * sum(gamma + 1 for gamma in gammas)) * noise.uniform(0.8, 1.2)
-        draft = (step * max(gammas) + row / 4 * sum(gammas) + read * unread) * noise.uniform(0.8, 1.2)
-        clock += verify + draft
+        passed = verify(sum(gamma + 1 for gamma in gammas)) * noise.uniform(0.8, 1.2)
+        drafted = sum(draft(sum(gamma > depth for gamma in gammas)) for depth in range(max(gammas))) + read * unread
+        drafted *= noise.uniform(0.8, 1.2)
+        clock += passed + drafted
         outcomes = []
         for state, gamma in zip(crowd, gammas):
             kept = next((i for i in range(gamma) if not holds[id(state)][len(state.tokens) + i]), gamma)
             state.tokens += [0] * (kept + 1)
             seen |= {id(state): len(state.tokens)} if gamma else {}
-            outcomes.append(outcome(gamma, kept, verify, draft))
+            outcomes.append(replace(PLAYED[gamma, kept], seconds={"verify": passed, "draft": drafted}))
         policy.learn_all(crowd, outcomes)
         crowd = [state for state in crowd if not state.done]
     assert all(len(state.tokens) == 40 + state.limit for state in everybody)
@@ -163,13 +203,39 @@ class Always(JointPolicy):
         return [Budget(self.gamma)] * len(states)
 
 
-@pytest.mark.parametrize("accept", [0.25, 0.6, 0.85])
-@pytest.mark.parametrize("costs", COSTS)
+@pytest.mark.parametrize("costs, accept", [pytest.param(costs, accept, marks=[] if (i + j) % 3 == 0 else [pytest.mark.thorough])
+                                           for i, costs in enumerate(COSTS) for j, accept in enumerate((0.25, 0.6, 0.9))])
 def test_smartspec_is_never_far_under_the_better_of_plain_and_fixed(costs, accept):
-    """At every load of a sweep, whatever pays there: what it spends on measuring and trying is little."""
-    for users in (1, 4, 16):
-        best = max(simulated(Always(gamma), users, accept, *COSTS[costs]) for gamma in (0, 4))
-        assert simulated(Goodput(4, 8), users, accept, *COSTS[costs]) >= 0.95 * best, users
+    """As under a load that is measured: a short warm-up of the largest load, then each load of the sweep on what was learned so far.
+    Whatever pays there, and however short it is, what is spent on measuring and trying is little."""
+    loads, seeds = (1, 2, 4, 8, 16), (7, 11, 23)
+    reached = dict.fromkeys(loads, 0.0)
+    for seed in seeds:
+        policy = Goodput(4, 8)
+        simulated(policy, loads[-1], accept, COSTS[costs], seed + 100, loads[-1], 16)
+        for users in loads:
+            best = max(simulated(Always(gamma), users, accept, COSTS[costs], seed, 24) for gamma in (0, 4))
+            reached[users] += simulated(policy, users, accept, COSTS[costs], seed, 24) / best / len(seeds)
+    assert min(reached.values()) >= 0.95, reached
+
+
+@pytest.mark.parametrize("seed", [7, 11, 23])
+def test_a_wavering_clock_never_makes_reading_a_text_seem_too_dear_to_try(seed):
+    """A request's text is read once; what its drafts waver by is not taken for the price of that, which no later round would mend."""
+    drafts = (lambda rows: 0.61 + 0.06 * rows, lambda rows: 0.08 + 0.025 * rows, 0.006)
+    policy = Goodput(4, 8)
+    best = max(simulated(Always(gamma), 1, 0.75, drafts, seed, 12) for gamma in (0, 4))
+    assert simulated(policy, 1, 0.75, drafts, seed, 12) >= 0.95 * best and policy.gamma
+
+
+def test_smartspec_reads_new_texts_and_leaves_out_those_that_end_soon():
+    """Of requests that were never drafted for, one near its end would have its text read for a token or two."""
+    policy = settled(2, 0.01, 0.02, 0.9)
+    policy.steps.line = [0.02, 0.02, 0.05]
+    old, new = State([0] * 60, limit=400), State([0] * 400, limit=3)
+    new.tokens += [0]
+    found = [budget.gamma for budget in policy.plan_all([new, old])]
+    assert found[0] == 0 < found[1]
 
 
 def test_no_clock_decides_where_none_may():

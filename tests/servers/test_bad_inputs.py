@@ -180,6 +180,31 @@ def test_what_is_odd_and_no_fault_is_read(fake, case):
     assert isinstance(events[-1], Finished) and trace.text().startswith("One") and not next(e.detail["doubts"] for e in events if isinstance(e, Checked))
 
 
+@pytest.mark.parametrize("code", ["301 Moved Permanently", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"])
+def test_no_redirect_is_followed_wherever_it_comes(code):
+    """Neither for an answer, nor for the list of models, nor for the counters: what lies at the other end would be good, and is not asked."""
+    asked = []
+    good = HEAD + b"\r\n" + sse(said("One", "stop"))
+    there = Fake({"good": lambda send, gone: asked.append("answer") or send(good),
+                  "good/models": lambda send, gone: asked.append("models") or send(status("200 OK", b'{"data": [{"id": "m"}]}', b"application/json")),
+                  "good/metrics": lambda send, gone: asked.append("metrics") or send(status("200 OK", b"vllm:spec_decode_num_drafts_total 5\n", b"text/plain"))})
+    moved = status(code, more=f"Location: {there.url}/good/metrics\r\n".encode())
+    here = Fake({"moved": status(code, more=f"Location: {there.url}/good\r\n".encode()), "moved/metrics": moved, "counts": good, "counts/metrics": moved,
+                 "list": good, "list/models": status(code, more=f"Location: {there.url}/good/models\r\n".encode())})
+    try:
+        assert isinstance(lane(there, "good", "vllm")[0][-1], Finished) and asked == ["metrics", "answer", "metrics"]
+        asked.clear()
+        end = lane(here, "moved", "vllm")[0][-1]
+        assert isinstance(end, Failed) and f"elsewhere ({code[:3]}); that is not followed" in end.why
+        events, _, facts = lane(here, "counts", "vllm")
+        assert isinstance(events[-1], Finished) and not [name for name in facts if name.startswith("server_")]
+        end = lane(here, "list", "openai", model="")[0][-1]
+        assert isinstance(end, Failed) and "not followed" in end.why and asked == []
+    finally:
+        here.close()
+        there.close()
+
+
 def test_nobody_is_there():
     end = list(Stream(Server("gone", "openai", "http://127.0.0.1:1", "m"), ASK, 8, Sampling(), 60.0, WIDE).events())[-1]
     assert end.why == "gone cannot be reached: nothing listens at its address."

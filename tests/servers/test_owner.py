@@ -70,6 +70,12 @@ def test_a_visitor_names_no_address(book, monkeypatch):
     for evil in ("server:http://evil", "server:vllm=http://evil", "server:", {"method": "server:house", "knobs": {"url": "http://evil"}}):
         with pytest.raises(Refused):
             read(known, prompt="hi", methods=[evil])
+    for field in ("prompt", "system", "predicted", "target", "draft"):  # wherever an address is written, the owner's is spoken to
+        told = {"prompt": "hi", "methods": ["server:house"], field: "vllm=http://evil#m"}
+        assert [one.url for one in streams(read(known, **told), 5.0).values()] == ["http://10.0.0.1:8000"]
+    for field in ("url", "server", "servers", "key"):
+        with pytest.raises(TypeError):
+            read(known, prompt="hi", methods=["server:house"], **{field: "http://evil"})
     assert "10.0.0.1" not in json.dumps([vars(card) for card in served_cards().values()], default=str)
 
 

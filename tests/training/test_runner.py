@@ -66,6 +66,39 @@ def test_it_learns_logs_and_draws(tmp_path):
     assert (tmp_path / "toy" / "loss.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize("fail_at", [None, 13])  # on the way past a mark, and once more in a run that was killed
+def test_figures_are_kept_at_the_shares_of_the_budget_that_a_recipe_names(tmp_path, monkeypatch, fail_at):
+    monkeypatch.setitem(NUMBERS, "measure_at", [0.1, 0.25, 0.5])
+    asked = []
+    if fail_at is not None:
+        runner, _, loss_at = trial(tmp_path, 40, fail_at=fail_at)
+        with pytest.raises(KeyboardInterrupt):
+            runner.train(loss_at, lambda: {"answer": asked.append(runner.progress.step) or 7})
+    runner, net, loss_at = trial(tmp_path, 40)
+    runner.train(loss_at, lambda: {"answer": asked.append(runner.progress.step) or (net.training and "in training") or 7})
+    assert asked == [4, 10, 20, 40] and net.training
+    assert [(step, figures, tokens) for step, _, figures, tokens in runner.progress.measures] == [(s, {"answer": 7}, 32 * s) for s in asked]
+    lines = [json.loads(line) for line in (tmp_path / "toy" / "measures.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["tokens"]) for line in lines] == [(s, 32 * s) for s in asked]
+
+
+def test_a_measurement_that_fails_stops_no_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(NUMBERS, "measure_at", [0.5])
+    quiet, _, loss_at = trial(tmp_path / "quiet", 20)
+    expected, asked = quiet.train(loss_at)["loss"], []
+    runner, net, loss_at = trial(tmp_path / "failing", 20)
+
+    def measure():
+        asked.append(net.training)
+        raise ValueError("no answers")
+
+    found = runner.train(loss_at, measure)
+    assert asked == [False, False] and net.training and found == runner.figures() and found["loss"] == expected and "answer" not in found
+    assert capsys.readouterr().err.count("toy was not measured at step 10 (ValueError: no answers); the training goes on.") == 1
+    assert '"failed": "ValueError: no answers"' in (tmp_path / "failing" / "toy" / "measures.jsonl").read_text()
+    assert trial(tmp_path / "failing", 20)[0].progress.measures == runner.progress.measures
+
+
 def test_a_finished_run_costs_nothing(tmp_path):
     runner, _, loss_at = trial(tmp_path, 5)
     expected = runner.train(loss_at)

@@ -31,6 +31,7 @@ def ask(**given):
     ("top_p", [0, -1, 2], "must lie between"),
     ("seed", [-1, 2**31], "seed must lie"),
     ("seed", [None, "x", 1.5], "seed must be a whole number"),
+    ("prompts", [0, 9, -1], "Prompts at once must lie between 1 and 8"), ("prompts", ["many", None, 1.5, True], "Prompts at once must be a whole"),
     ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "There is no method"),
     ("methods", [7, [1], {"a": 1}, [None]], "list of method names"),
     ("methods", [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]], "At most 5 lanes"),

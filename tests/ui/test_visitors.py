@@ -37,3 +37,14 @@ def test_visitors_are_forgotten_oldest_first():
         handlers._shelf("0").setdefault("memory", 0)
     assert len(handlers.shelves) == VISITORS and handlers._shelf("0") == {"memory": 0}
     assert set(handlers.shelves) >= {str(3 * VISITORS - 1), "0"} and "1" not in handlers.shelves
+
+
+def test_a_race_of_classes_has_every_lane_decode_as_many_prompts():
+    """The visitor's own and others of the suite, the same for each lane; each lane says how far all of them are."""
+    ask = Ask("the cat sat", (("speculative", {}), ("tetris", {}), ("autoregressive", {})), max_new_tokens=6, prompts=8)
+    records = [r for batch in play(FakeLoaded(context=1200), ask, 60.0) if isinstance(batch, list) for r in batch]
+    notes = {lane: [r["data"] for r in records if r["type"] == "lens" and r["kind"] == "class" and r["lane"] == lane] for lane in range(3)}
+    assert not [r for r in records if r["type"] == "error"] and all(notes.values())
+    classes = {tuple(data["prompts"]) for told in notes.values() for data in told}
+    assert len(classes) == 1 and len(set(next(iter(classes)))) == 8 and next(iter(classes))[0] == "the cat sat"
+    assert all(told[-1]["written"][0] == 6 for told in notes.values())

@@ -30,8 +30,8 @@ METHOD = Method(
     wins="Wherever the load changes: it speculates for few requests and decodes plainly for many.",
     loses="It takes all requests for equally easy, and its first rounds are spent measuring.",
     differs="The formula is the paper's, its costs are measured. One acceptance serves all requests. Ours is that few requests "
-            "draft while nothing is measured, that reading a text for its first draft is weighed, and that without drafts a "
-            "request tries one now and then, for two hundredths of the time.",
+            "draft while nothing is measured, that a request whose text must be read first drafts only where its rest is long enough "
+            "to pay for that, and that without drafts a request tries one now and then, for two hundredths of the time.",
     aliases=("TurboSpec", "DSD", "goodput"),
     build=build,
 )

@@ -1,0 +1,28 @@
+"""`python -m specviz.training scaling`: what the drafts of a target earned on their way, and the laws through it."""
+from __future__ import annotations
+
+import json
+
+from ..evidence.scaling import FIGURES, ScalingError, drafts_in, report, short
+from .job import Job, TrainingError
+
+
+def answer(job: Job, plain: bool) -> str:
+    """The report as text, or as JSON where ``plain`` is not asked for. Raises TrainingError."""
+    try:
+        found = report(job.target, drafts_in(job.work / "models", job.shipped))
+    except ScalingError as error:
+        raise TrainingError(str(error)) from None
+    return text(found) if plain else json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def text(found: dict) -> str:
+    lines = [f"{'draft':32} {'parameters':>10} {'tokens':>8}  " + "  ".join(f"{name:>13}" for name in FIGURES.values())]
+    lines += [f"{one['name']:32} {short(one['parameters']):>10} {short(p['tokens']):>8}  "
+              + "  ".join(f"{p[name]:13.3f}" if name in p else f"{'':13}" for name in FIGURES)
+              for one in found["drafts"] for p in one["points"]]
+    lines = [line.rstrip() for line in lines] if found["drafts"] else [f"No draft of {found['target']} carries points of its training."]
+    needs = ["Too few points for the other laws; these commands make them:", *(f"  {one}" for one in found["missing"])]
+    said = [line for figure, name in FIGURES.items() if found["figures"][figure]["said"]
+            for line in (f"At {name}:", *(f"  {one}" for one in found["figures"][figure]["said"]))]
+    return "\n".join([*lines, "", *said, *found["began"], *(needs if found["missing"] else [])])

@@ -1,0 +1,114 @@
+"""Laws in the logarithm: known coefficients come back, a spoiled order does not pass for a law, what is damaged is a sentence."""
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+
+from specviz import lab
+from specviz.evidence.scaling import FILE, drafts_in, fit, report
+from specviz.lab.scaling import scaling
+from specviz.training.__main__ import main
+
+TOKENS = [60_000, 120_000, 250_000, 500_000, 1_000_000]
+GREEDY, SAMPLED = "acceptance_rate_greedy", "acceptance_rate_sampled"
+SIZES = {"t-small": 500_000, "t-draft": 1_000_000, "t-wide": 2_000_000, "t-deep": 2_100_000}
+
+
+def law(tokens: float, parameters: float) -> float:
+    return -1.2 + 0.05 * math.log(tokens) + 0.07 * math.log(parameters)
+
+
+def carry(folder, name, parameters, *, target="t", began=None, points=None, **more):
+    points = points if points is not None else [{"step": i, "tokens": n, GREEDY: law(n, parameters), SAMPLED: law(n, parameters) / 2}
+                                                for i, n in enumerate(TOKENS)]
+    (folder / name).mkdir(parents=True)
+    told = {"target": target, "parameters": parameters, "from": began, "answers": 9, "points": points, **more}
+    (folder / name / FILE).write_text(json.dumps(told))
+
+
+@pytest.fixture
+def models(tmp_path):
+    for name, size in SIZES.items():
+        carry(tmp_path / "models", name, size)
+    carry(tmp_path / "models", "t-grown", 4_000_000, began="t-draft")
+    carry(tmp_path / "models", "another", 100_000, target="u")
+    return tmp_path / "models"
+
+
+def test_a_law_with_known_coefficients_is_recovered_and_a_spoiled_order_is_none():
+    dice = random.Random(4)
+    xs = [2.0**i for i in range(6, 22)]
+    ys = [0.1 + 0.03 * math.log(x) + dice.gauss(0, 0.002) for x in xs]
+    found = fit(list(zip(xs, ys)))
+    assert found.a == pytest.approx(0.1, abs=0.005) and found.b == pytest.approx(0.03, abs=0.001) and found.r2 > 0.99
+    assert found.at(2.0**24) == pytest.approx(0.1 + 0.03 * 24 * math.log(2), abs=0.01) and (found.points, found.most) == (16, 2.0**21)
+    spoiled = [fit(list(zip(xs, dice.sample(ys, len(ys))))) for _ in range(50)]
+    assert max(one.r2 for one in spoiled) < 0.5 and max(abs(one.b) for one in spoiled) < 0.025
+
+
+@pytest.mark.parametrize("points, r2", [([], 0), ([(1, 1), (2, 2)], 0), ([(1, 1), (2, 2), (2, 3)], 0), ([(1, 5), (2, 5), (4, 5)], None)])
+def test_no_law_through_two_sizes_and_no_share_of_no_spread(points, r2):
+    found = fit(points)
+    assert (found is None) if r2 == 0 else (found.r2 is None and found.b == 0 and found.a == 5)
+
+
+def test_a_report_fits_each_draft_all_and_their_sizes(models):
+    found = report("t", drafts_in(models))
+    assert [one["name"] for one in found["drafts"]] == [*SIZES, "t-grown"] and found["missing"] == []
+    laws = found["figures"][GREEDY]
+    for name, size in SIZES.items():
+        assert laws["each"][name]["b"] == pytest.approx(0.05) and laws["each"][name]["a"] == pytest.approx(-1.2 + 0.07 * math.log(size))
+    assert laws["parameters"]["b"] == pytest.approx(0.07) and laws["parameters"]["r2"] == pytest.approx(1) and laws["parameters"]["points"] == 5
+    assert laws["tokens"]["b"] == pytest.approx(0.05) and laws["tokens"]["r2"] < 0.9 and laws["tokens"]["points"] == 20, "sizes apart, one grown"
+    assert found["figures"][SAMPLED]["parameters"]["b"] == pytest.approx(0.035)
+    ahead = laws["each"]["t-draft"]["prediction"]
+    assert ahead["at"] == 4e6 and ahead["value"] == pytest.approx(law(4e6, 1e6))
+    assert len(laws["said"]) == 7 and all("prediction for 4 times the most" in one for one in laws["said"])
+    assert found["began"] == ["t-grown began as t-draft, whose tokens are not counted."]
+
+
+def test_what_is_missing_is_named_with_its_commands(models, tmp_path):
+    few = report("u", drafts_in(models))
+    assert len(few["missing"]) == 3 and few["missing"][0] == "python -m specviz.training draft --size small --target u --data DIR"
+    none = report("v", drafts_in(models))
+    assert none["missing"][0] == "python -m specviz.training draft --target v --data DIR" and none["figures"][GREEDY]["said"] == [] and none["drafts"] == []
+
+
+def test_a_prediction_stays_a_share():
+    points = [{"tokens": n, GREEDY: min(1.0, 0.2 * i + 0.2)} for i, n in enumerate(TOKENS)]
+    found = report("t", [{"name": "x", "target": "t", "parameters": 9, "from": None, "points": points}])
+    assert found["figures"][GREEDY]["each"]["x"]["prediction"]["value"] == 1.0 and found["figures"][SAMPLED]["each"]["x"] is None
+
+
+@pytest.mark.parametrize("spoil", [b"", b"[]", b"\xff\xfe", b'{"target": "t", "parameters": 0, "from": null, "points": []}',
+                                   b'{"target": "t", "parameters": 5, "from": null, "points": [{"tokens": 0}]}',
+                                   b'{"target": "t", "parameters": 5, "from": null, "points": [{"tokens": 3, "acceptance_rate_greedy": 1e9}]}'])
+def test_what_is_damaged_is_one_sentence(models, tmp_path, capsys, spoil):
+    (models / "t-wide" / FILE).write_bytes(spoil)
+    with pytest.raises(lab.LabError, match="t-wide/training.json does not say"):
+        scaling(folder=models)
+    assert main(["scaling", "--work", str(tmp_path), "--target", "t"]) == 1
+    said = capsys.readouterr().err
+    assert "train that draft again" in said and said.count("\n") == 1
+
+
+def test_the_command_prints_points_laws_and_json(models, tmp_path, capsys):
+    assert main(["scaling", "--work", str(tmp_path), "--target", "t"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("t-draft ") >= 5 and "ln(parameters), R\u00b2 1.000 with 5 points" in said and "Too few" not in said
+    assert main(["scaling", "--work", str(tmp_path), "--target", "t", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == report("t", drafts_in(models))
+    assert main(["scaling", "--work", str(tmp_path), "--target", "nobody"]) == 0
+    said = capsys.readouterr().out
+    assert "No draft of nobody" in said and "draft --target nobody --data DIR" in said
+
+
+def test_the_lab_tells_of_each_target_the_asked_one_first(models):
+    assert [one["target"] for one in scaling(folder=models)["targets"]] == ["u", "t"]  # as their smallest drafts come
+    assert [one["target"] for one in scaling("t", models)["targets"]] == ["t", "u"]
+    (models / "bare").mkdir()
+    (models / "bare" / "config.json").write_text("{}")
+    assert scaling("bare", models)["targets"][0]["missing"] and [one["target"] for one in scaling("../x", models)["targets"]] == ["u", "t"]
