@@ -34,7 +34,6 @@ _START = """(() => {
 """
 
 
-@cache
 def scripts() -> tuple[str, ...]:
     """The viewer's scripts in their order, but for `gradio`, which only that host adds."""
     return tuple(folder(VIEWER, "SV|SpecViz", besides=("gradio",)))
