@@ -189,7 +189,7 @@
         ? el(
             "div",
             null,
-            K.small("Too few points for the other laws. These commands make them:"),
+            K.small("Too few points for the other lines. These commands make them:"),
             el("pre", { class: "pn-code" }, list.map((s) => K.say(s, 200)).join("\n")),
           )
         : "";
@@ -218,7 +218,7 @@
         "What training buys",
         K.lead(
           "Acceptance grows with the logarithm of what a draft learned from, and of its size (Scylla, arXiv 2505.07858). " +
-            "Does it here? Points were kept while these drafts were trained; lines are laws a + b ln x laid through them.",
+            "Does it here? Points were kept while these drafts were trained; lines a + b ln x are laid through them.",
         ),
       ),
       el("div", { class: "pn-box" }, none, tell.root, again, out),

@@ -22,7 +22,7 @@ def text(found: dict) -> str:
               + "  ".join(f"{p[name]:13.3f}" if name in p else f"{'':13}" for name in FIGURES)
               for one in found["drafts"] for p in one["points"]]
     lines = [line.rstrip() for line in lines] if found["drafts"] else [f"No draft of {found['target']} carries points of its training."]
-    needs = ["Too few points for the other laws; these commands make them:", *(f"  {one}" for one in found["missing"])]
+    needs = ["Too few points for the other lines; these commands make them:", *(f"  {one}" for one in found["missing"])]
     said = [line for figure, name in FIGURES.items() if found["figures"][figure]["said"]
             for line in (f"At {name}:", *(f"  {one}" for one in found["figures"][figure]["said"]))]
     return "\n".join([*lines, "", *said, *found["began"], *(needs if found["missing"] else [])])

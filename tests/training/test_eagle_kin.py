@@ -67,7 +67,7 @@ def test_a_trained_head_uses_the_text(pair, trained, kind):
     with torch.inference_mode():
         one, other = (head.logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1:], features.logits).softmax(-1)
                       for at in (torch.arange(20), order))
-    assert float((one - other).abs().sum() / 2) > 1e-4
+    assert float((one - other).abs().sum() / 2) > 1e-5  # a hundred times what rounding does
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ class Bridge:
         for t, token in enumerate(self.to_theirs):
             mine.setdefault(token, t)
         mine.pop(-1, None)
-        self.shared = torch.tensor([[*mine.values()], [*mine.keys()]])
+        with torch.inference_mode(False):  # what learns while it serves differentiates through these places
+            self.shared = torch.tensor([[*mine.values()], [*mine.keys()]])
 
     @staticmethod
     def _key(words: Any, token: int) -> tuple[bool, bytes]:

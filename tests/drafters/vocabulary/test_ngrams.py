@@ -126,9 +126,9 @@ def nets():
     return TinyNet(len(OURS), 3, sharp=1.5), TinyNet(len(THEIRS), 8, sharp=1.5)
 
 
-def served(length, kind=OmniChain, every=8, head=None, **how):
+def served(length, kind=OmniChain, every=8, head=None, met=None, **how):
     net, small = nets()
-    drafter = kind(TinyTarget(small, 900), bridge(), every=every, rate=1e-2, head=head)
+    drafter = kind(TinyTarget(small, 900), met or bridge(), every=every, rate=1e-2, head=head)
     target, parts = TinyTarget(net, 400), Parts(drafter, Fixed(3), TokenRejection())
     state, told, outcomes = State([2, 4, 0, 2], Sampling(**{"temperature": 1.0, "seed": 5, **how}), limit=length), [], []
     open_run(parts, target, state)
@@ -155,6 +155,13 @@ def test_what_is_told_is_what_happened(long):
         assert (note["known"], note["drafted"], note["accepted"]) == (len(known), len(outcome.tree), len(outcome.verdict.path))
     assert len(told) == len(outcomes) and known == {1, 3} and sum(note["merged"] for note in told) > 5
     assert drafter.updates == told[-1]["updates"] >= 8 and told[-1]["waiting"] < 8
+
+
+def test_it_learns_with_a_bridge_that_somebody_made_where_nothing_learns():
+    """One bridge serves every run of a pair, and the first may have been of a method without gradients."""
+    with torch.inference_mode():
+        met = bridge()
+    assert served(20, met=met)[0].updates >= 1
 
 
 def test_it_agrees_more_than_one_that_never_learned(long):
