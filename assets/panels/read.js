@@ -26,13 +26,14 @@
       if (r.type === "header" && !raw.has(r.lane)) raw.set(r.lane, { header: r, timing: new Map() });
       if (r.type === "timing" && raw.has(r.lane) && Number.isInteger(r.round)) raw.get(r.lane).timing.set(r.round, r);
     }
-    const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id))).filter((l) => l.rounds.length);
+    const runs = SpecViz.metrics.common([...st.lanes.values()]);
+    const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id), runs)).filter((l) => l.rounds.length);
     const base = all.find((l) => l.baseline) || null;
     for (const l of all) l.base = base && base !== l ? base : null;
     return all;
   }
 
-  function lane(st, folded, raw) {
+  function lane(st, folded, raw, runs) {
     const h = folded.header || { method: {} },
       full = obj(raw && raw.header),
       env = obj(full.env),
@@ -69,7 +70,7 @@
       at += r.n;
     }
     out.tokens = at;
-    out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st));
+    out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st), runs);
     return out;
   }
 

@@ -3,10 +3,11 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, svg, niceStep, who } = SV.dom;
+  const { el, svg, setText, niceStep, who } = SV.dom;
   const POINTS = 120,
     EVERY = 240,
-    H = 176;
+    H = 176,
+    NOTE = "tokens per second since the prompt was read, on the engine's clock";
   const DASH = ["solid", "dash", "dot", "dashdot"];
 
   /* The curve of one lane up to k rounds, thinned evenly; the last point is always there. */
@@ -35,11 +36,7 @@
           "div",
           { class: "phead" },
           el("h2", null, "Throughput"),
-          el(
-            "span",
-            { class: "small quiet end" },
-            "tokens per second since the prompt was read, on the engine's clock",
-          ),
+          (this.note = el("span", { class: "small quiet end" })),
         )),
         this.body,
       );
@@ -47,7 +44,7 @@
       this.every = EVERY;
     }
 
-    /* v: {lanes: [{lane, k}], end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw
+    /* v: {lanes: [{lane, k}], runs, end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw
        is drawn less often. */
     paint(v) {
       const w = v.width;
@@ -55,6 +52,7 @@
         w,
         v.theme,
         v.end,
+        v.runs,
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
@@ -70,6 +68,7 @@
       this.key = key;
       this.last = performance.now();
       this.v = v;
+      setText(this.note, NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : ""));
       const big = this.board.big,
         { series, top } = seriesOf(v);
       if (!series.some((s) => s.pts.length)) this.nothing();

@@ -15,9 +15,10 @@
     );
   const passes = (n) => count(n, "pass", "passes");
 
-  /* {text, same, at}: the sentence, what is said of the text, and the place where it first differs (an index) or null. */
-  function say(lane, base) {
-    const m = M.of(lane, lane.committed, base),
+  /* {text, same, at}: the sentence, what is said of the text, and the place where it first differs (an index) or null.
+     runs: as metrics.of has it. */
+  function say(lane, base, runs) {
+    const m = M.of(lane, lane.committed, base, runs),
       n = m.tokens,
       out = { text: "", same: "", at: null, sure: false };
     if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
@@ -45,7 +46,11 @@
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
     const k = busy([lane, base]) ? null : m.walltime_speedup,
-      fast = k === null ? "" : k >= AS_FAST ? k.toFixed(1) + " times as fast" : "no faster on this machine";
+      noise = Boolean(m.spread && SV.verdict.verdict([lane, base], runs)?.level),
+      much = m.spread ? ` times as fast in the median of ${m.spread.runs} runs` : " times as fast",
+      level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : "no faster on this machine",
+      faster = k >= AS_FAST && !noise,
+      fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
     if (dice(lane)) {
       const same = loose(lane)
         ? "drawn with dice; this method may change the text"
@@ -78,7 +83,7 @@
       ? busy([lane, base])
         ? "same text, times not counted."
         : "same text."
-      : k >= AS_FAST
+      : faster
         ? fast + ", same text."
         : "same text, but " + fast + ".";
     return {
@@ -122,10 +127,10 @@
       notice.badge.after(this.same);
       this.root = el("div", { class: "hero" }, this.text, notice.root);
     }
-    /* v: {focus, base, race, empty}; in a race the verdict stands here, which the ledger writes. */
-    paint({ focus, base, race, empty }) {
+    /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
+    paint({ focus, base, race, empty, runs }) {
       this.text.hidden = race && !empty;
-      const said = empty || !focus ? null : say(focus, base === focus ? null : base);
+      const said = empty || !focus ? null : say(focus, base === focus ? null : base, runs);
       setText(this.text, said ? said.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, said ? said.same : "");
       this.same.hidden = !said || !said.same || race;

@@ -23,13 +23,14 @@
   const median = (list) => spreadOf(list)?.middle ?? null;
 
   /* runs: how many measured runs of each lane stand beside each other (see common); where a lane has ended and was run more
-     than once, its rate is their median, and its speed-up the median over the pairs of runs. */
+     than once, its rate is their median, its seconds go with that, and its speed-up is the median over the pairs of runs. */
   function of(lane, k, baseline, runs) {
     const s = SV.fold.sumAt(lane, k),
       seconds = decodeSeconds(lane, k),
       most = runs ?? common(baseline ? [lane, baseline] : [lane]),
       list = lane.done && k >= lane.committed ? runsOf(lane).slice(0, most) : [],
-      again = list.length > 1;
+      again = list.length > 1,
+      middle = again ? median(list) : null;
     const m = {
       tokens: s.tokens,
       rounds: s.rounds,
@@ -42,8 +43,8 @@
       bonus: s.bonus,
       correction: s.correction,
       plain: s.plain,
-      seconds,
-      tokens_per_second: again ? median(list) : ratio(s.tokens, seconds),
+      seconds: again ? s.tokens / middle : seconds,
+      tokens_per_second: again ? middle : ratio(s.tokens, seconds),
       spread: again ? spreadOf(list) : null,
       block_efficiency: ratio(s.tokens, s.passes),
       mean_accepted_tokens: ratio(s.accepted, s.passes),

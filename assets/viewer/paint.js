@@ -20,7 +20,7 @@
     const epoch = [SV.dom.who(b.st), ...lanes.map((l) => SV.dom.who(l) + (l.committed ? "+" : ""))].join();
     ctx.fresh = epoch !== b.epoch;
     b.epoch = epoch;
-    const runs = M.common(lanes);
+    const runs = (ctx.runs = M.common(lanes));
     ctx.views = lanes.map((lane) => {
       const at = F.at(lane, b.cursorOf(lane));
       return { lane, ...at, m: M.of(lane, at.k, ctx.base, runs) };
@@ -52,6 +52,7 @@
     if (!out(b.chart))
       b.chart.paint({
         lanes: shownLanes(ctx),
+        runs: ctx.runs === Infinity ? 1 : ctx.runs,
         fresh: ctx.fresh,
         live: b.state === "live",
         end: scaleEnd(b, ctx),

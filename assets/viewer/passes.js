@@ -148,7 +148,7 @@
       this.list.addEventListener("click", (e) => this.clicked(e));
       this.last = 0;
     }
-    /* v: {views, race, focus, base, scale, theme, width, moving, round}: plain decoding stands above the open lane. */
+    /* v: {views, race, focus, base, runs, scale, theme, width, moving, fresh, round}: plain decoding stands above the open lane. */
     paint(v) {
       const { focus, base, race } = v;
       this.root.classList.toggle("none", !focus);
@@ -173,7 +173,7 @@
         ),
       ].join();
       if (key === this.key) return;
-      if (v.moving && performance.now() - this.last < EVERY) {
+      if (v.moving && !v.fresh && performance.now() - this.last < EVERY) {
         this.timer ??= setTimeout(() => {
           this.timer = null;
           this.board.soon();
@@ -194,13 +194,13 @@
         this.rows.set(x.lane.id, row);
         row.root.dataset.strip = x.lane.id;
         if (this.list.children[i] !== row.root) this.list.insertBefore(row.root, this.list.children[i] || null);
-        row.say(x.lane, M.of(x.lane, x.lane.committed, base));
+        row.say(x.lane, M.of(x.lane, x.lane.committed, base, v.runs));
         row.root.classList.toggle("focus", race && x.lane === focus);
         const c = sheet(row.canvas, v.width, this.board.strip);
         draw(c, this.board.colors, x.lane, { k: x.k, now: -1, n: v.scale, w: v.width, h: this.board.strip });
       });
       if (this.list.lastChild !== this.open.root) this.list.append(this.open.root);
-      if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base));
+      if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
       else for (const part of ["name", "small", "n", "word", "speed", "time"]) setText(this.open[part], "");
       if (race) setText(this.open.small, "one clock for all lanes");
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");

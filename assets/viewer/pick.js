@@ -10,14 +10,14 @@
       this.root = el("div", { class: "lanepick", role: "group", "aria-label": "Lane shown large", hidden: true });
       this.buttons = new Map();
     }
-    paint({ lanes, race, focus, views }) {
+    paint({ lanes, race, focus, views, runs }) {
       this.root.hidden = race || !lanes.length;
       if (this.root.hidden) return;
       const key = lanes.map((l) => l.id).join();
       if (key !== this.key) this.build(lanes, key);
       for (const { lane } of views) {
         const b = this.buttons.get(lane.id),
-          m = SV.metrics.of(lane, lane.committed, null);
+          m = SV.metrics.of(lane, lane.committed, null, runs);
         setText(b.name, SV.stage.titleOf(lane));
         setText(
           b.rate,

@@ -41,10 +41,11 @@
       { left, wide, right, row, tall } = STRIP,
       n = SV.passes.scaleOf(lanes),
       base = SV.metrics.baselineOf(board.st),
+      runs = SV.metrics.common(board.list()),
       drawn = svg("g");
     lanes.forEach((lane, i) => {
       const pen = new SV.pen.Pen(),
-        m = SV.metrics.of(lane, lane.committed, base),
+        m = SV.metrics.of(lane, lane.committed, base, runs),
         say = (x, y, text, size, weight, fill, anchor) =>
           svg(
             "text",

@@ -85,7 +85,7 @@
           cell(m.rows_per_pass === null ? "\u2013" : m.rows_per_pass.toFixed(1)),
           cell(String(m.tokens)),
           cell(m.passes === null ? "\u2013" : String(Math.max(0, m.tokens - m.passes))),
-          cell(span(SV.told.is(lane) ? null : m.parts.reduce((a, b) => a + b, 0))),
+          cell(span(SV.told.is(lane) ? null : m.spread ? m.seconds : m.parts.reduce((a, b) => a + b, 0))),
           el(
             "td",
             { class: "parts1" },

@@ -9,10 +9,11 @@
   const over = (lane) => Boolean(lane.done || lane.error);
 
   /* {winner, second, sentence, sure, level}. One run each has no spread, and says so. With repeats the i-th runs of two lanes are
-     a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise. */
-  function verdict(every) {
+     a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise.
+     runs: how many of them count, where these are not all the lanes of a race. */
+  function verdict(every, runs) {
     const lanes = every.filter((l) => !SV.told.is(l)) /* a clock of its own: not ranked */,
-      most = M.common(lanes),
+      most = runs ?? M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
         .map((lane) => ({ lane, list: M.runsOf(lane).slice(0, most) }))

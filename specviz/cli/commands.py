@@ -86,7 +86,7 @@ def parser() -> Parser:
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
-    sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each law kept in the trace (8)")
+    sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
     _sampling(sub)
     _models(sub)
 

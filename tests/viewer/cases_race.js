@@ -55,6 +55,26 @@
         none = SV.verdict.verdict(noisy);
       ok(none.level && !none.sure && /noise/.test(none.sentence), "nothing is bold where nothing won");
     },
+    "seconds and speed of repeated runs go together, and the headline is of the table's pairs"(SV) {
+      /* The first run of all is the odd one out; a third lane has two runs only, so that two of each are pairs. */
+      const heads = (list) =>
+          list.map(
+            (l) => ((l.header.sampling = { temperature: 0 }), (l.tokens = text([1, 2])), (l.done.finish = "length"), l),
+          ),
+        [plain, fast, cut] = heads([
+          lane(0, "autoregressive", [8, 4, 100]),
+          lane(1, "Fast", [4, 1, 1]),
+          lane(2, "Cut", [3, 3]),
+        ]),
+        runs = SV.metrics.common([plain, fast, cut]),
+        m = SV.metrics.of(fast, 1, plain, runs);
+      ok(Math.abs(m.seconds * m.tokens_per_second - m.tokens) < 1e-9, "seconds are those of the speed beside them");
+      const said = SV.headline.say(fast, plain, runs).text;
+      ok(said.endsWith(`${m.walltime_speedup.toFixed(1)} times as fast in the median of 2 runs, same text.`), said);
+      const [slow, near] = heads([lane(0, "autoregressive", [1, 1, 0.2]), lane(1, "Fast", [0.3, 1.2, 0.3])]),
+        none = SV.headline.say(near, slow, 3).text;
+      ok(none.endsWith("same text, but no clear difference in speed in 3 runs."), none);
+    },
     "a lane that was stopped agrees as far as it wrote"(SV) {
       const base = lane(0, "plain", [1], { tokens: text([1, 2, 3]) }),
         done = (finish) => ({ done: { finish, totals: { tokens: 2, seconds: 1 } } }),

@@ -96,6 +96,9 @@ def test_the_winner_has_a_spread_and_noise_is_called_noise(drive, settled) -> No
         assert "Speculative decoding was fastest, 20 % ahead of Draft tree" in said(one) and "One run each: no spread" in said(one) and "median" not in said(one)
         won = said(clear)
         assert won.startswith("Speculative decoding won") and "in the median" in won and "in 3 runs each; the lanes draw the first" in won
+        page.wait_for_function("document.querySelector('.p-rate .small').textContent.includes('of 3 runs the first')")
+        beside = page.evaluate("[...document.querySelectorAll('.prow:not(.open) .speed')].map((e) => e.textContent.split(' ')[0])")
+        assert beside == page.evaluate("[...document.querySelectorAll('.rtable tbody tr')].map((r) => r.cells[1].textContent)") and len(beside) == 4
         assert said(noise).startswith("No winner") and "noise" in said(noise)
         close = said({0: [3.0], 1: [1.0], 2: [1.01], 3: [2.0]})
         assert "about equally fast" in close

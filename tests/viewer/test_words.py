@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 
 import pytest
 
+from specviz import ROOT
 from specviz.trace.page import VIEWER
 from specviz.ui.cards import cards
 from specviz.ui.theme import PANELS, STATIC
@@ -82,12 +84,24 @@ LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`')
 JARGON = re.compile(r"\blaws?\b|\bdear(er)?\b|parts from|as good as level|rows a pass", re.IGNORECASE)
 
 
+SAID = ("ui", "lab", "run", "evidence", "servers", "zoo")  # layers whose sentences reach the page
+
+
+def sentences(file) -> list[str]:
+    """Every text with a space in a Python file, but for what is written about the code itself."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    about = {id(n.body[0].value) for n in ast.walk(tree) if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and isinstance(n.body[0], ast.Expr)}
+    return [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and " " in n.value and id(n) not in about]
+
+
 def test_what_people_read_is_plain_english() -> None:
     """A distribution is called one, what differs differs, and what is expensive is not dear."""
     found = []
     for file in [f for folder in (VIEWER, PANELS, STATIC) for f in folder.rglob("*.js")]:
         code = re.sub(r"/\*.*?\*/", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
         found += [f"{file.name}: {text}" for text in LITERAL.findall(code) if " " in text and JARGON.search(text)]
+    for file in [f for layer in SAID for f in (ROOT / "specviz" / layer).rglob("*.py")]:
+        found += [f"{file.name}: {text}" for text in sentences(file) if JARGON.search(text)]
     for card in cards().values():
         said = [card.summary, card.wins, card.loses, card.look, card.differs, *(knob.help for knob in card.knobs)]
         found += [f"{card.key}: {text}" for text in said if JARGON.search(text)]
