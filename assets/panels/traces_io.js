@@ -228,28 +228,10 @@
         tell.set(K.sentence(e), "error");
       }
     }
-    /* What a run was asked, from its headers, in the page's own names. */
-    function choice() {
-      const heads = env.records().filter((r) => r && r.type === "header"),
-        first = heads[0] || {},
-        sampling = first.sampling || {},
-        own = heads.filter((h) => h.method && h.method.key !== SpecViz.metrics.BASELINE);
-      return {
-        prompt: first.prompt && first.prompt.text,
-        methods: own.map((h) => String(h.method.key)),
-        knobs: Object.fromEntries(
-          own.filter((h) => h.knobs && Object.keys(h.knobs).length).map((h) => [String(h.method.key), h.knobs]),
-        ),
-        temperature: sampling.temperature,
-        top_p: sampling.top_p,
-        seed: sampling.seed,
-        length: first.max_new_tokens,
-      };
-    }
     function address() {
       let url = null;
       try {
-        url = env.ctx.link?.(choice());
+        url = env.ctx.link?.();
       } catch {
         /* the board's own link, then */
       }
@@ -257,7 +239,6 @@
       const at = url.indexOf("#"),
         q = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
       q.set("page", env.where().layout === "race" ? "race" : "watch");
-      for (const [k, v] of [...q]) if (v === "undefined") q.delete(k);
       return (at < 0 ? url : url.slice(0, at)) + "#" + q;
     }
     return {

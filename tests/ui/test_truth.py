@@ -60,11 +60,14 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     finish(page)
     page.wait_for_selector('.pg-chat[data-turns="1"]')
     told = records(Ask("somebody else's", (("tree", {"gamma": 2}), (BASELINE, {})), max_new_tokens=21, temperature=0.7, seed=5))
+    told = [r | {"mode": "recorded"} if r["type"] == "header" else r for r in told]
     page.click("#tab-traces")
     page.set_input_files("#host-traces .pn-file", {"name": "a.jsonl", "mimeType": "text/plain",
                                                    "buffer": "".join(json.dumps(r) + "\n" for r in told).encode()})
     page.wait_for_function("document.querySelector('#prompt textarea').value === \"somebody else's\"")
     page.wait_for_selector(".pg-chat", state="hidden")
+    link = page.evaluate(LINK)
+    assert (link["run"], link["trace"], link["set"]["prompt"]) == (True, "", "somebody else's")  # and not a shipped recording
     held = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
     assert held == {"temperature": "0.7", "length": "21", "seed": "5"}
     page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
@@ -121,12 +124,18 @@ def test_a_cut_lane_agrees_with_what_it_began():
     assert not Chat().add("x", other).agree  # one that ended by itself has said all it had to say
 
 
+LINK = "SpecVizPage.readLink(new URL(SpecVizPage.link()).hash)"
 SHARED = "document.querySelector('#notice').textContent.includes('same seed, same tokens')"
 
 
 def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server, backend):
+    """Every lane of it: one method twice, with other knobs."""
     page = visit(permissions=["clipboard-read", "clipboard-write"])
+    lanes_ = ["tree", "chain", {"method": "chain", "knobs": {"gamma": 8}}]
+    page.evaluate("(methods) => { SpecVizPage.pending = { methods }; SpecVizPage.send('input'); }", lanes_)
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree chain chain'")
     run(page, "my own words")
+    assert page.evaluate(LINK)["set"]["methods"] == lanes_ and page.evaluate(LINK)["run"]  # as the Traces panel offers it
     page.fill(BOX, "half of the next")
     page.evaluate("document.querySelector('#board .sv').svBoard.goto({ round: 4 })")
     page.click("#share")
@@ -142,6 +151,10 @@ def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server
     finish(other)
     assert backend.runs[0] == backend.runs[1]
     other.wait_for_function("document.querySelector('#board .sv').svBoard.where().round === 4")
+    page.fill(BOX, "")
+    run(page, "and then?")
+    third = visit(url=page.evaluate("SpecVizPage.link()"))
+    third.wait_for_function("document.querySelector('#board .notice').textContent.includes('Without the turns before it, so other tokens may come.')")
 
 
 def test_a_small_run_travels_inside_its_link(visit, server, backend):

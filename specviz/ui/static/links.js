@@ -12,9 +12,9 @@
   };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
-  /* {page, trace, run, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts, system,
-     target, draft, predicted}}; run: a visitor's own, to be made again; packed: its trace, where that was small enough (see
-     pack.js). A prompt that is too long is left whole: the server says so. */
+  /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts,
+     system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns, which no link
+     carries; packed: its trace, where that was small enough (see pack.js). A prompt that is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
@@ -38,7 +38,8 @@
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
     const packed = /^[\w-]{1,8000}$/.test(q.get("z") || "") ? q.get("z") : "";
-    return { page: q.get("page") || "", trace, run: q.get("run") === "1", packed, place: String(place), set };
+    const [run, after] = ["run", "after"].map((name) => q.get(name) === "1");
+    return { page: q.get("page") || "", trace, run, after, packed, place: String(place), set };
   }
   /* Names with commas between, or JSON where a lane has knobs of its own. */
   function lanes(text) {
@@ -60,10 +61,11 @@
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* set: as readLink gives it; defaults are left out, so that a link stays short. */
-  function makeLink(set, where, { run = false, trace = page.trace } = {}) {
+  function makeLink(set, where, { run = false, after = false, trace = "" } = {}) {
     const q = new URLSearchParams();
     q.set("page", page.tab || "watch");
     if (run) q.set("run", "1");
+    if (after) q.set("after", "1");
     if (trace && !run) q.set("trace", trace);
     else {
       if (set.prompt) q.set("p", set.prompt);
@@ -71,7 +73,7 @@
       if (set.methods?.length) q.set("m", own ? JSON.stringify(set.methods) : set.methods.join(","));
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
       for (const [key, [name]] of Object.entries(NUMBERS))
-        if (set[name] !== page.defaults?.[name]) q.set(key, set[name]);
+        if (set[name] !== undefined && set[name] !== page.defaults?.[name]) q.set(key, set[name]);
       if (set.system) q.set("sys", set.system);
       if (set.predicted) q.set("like", set.predicted);
       if (set.target) q.set("model", set.target);
@@ -117,11 +119,12 @@
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
   /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
-  const known = (lane) => {
+  const cardOf = (lane) => {
     const key = typeof lane === "string" ? lane : lane?.method;
     const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
-    return Boolean((told?.props?.cards ?? told?.cards)?.some((card) => card.key === key));
+    return (told?.props?.cards ?? told?.cards)?.find((card) => card.key === key);
   };
+  const known = (lane) => Boolean(cardOf(lane));
 
   const AS_IS = { __type__: "update" }; /* what gr.skip() is */
 
@@ -159,16 +162,22 @@
     return page.take(...values);
   };
 
+  /* A lane whose method comes more than once, with the knobs in which it is not as usual. */
+  function apart({ method, knobs }) {
+    const usual = Object.fromEntries(cardOf(method.key).knobs.map((knob) => [knob.name, knob.default])),
+      own = Object.entries(plain(knobs) ? knobs : {}).filter(([name, value]) => value !== usual[name]);
+    return own.length ? { method: method.key, knobs: Object.fromEntries(own) } : method.key;
+  }
+
   /* What makes the run on the board again, from the headers of its lanes. */
   page.settings = (heads, now = {}) => {
-    const methods = heads.filter((h) => h.method?.key !== "autoregressive"),
+    const methods = heads.filter((h) => h.method?.key !== "autoregressive" && known(h.method?.key)),
+      twice = (h) => methods.filter((other) => other.method.key === h.method.key).length > 1,
       { prompt, sampling, max_new_tokens, target, draft } = heads[0] || {};
     return {
       prompt: prompt?.text || "",
-      methods: methods.map((h) => h.method?.key).filter(known),
-      knobs: Object.fromEntries(
-        methods.filter((h) => plain(h.knobs) && known(h.method?.key)).map((h) => [h.method.key, h.knobs]),
-      ),
+      methods: methods.map((h) => (twice(h) ? apart(h) : h.method.key)),
+      knobs: Object.fromEntries(methods.filter((h) => plain(h.knobs) && !twice(h)).map((h) => [h.method.key, h.knobs])),
       temperature: sampling?.temperature,
       top_p: sampling?.top_p,
       seed: sampling?.seed,
@@ -185,37 +194,42 @@
   const THIS = "it opens this prompt, these methods and this round";
   /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which dice
      fall, and some draft by the clock. */
-  page.alike = (temperature) =>
-    temperature > 0 ? "same seed; a method that goes by the clock may draw other tokens" : "same seed, same tokens";
+  page.alike = (temperature, after) =>
+    after
+      ? "without the turns before it, so other tokens may come"
+      : temperature > 0
+        ? "same seed; a method that goes by the clock may draw other tokens"
+        : "same seed, same tokens";
   const AGAIN = (alike) => `it makes this run again: press Run there; ${alike}; then this round opens`;
   const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
 
+  /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */
+  function standing() {
+    const records = page.board()?.trace() || [],
+      heads = records.filter((r) => r.type === "header");
+    return { records, heads, own: heads.length > 0 && (heads[0].mode !== "recorded" || page.trace === "") };
+  }
+  const followed = (heads) => Boolean(heads[0]?.prompt?.turns?.some((t) => t?.role === "user"));
+
+  /* A link to what stands on the board, without the run itself; now: what the controls hold, where that is known. */
+  page.link = (now = {}) => {
+    const { heads, own } = standing(),
+      where = page.board()?.link();
+    if (own) return makeLink(page.settings(heads, now), where, { run: true, after: followed(heads) });
+    const typed = Boolean(now.prompt?.trim()) && now.prompt !== heads[0]?.prompt?.text;
+    return makeLink({ ...now, prompt: now.prompt || page.asked() }, typed ? "" : where, {
+      trace: heads.length && !typed ? (page.trace ?? "first") : "",
+    });
+  };
+
   /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls. */
   async function linkOf(now) {
-    const records = page.board()?.trace() || [],
-      heads = records.filter((r) => r.type === "header"),
-      where = page.board()?.link(),
-      own = heads.length && heads[0].mode !== "recorded";
-    if (!own) {
-      const typed = Boolean(now.prompt?.trim()) && now.prompt !== heads[0]?.prompt?.text;
-      const trace = page.trace || (heads.length && !typed ? "first" : "");
-      return {
-        link: makeLink({ ...now, prompt: now.prompt || page.asked() }, typed ? "" : where, {
-          trace: typed ? "" : trace,
-        }),
-        text: THIS,
-      };
-    }
-    const link = makeLink(page.settings(heads, now), where, { run: true }),
-      packed = await page.pack(records, 8000 - link.length - 3),
-      earlier = heads[0].prompt?.turns?.some((t) => t?.role === "user");
-    const alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature);
-    if (packed) return { link: link + "&z=" + packed, text: WITHIN(alike) };
-    const text = AGAIN(alike);
-    return {
-      link,
-      text: earlier ? text.replace("makes this run again", "asks this again, without the turns before it") : text,
-    };
+    const { records, heads, own } = standing(),
+      link = page.link(now);
+    if (!own) return { link, text: THIS };
+    const packed = await page.pack(records, 8000 - link.length - 3),
+      alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature, followed(heads));
+    return packed ? { link: link + "&z=" + packed, text: WITHIN(alike) } : { link, text: AGAIN(alike) };
   }
 
   page.share = async (...values) => {

@@ -162,7 +162,7 @@
         page.trace = trace || "";
         bind();
       },
-      link: (set) => page.makeLink(set || {}, api()?.link()),
+      link: () => page.link(),
     });
   }
 
@@ -220,7 +220,7 @@
      once it was made. */
   async function again(to) {
     const board = await whenBoard(),
-      alike = page.alike(to.set.temperature),
+      alike = page.alike(to.set.temperature, to.after),
       text = to.packed ? await page.unpack(to.packed) : "";
     if (text && !board.load(text)) {
       board.say(`The run of this link. Press Run to make it again: ${alike}.`);
