@@ -10,21 +10,20 @@
     const t = String(s ?? "");
     return t.length > n ? t.slice(0, n - 1) + "\u2026" : t;
   };
-  /* The target with its size; a small one is not to be asked for facts. */
-  const KNOWS = 1e9;
-  function nature({ name, parameters: n }) {
+  /* The target with its size, and what models.yaml says a reader must know of its answers; a trace of before it said anything:
+     what is so small knows no facts. */
+  const TOY = 1e8;
+  function nature({ name, parameters: n, nature: own }) {
     const size =
-      n >= 1e9
-        ? (n / 1e9).toFixed(1) + " B"
-        : n >= 1e6
-          ? Math.round(n / 1e6) + " M"
-          : n
-            ? (n / 1e3).toFixed(0) + " k"
-            : "";
-    return (
-      short(name, 32) +
-      (size ? ", " + size + " parameters" + (n < KNOWS ? ": a toy, its facts are unreliable" : "") : "")
-    );
+        n >= 1e9
+          ? (n / 1e9).toFixed(1) + " B"
+          : n >= 1e6
+            ? Math.round(n / 1e6) + " M"
+            : n
+              ? (n / 1e3).toFixed(0) + " k"
+              : "",
+      said = own ?? (n && n < TOY ? "a toy, its facts are unreliable" : "");
+    return short(name, 32) + (size ? ", " + size + " parameters" : "") + (said ? ": " + short(said, 80) : "");
   }
   function when(iso) {
     const d = new Date(iso);

@@ -148,7 +148,8 @@
       this.list.addEventListener("click", (e) => this.clicked(e));
       this.last = 0;
     }
-    /* v: {views, race, focus, base, runs, scale, theme, width, moving, fresh, round}: plain decoding stands above the open lane. */
+    /* v: {views, race, focus, base, runs, scale, theme, width, moving, fresh, round}: plain decoding stands above the
+       open lane. */
     paint(v) {
       const { focus, base, race } = v;
       this.root.classList.toggle("none", !focus);

@@ -81,7 +81,13 @@
           text: str(obj(t).text ?? obj(t).content, 100_000),
         })),
       },
-      target: r.target ? { name: str(obj(r.target).name, 120), parameters: num(obj(r.target).parameters) } : null,
+      target: r.target
+        ? {
+            name: str(obj(r.target).name, 120),
+            parameters: num(obj(r.target).parameters),
+            nature: "nature" in obj(r.target) ? str(r.target.nature, 120) : null,
+          }
+        : null,
       draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,
       max_new_tokens: Math.max(0, int(r.max_new_tokens, 0)),
       env: {

@@ -30,7 +30,8 @@ class Backend(Protocol):
         """The target that a question of the Lab is about."""
 
     def targets(self) -> list[dict[str, str]]:
-        """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty."""
+        """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty. scripts: all that one
+        was trained to read, where that is little."""
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
         """Draft models that a visitor may choose beside a target: {name, title}."""

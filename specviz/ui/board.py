@@ -51,9 +51,9 @@ def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
                    js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
 
 
-def unknown() -> gr.HTML:
-    """What the embedded model does not know of the prompt that is being written."""
-    return gr.HTML("", html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
+def unknown(targets: list[dict[str, str]]) -> gr.HTML:
+    """What the chosen model was never trained to read in the prompt that is being written. ``targets``: as a backend has them."""
+    return gr.HTML("", scripts={target["title"]: target.get("scripts", "") for target in targets}, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
                    apply_default_css=False, elem_id="unknown")
 
 

@@ -82,7 +82,7 @@ def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Butto
     """At the bottom of the screen: the prompt, Run and Stop, the lanes, the settings as one line that opens. The examples."""
     with gr.Column(elem_id="dock"):
         _next(ui)
-        tries = _ask(ui, offered)
+        tries = _ask(ui, offered, backend.targets())
         with gr.Row(elem_id="under"):
             ui["methods"] = board.picker(backend.cards, offered)
             board.summary()
@@ -106,9 +106,9 @@ def _chatbar(ui: dict[str, Any]) -> None:
         ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
 
 
-def _ask(ui: dict[str, Any], offered: Offer) -> list[gr.Button]:
+def _ask(ui: dict[str, Any], offered: Offer, targets: list[dict[str, str]]) -> list[gr.Button]:
     ui["notice"] = board.line("notice")
-    board.unknown()
+    board.unknown(targets)
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
         tries = _examples(offered)

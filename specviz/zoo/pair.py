@@ -127,6 +127,7 @@ class Loaded:
     more: dict[str, Path] = field(default_factory=dict)  # by role, where further models of the same vocabulary lie
     pass_seconds: float | None = None  # the least that a pass of one row was seen to cost; run.machine measures
     deterministic: bool = False
+    nature: str = ""  # what a reader must know of its answers, from models.yaml
     rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
 
     @property
@@ -182,7 +183,7 @@ class Loaded:
         """For the trace's header: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
-                  "parameters": model.parameters, "backend": self.backend.name, "forward": self.forward}
+                  "parameters": model.parameters, "nature": self.nature, "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
 
@@ -222,7 +223,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads, deterministic=deterministic,
-                    other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
+                    nature=entry.nature, other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))

@@ -48,6 +48,8 @@ class Entry:
     kind: str = ""  # of a head: medusa, hydra, ...; of a draft model: how it was trained, if in a paper's own way
     backend: str = ""
     about: str = ""
+    nature: str = ""  # of a target: what a reader must know of its answers
+    scripts: str = ""  # of a target: all that it was trained to read, if that is little
     licence: str = ""
     size: str = ""
     memory: str = ""  # GB of its weights in 16 bits
@@ -207,8 +209,8 @@ class _Reader:
         return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "role", "for", "like", "kind", "backend", "about", "licence", "size", "memory",
-                 "gated", "device_map", "quantise"}
+        known = {"path", "hub", "revision", "draft", "role", "for", "like", "kind", "backend", "about", "nature", "scripts", "licence",
+                 "size", "memory", "gated", "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")

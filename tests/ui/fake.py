@@ -94,7 +94,7 @@ class FakeBackend:
         return f"{target or 'Fake'} target, fake draft, on nothing"
 
     def targets(self):
-        return [{"name": "", "model": "fake", "title": "fake", "about": ""}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
+        return [{"name": "", "model": "fake", "title": "fake", "about": "", "scripts": "Latin"}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
 
     def drafts(self, target=None):
         return [] if target == "other" else [{"name": "wide", "title": "Wide, 2 M"}]

@@ -600,4 +600,8 @@ def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, back
     for asked, says in (("\U0001f600 hello", "emoji"), ("\u0645\u0631\u062d\u0628\u0627", "Arabic"), ("\u4f60\u597d", "Chinese"), ("\u3053\u3093\u306b\u3061\u306f", "Japanese")):
         page.fill("#prompt textarea", asked)
         page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes('does not know ' + says)", arg=says)
+    page.click("#open-settings")
+    page.click("#target input")
+    page.click("[role=option]:has-text('Other, 9 M')")  # of which nothing of the kind is known
+    page.wait_for_selector(".pg-unknown", state="hidden")
     assert backend.runs == []

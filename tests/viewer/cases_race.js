@@ -130,6 +130,11 @@
         "small",
       );
       same(SV.notice.nature({ name: "x", parameters: 7e9 }), "x, 7.0 B parameters", "large");
+      same(
+        ["a toy made for this page", ""].map((own) => SV.notice.nature({ name: "x", parameters: 52e6, nature: own })),
+        ["x, 52 M parameters: a toy made for this page", "x, 52 M parameters"],
+        "what models.yaml says, or that there is nothing to say",
+      );
       same(SV.notice.nature({ name: "x", parameters: null }), "x", "unknown");
     },
     "no verdict while a lane runs, nor over a failed one alone"(SV) {

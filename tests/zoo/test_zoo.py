@@ -44,7 +44,7 @@ def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
     for key in ("speculative", "draft_tree"):
         assert collect(Session(loaded, key).run("the cat", 12)).token_ids == plain.token_ids
     assert loaded.facts["target"] | {"parameters": 0} == {
-        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "backend": "fast", "forward": "eager"}
+        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "nature": "", "backend": "fast", "forward": "eager"}
     assert loaded.facts["target"]["parameters"] > loaded.facts["draft"]["parameters"] > 0
     assert {"machine", "device", "dtype", "threads", "torch", "transformers"} <= loaded.facts["env"].keys()
 

@@ -14,7 +14,8 @@
 
   /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts,
      system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns, which no link
-     carries; packed: its trace, where that was small enough (see pack.js). A prompt that is too long is left whole: the server says so. */
+     carries; packed: its trace, where that was small enough (see pack.js). A prompt that is too long is left whole: the server
+     says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")

@@ -1,5 +1,5 @@
-/* Beside the prompt, before a run: the embedded target was trained on English and code alone, and what it does not
-   know is said. */
+/* Beside the prompt, before a run: a model that was trained on few scripts does not know the others, and that is said.
+   props.scripts: by the title of each target, the scripts that it was trained on where they are few. */
 const note = element.querySelector(".pg-unknown");
 const NAMES = [
   ["emoji", /\p{Extended_Pictographic}/u],
@@ -10,17 +10,20 @@ const NAMES = [
   ["Korean", /\p{Script=Hangul}/u],
   ["Cyrillic", /\p{Script=Cyrillic}/u],
 ];
+/* The chosen target's; the first one stands chosen before anybody chooses. */
+const reads = () =>
+  props.scripts[document.querySelector("#target input")?.value || Object.keys(props.scripts)[0]] || "";
 function paint() {
   const text = document.querySelector("#prompt textarea")?.value || "",
-    own = !document.querySelector("#target input")?.value.includes("/"),
-    found = NAMES.filter(([, kind]) => kind.test(text)).map(([name]) => name);
+    found = NAMES.filter(([name, kind]) => !reads().includes(name) && kind.test(text)).map(([name]) => name);
   const seen = found.includes("Japanese") ? found.filter((name) => name !== "Chinese") : found;
-  note.hidden = !own || !seen.length;
+  note.hidden = !reads() || !seen.length;
   note.textContent = seen.length
-    ? `The embedded model does not know ${seen.join(" or ")}: it reads them as single bytes, ` +
+    ? `This model does not know ${seen.join(" or ")}: it reads them as single bytes, ` +
       "and what it answers will mean little."
     : "";
 }
-document.addEventListener("input", (event) => event.target.closest?.("#prompt") && paint());
+document.addEventListener("input", (event) => event.target.closest?.("#prompt, #target") && paint());
+document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
 paint();
