@@ -29,12 +29,13 @@ def board(value: str) -> gr.HTML:
                    js_on_load=parts["js_on_load"] + script("pace.js"))
 
 
-def picker(cards: dict[str, Any], offered: Offer) -> gr.HTML:
+def picker(cards: dict[str, Any], offered: Offer, timed: bool) -> gr.HTML:
     """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
-    {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run."""
+    {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run; ``timed``: whether the measured speeds are those
+    of the chosen models."""
     script_ = "\n".join(script(name) for name in ("glyphs.js", "shelf.js", "tray.js", "picker.js"))
     return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
-                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(), where=rows.measured()["where"],
+                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(), where=rows.measured()["where"], timed=timed,
                    presets=list(offered.presets), most=LANES - 1, off="{}")
 
 

@@ -17,6 +17,7 @@ from .controls import FIRST, drafts, unlawful
 from .door import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
 from .loading import Loader
+from .rows import timed
 from .stream import Live, empty, pack, shown
 
 VISITORS = 64  # whose past answers are remembered at one time
@@ -248,13 +249,16 @@ class Handlers:
         card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
         beside, large = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}", (card or {}).get("large")
         text = large or (f"{card['title']}{beside} loads with the next run" if card else "The model loads with the next run")
-        return {self.ui["models"]: _line("error" if large else "idle", text), self.ui["methods"]: gr.HTML(off="{}")}
+        return {self.ui["models"]: _line("error" if large else "idle", text), **self._offered({}, together(target, draft))}
 
     def _told(self, target: str | None) -> dict:
         if not self.backend.ready(target):
             return {self.ui["models"]: gr.skip()}
-        return {self.ui["models"]: _line("ready", self.backend.load(target)),
-                self.ui["methods"]: gr.HTML(off=pack(self.backend.why_not(target)))}
+        return {self.ui["models"]: _line("ready", self.backend.load(target)), **self._offered(self.backend.why_not(target), target)}
+
+    def _offered(self, off: dict[str, str], models: str | None) -> dict:
+        """What the picker says of methods on these models: which cannot run, and whether it was they that were measured."""
+        return {self.ui["methods"]: gr.HTML(off=pack(off), timed=timed(self.backend.targets(), models))}
 
     def ruler(self, key: str) -> Callable[..., tuple]:
         """A listener that says so where two of a method's knobs do not go together, and what each of its choices may be now."""

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from . import board, controls, offer
+from . import board, controls, offer, rows
 from .api import Api
 from .backend import Backend
 from .chat import Chat
@@ -84,7 +84,7 @@ def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Butto
         _next(ui)
         tries = _ask(ui, offered, backend.targets())
         with gr.Row(elem_id="under"):
-            ui["methods"] = board.picker(backend.cards, offered)
+            ui["methods"] = board.picker(backend.cards, offered, rows.timed(backend.targets(), None))
             board.summary()
         with gr.Row(elem_id="sampling"):
             ui |= zip(("temperature", "top_p", "length", "seed", "repeats", "prompts"), controls.sampling())

@@ -11,11 +11,12 @@ from typing import Any
 
 from .cards import families, told
 from ..servers.dialects import FAMILY
-from .limits import BASELINE
+from .limits import BASELINE, apart
 from .served import ABOUT
 
 BENCH = Path(__file__).parents[2] / "docs" / "bench.md"
 _ROW = re.compile(r"^\| ([^|]+) \| (?:exact|approximate)[^|]* \| [^|]+ \| ([\d.]+) \|(?: [^|]+ \| ([\d.]+) \|)?", re.MULTILINE)
+_MODEL = re.compile(r"; ([\w.-]+) with ")
 
 NEEDS = {  # by the part of a need before its colon; what every model here has is not said
     "draft": "a small draft model", "small": "a third, tiny model", "other_draft": "a draft model with another vocabulary",
@@ -34,14 +35,22 @@ BLOCKS = {"head:dflash", "head:dspark", "head:pard", "head:peagle", "head:blockw
 
 @cache
 def measured(path: Path = BENCH) -> dict[str, Any]:
-    """``where``: the sentence on the machine; ``of``: title -> speed-up over plain decoding, greedy and (or None) with dice."""
+    """``where``: the sentence on the machine; ``model``: the target, with its own draft; ``of``: title -> speed-up over plain
+    decoding, greedy and (or None) with dice."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:
-        return {"where": "", "of": {}}
+        return {"where": "", "model": "", "of": {}}
     where = next((line for line in text.splitlines() if line and not line.startswith(("#", " ", "|"))), "")
-    found = _ROW.findall(text)
-    return {"where": where, "of": {title.strip(): [float(greedy), float(dice) if dice else None] for title, greedy, dice in found}}
+    model, found = _MODEL.search(where), _ROW.findall(text)
+    return {"where": where, "model": model[1] if model else "", "of": {title.strip(): [float(greedy), float(dice) if dice else None] for title, greedy, dice in found}}
+
+
+def timed(targets: list[dict[str, str]], models: str | None) -> bool:
+    """Whether the measured speeds are those of these models (limits.together), among the targets that may be chosen."""
+    target, draft = apart(models)
+    name = next((one["model"] for one in targets if one["name"] == (target or "")), "")
+    return not draft and bool(name) and name == measured()["model"]
 
 
 def shape(card: Any) -> str:

@@ -14,6 +14,7 @@ from specviz.ui.chat import lanes
 from specviz.ui.handlers import Handlers
 from specviz.ui.limits import Ask
 from specviz.ui.offer import EXAMPLES
+from specviz.ui.rows import measured
 
 from .conftest import Server
 from .fake import CARDS, FakeBackend
@@ -454,6 +455,7 @@ def shelf():
     """A page that offers every method there is."""
     backend = FakeBackend()
     backend.cards = cards()
+    backend.targets = lambda: [row | ({} if row["name"] else {"model": measured()["model"]}) for row in FakeBackend.targets(backend)]
     server = Server(backend)
     yield server
     server.close()
@@ -552,6 +554,31 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
     page.wait_for_function("title => document.querySelector('.pg-card h3').textContent === title", arg=title)
     box = page.locator(".pg-card").bounding_box()
     assert 0 <= box["y"] < 700 and page.locator(".pg-card h3").is_visible()
+
+
+@pytest.mark.thorough
+def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
+    page = visit(url=shelf.url)
+    titles = {card.title: measured()["of"].get(card.title) for card in cards().values()}
+    marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731
+
+    def right(dice):
+        shown = marks()
+        assert shown and all(titles[name][dice] >= 1 and abs(float(text[1:]) - titles[name][dice]) <= 0.051 for name, text in shown.items())
+
+    right(0)
+    open_fields(page)
+    page.fill("#temperature input", "1")
+    page.wait_for_function("old => JSON.stringify([...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent)) !== old",
+                           arg=json.dumps(list(marks().values()), ensure_ascii=False, separators=(",", ":")))
+    right(1)
+    page.click("#open-settings")
+    page.click("#target input")
+    page.click("[role=option]:has-text('Other, 9 M')")
+    page.wait_for_function("!document.querySelector('.pg-chip small') && document.querySelector('.pg-chips').textContent.includes('Try also')")
+    page.evaluate("document.querySelector('.pg-more').click()")
+    assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
+    assert "another model" in page.inner_text(".pg-where")
 
 
 @pytest.mark.thorough

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from specviz.ui.cards import cards
-from specviz.ui.rows import BENCH, measured, needs, rows, shape
+from specviz.ui.rows import BENCH, measured, needs, rows, shape, timed
+from specviz.zoo.registry import register
 
 
 def test_every_line_of_the_benchmark_is_read_and_names_a_method():
@@ -17,6 +18,13 @@ def test_a_method_without_a_line_is_not_measured(tmp_path):
     bench.write_text("# x\n\nTwo cores.\n\n| method | exactness | greedy: tokens a pass | speed-up |\n|---|---|---|---|\n| Draft tree | exact | 3.18 | 1.06 |\n")
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), bench)}
     assert speeds["draft_tree"] == [1.06, None] and speeds["speculative"] is None and measured(tmp_path / "none")["of"] == {}
+
+
+def test_speeds_are_said_of_the_models_that_were_measured_and_of_no_others():
+    default, other = {"name": "", "model": register().default}, {"name": "Llama-specviz-52M", "model": "Llama-specviz-52M"}
+    assert measured()["model"] == default["model"] and timed([default, other], None)
+    for models, targets in ((other["name"], [default, other]), ("|none", [default, other]), (None, [{"name": "", "model": "mine"}])):
+        assert not timed(targets, models)
 
 
 def test_drawings_follow_from_the_card():

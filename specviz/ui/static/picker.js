@@ -16,6 +16,9 @@ const lanes = () =>
     .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
     .filter((lane) => cardOf(lane.method));
 const off = () => read(props.off, {});
+/* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or with dice. */
+const speedOf = (card, dice = Number(document.querySelector("#temperature input")?.value) > 0) =>
+  (props.timed && card.speed?.[dice ? 1 : 0]) || null;
 
 function set(list) {
   say("");
@@ -60,6 +63,7 @@ const all = shelf({
   cards,
   families: props.families,
   where: props.where,
+  speedOf,
   presets: props.presets,
   state,
   add,
@@ -106,6 +110,7 @@ function paint() {
   const twice = (lane) => now.filter((l) => l.method === lane.method).length > 1 || Object.keys(lane.knobs).length;
   const pays = cards
     .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
+    .filter((card) => (speedOf(card) ?? 1) >= 1)
     .slice(0, 3);
   row.replaceChildren(
     make("span", "pg-word", "Lanes"),
@@ -113,8 +118,8 @@ function paint() {
       const card = cardOf(lane.method);
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
-    make("span", "pg-word gap", "What pays here"),
-    ...pays.map((card) => chip(card, null, card.title, card.speed ? times(card.speed[0]) : "")),
+    make("span", "pg-word gap", props.timed ? "What pays" : "Try also"),
+    ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
     more,
   );
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
@@ -130,5 +135,7 @@ function drop() {
   set(lanes().filter((lane) => !off()[lane.method]));
   say(gone.map((lane) => `${cardOf(lane.method).title}: ${off()[lane.method]}`).join(" "));
 }
-watch(["value", "off"], drop);
+watch(["value", "off", "timed"], drop);
+document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
+document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
 paint();

@@ -1,6 +1,6 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
-   shelf({cards, families, where, presets, state, add, preset, tray, closed}) gives {open, paint}; a card's state(key) is
-   {count, blocked, why}. */
+   shelf({cards, families, where, speedOf, presets, state, add, preset, tray, closed}) gives {open, paint}; a card's state(key) is
+   {count, blocked, why}; speedOf(card, dice) how much faster than plain decoding it was measured to be, or null. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -45,24 +45,24 @@ function found(card, families, query) {
 
 function speedMark(speed) {
   const mark = make("span", "pg-mark");
-  if (!speed) {
+  if (speed === null) {
     mark.classList.add("no");
     mark.textContent = "not measured";
     return mark;
   }
   const bar = make("span", "pg-bar"),
     fill = make("i"),
-    reach = Math.min(40, Math.abs(speed[0] - 1) * 60);
-  mark.classList.toggle("slow", speed[0] < 1);
+    reach = Math.min(40, Math.abs(speed - 1) * 60);
+  mark.classList.toggle("slow", speed < 1);
   fill.style.width = reach + "px";
-  fill.style.left = (speed[0] < 1 ? 24 - Math.min(24, reach) : 24) + "px";
-  if (speed[0] < 1) fill.style.width = Math.min(24, reach) + "px";
+  fill.style.left = (speed < 1 ? 24 - Math.min(24, reach) : 24) + "px";
+  if (speed < 1) fill.style.width = Math.min(24, reach) + "px";
   bar.append(fill);
-  mark.append(bar, make("b", "", times(speed[0])));
+  mark.append(bar, make("b", "", times(speed)));
   return mark;
 }
 
-function shelf({ cards, families, where, presets, state, add, preset, tray, closed }) {
+function shelf({ cards, families, where, speedOf, presets, state, add, preset, tray, closed }) {
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),
@@ -96,11 +96,10 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
     chip.title = one.about || "";
     second.append(chip);
   }
-  if (where)
-    second.append(
-      make("span", "pg-where", "bar: speed measured here; right of the notch is faster than plain decoding"),
-    );
-  second.lastChild.title = where;
+  const measured = make("span", "pg-where"),
+    machine = where.split(",")[0];
+  measured.title = where;
+  second.append(measured);
   head.append(first, second);
   const body = make("div", "pg-shelfbody");
   body.append(nav, list, side);
@@ -134,7 +133,7 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
       also = make("span", "pg-also");
     node.dataset.key = card.key;
     title.append(also);
-    node.append(glyph(card.shape), title, speedMark(card.speed));
+    node.append(glyph(card.shape), title, speedMark(speedOf(card)));
     node.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && point(card));
     node.addEventListener("focus", () => !matchMedia("(max-width: 760px)").matches && point(card));
     rows.set(card.key, { node, also, mark: node.lastChild });
@@ -159,9 +158,13 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
     );
     fact(
       "Measured",
-      card.speed
-        ? times(card.speed[0]) + " here, greedy" + (card.speed[1] ? "; " + times(card.speed[1]) + " with dice" : "")
-        : "not measured here",
+      speedOf(card, false)
+        ? times(speedOf(card, false)) +
+            " greedy" +
+            (speedOf(card, true) ? "; " + times(speedOf(card, true)) + " with dice" : "") +
+            ", on " +
+            machine
+        : "not for this model",
     );
     fact("Called", card.aliases.join(", "));
     fact("Here", card.differs);
@@ -191,11 +194,21 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
 
   function paint() {
     let n = 0;
-    const all = cards.filter((c) => !c.baseline);
+    const all = cards.filter((c) => !c.baseline),
+      any = all.some((c) => speedOf(c) !== null);
+    measured.textContent = any
+      ? `bar: speed, measured on ${machine}; right of the notch is faster than plain decoding`
+      : where
+        ? "speeds were measured for another model"
+        : "";
     for (const card of all) {
       const hit = found(card, families, search.value),
         s = state(card.key),
-        { node, also, mark } = rows.get(card.key);
+        held = rows.get(card.key),
+        { node, also } = held,
+        mark = speedMark(speedOf(card));
+      held.mark.replaceWith(mark);
+      held.mark = mark;
       node.hidden = !hit;
       n += hit ? 1 : 0;
       also.textContent = hit?.alias ? " = " + hit.alias : "";
@@ -207,7 +220,7 @@ function shelf({ cards, families, where, presets, state, add, preset, tray, clos
       node.dataset.lock = s.lock ? "cannot run here" : "";
       node.setAttribute(
         "aria-label",
-        [card.title, SHAPES[card.shape], card.speed ? times(card.speed[0]) + " here" : "not measured", s.why]
+        [card.title, SHAPES[card.shape], speedOf(card) ? times(speedOf(card)) + " as measured" : "not measured", s.why]
           .filter(Boolean)
           .join(", "),
       );
