@@ -1,0 +1,118 @@
+"""What the page says of a live engine: under Stop, at the time limit, with repeats, for a follow-up, after New chat."""
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from specviz.ui import Engine, stream
+
+from .conftest import Server
+from .test_page import begin, finish, open_fields, run, state
+
+HEADLINE = "document.querySelector('#board .headline').textContent"
+
+
+class Gated(Engine):
+    """The real one, told when to wait: ``after`` so many events it goes on only when it is let or stopped."""
+
+    def __init__(self):
+        super().__init__()
+        self.after, self.waits, self.let = None, threading.Event(), threading.Event()
+
+    def run(self, ask, cancel, seconds):
+        self.waits.clear()
+        self.let.clear()
+        for number, batch in enumerate(super().run(ask, cancel, seconds)):
+            yield batch
+            while number == self.after and not (cancel.is_set() or self.let.wait(0.01)):
+                self.waits.set()
+
+
+@pytest.fixture
+def live(visit, at_home):
+    """A page on the real engine with tiny models, its first run done."""
+    engine = Gated()
+    server = Server(engine)
+
+    def open_page():
+        page = visit(url=server.url)
+        open_fields(page)
+        page.fill("#length input", "40")
+        return page, engine
+
+    yield open_page
+    server.close()
+
+
+def says(page, start):
+    page.wait_for_function(f"(start) => {HEADLINE}.startsWith(start)", arg=start)
+    return page.inner_text("#board .headline")
+
+
+def held(page, engine):
+    """A run that waits in the middle; what stands on the board is of it alone."""
+    begin(page)
+    assert engine.waits.wait(30)
+    state(page, "live")
+    said = says(page, "So far: ")
+    assert "times as fast" not in said and page.inner_text("#board .same") == "same text: checked at the end"
+
+
+@pytest.mark.thorough
+def test_a_live_run_that_is_stopped_or_out_of_time_agrees_as_far_as_it_came(live, monkeypatch):
+    page, engine = live()
+    engine.after = 60
+    held(page, engine)
+    page.click("#stop")
+    finish(page, "stopped")
+    cut_short(page)
+    monkeypatch.setattr(stream, "RUN_SECONDS", 1.5)
+    held(page, engine)
+    page.wait_for_timeout(1600)
+    engine.let.set()
+    finish(page, "stopped")
+    assert "the limit of a run" in page.inner_text("#board .notice")
+    cut_short(page)
+
+
+def cut_short(page):
+    n, passes, plain = map(int, re.match(r"Stopped after (\d+) tokens?: the same so far, in (\d+) pass(?:es)? instead of (\d+)\.", says(page, "Stopped ")).groups())
+    assert 0 < passes <= n == plain < 40 and page.inner_text("#board .same") == "same text so far: checked"
+    page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding in all that both wrote') || document.querySelector('#board .parts').hidden")
+    assert not page.is_visible("#lane")
+
+
+@pytest.mark.thorough
+def test_a_live_run_with_repeats_has_one_set_of_figures(live):
+    page, _ = live()
+    page.fill("#repeats input", "3")
+    run(page)
+    said = says(page, "The same 40 tokens in ")
+    assert re.search(r"in the median of 3 runs, same text\.$|no clear difference in speed in 3 runs\.$|no faster on this machine\.$", said), said
+    shown = page.inner_text(".prow.open .speed")
+    page.click("#tab-race")
+    page.wait_for_function("document.querySelectorAll('.prow .speed').length >= 3 && document.querySelector('.won:not(.wait)')")
+    table = page.evaluate("[...document.querySelectorAll('.rtable tbody tr')].map((r) => r.cells[1].textContent)")
+    assert page.evaluate("[...document.querySelectorAll('.prow:not(.open) .speed')].map((e) => e.textContent.split(' ')[0])") == table
+    won = page.inner_text(".won")
+    assert shown.split(" ")[0] == table[0] and "in 3 runs each" in won and sum(x in won for x in table) >= 2
+
+
+@pytest.mark.thorough
+def test_after_a_new_chat_nothing_of_the_old_run_stands_and_the_next_one_fills_it(live):
+    page, engine = live()
+    run(page, "one")
+    run(page, "and two?")
+    assert says(page, "The same ") and page.get_attribute(".pg-chat", "data-turns") == "1"
+    page.click("#new-chat")
+    state(page, "idle")
+    assert says(page, "Several tokens can arrive") and not page.is_visible("#board .same") and page.inner_text(".p-rate .chart") == "Nothing yet."
+    assert not page.is_visible("#board .metrics") and not page.is_visible("#board .passes") and not page.is_visible(".pg-chat")
+    engine.after = 60
+    held(page, engine)
+    page.wait_for_function("document.querySelector('.p-insp .body').textContent.length > 20 && document.querySelector('.p-rate .chart').textContent !== 'Nothing yet.'")
+    engine.let.set()
+    finish(page)
+    assert says(page, "The same 40 tokens in ")
