@@ -91,7 +91,7 @@
       K.small(
         "Each token's place in the target's distribution, from its likeliest token (top) to its rarest. " +
           `Flat is right; the line is what flat would be. ${count(n, "token")}` +
-          (p === null ? "." : `, p = ${p < 1e-4 ? p.toExponential(0) : p.toFixed(3)}.`),
+          (p === null ? "." : `, p = ${SpecViz.dom.f3(p)}.`),
       ),
       P.plot.bars(
         list.map((x, i) => ({

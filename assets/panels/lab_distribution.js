@@ -56,18 +56,15 @@
     });
     const many = K.slider({ label: "Samples", min: 50, max: 400, step: 50, value: 200, on() {} });
     const press = K.button("Draw samples", run, "primary");
+    let drawn = null; /* what was asked for when what is shown was drawn */
     async function run() {
-      const got = await K.request(
-        env.ctx,
-        "distribution",
-        { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: heat.value },
-        {
-          press,
-          tell,
-          busy: `Drawing ${many.value} continuations, each from a fresh seed\u2026`,
-          part: (p) => out.replaceChildren(show(p)),
-        },
-      );
+      drawn = { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: heat.value };
+      const got = await K.request(env.ctx, "distribution", drawn, {
+        press,
+        tell,
+        busy: `Drawing ${many.value} continuations, each from a fresh seed\u2026`,
+        part: (p) => out.replaceChildren(show(p)),
+      });
       if (got) out.replaceChildren(show(got));
     }
     function show(got) {
@@ -128,7 +125,16 @@
             mark: c.expect,
             show: `${c.count} of ${c.expect.toFixed(1)}`,
           })),
-          { max: top * 1.05, label: "Counts against the distribution" },
+          {
+            max: top * 1.05,
+            label: "Counts against the distribution",
+            caption: "Bars: what was drawn. Lines across: what the target's distribution expects.",
+            from: () =>
+              SpecViz.save.own(
+                `${count(n, "sample")} of ${drawn.method}, temperature ${drawn.temperature}. Prompt: ` +
+                  `\u201c${drawn.prompt.slice(0, 200)}\u201d.`,
+              ),
+          },
         ),
         cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,
         el(

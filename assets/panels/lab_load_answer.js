@@ -13,6 +13,15 @@
     ems_sd: "mixed",
   };
 
+  const WORDS = {
+      thin: "thin line",
+      "": "line",
+      dash: "dashes",
+      long: "long dashes",
+      dot: "dots",
+      mixed: "dashes and dots",
+    },
+    FAINT = " Fainter: the 95th percentile.";
   const ms = (s) => (K.finite(s) ? (s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toPrecision(3) + " ms") : "\u2013");
   const both = (pair) => (Array.isArray(pair) ? ms(pair[0]) + " to " + ms(pair[1]) : "\u2013");
   const middle = (pair, i) => (Array.isArray(pair) && K.finite(pair[i]) ? pair[i] : NaN);
@@ -36,7 +45,15 @@
     const list = got && Array.isArray(got.rows) ? rows(got) : [];
     if (!list.length) return null;
     const methods = [...new Set(list.map((r) => r.method))],
-      charts = CHARTS.map((c) => P.plot.frame(c.title, (w) => draw(c, list, w)));
+      lines = methods.map((m) => `${title(m)}: ${WORDS[STYLES[m] ?? "dot"]}`).join("; ") + ".",
+      charts = CHARTS.map((c) =>
+        P.plot.frame(
+          c.title,
+          (w) => draw(c, list, w),
+          () => source(got, when),
+          c.far ? lines + FAINT : lines,
+        ),
+      );
     const kids = [
       ...said(got),
       P.plot.legend(methods.map((m) => ({ name: title(m), cls: STYLES[m] ?? "dot" }))),
@@ -116,16 +133,20 @@
       ]),
       "Times: median to 95th percentile. In a round: requests that shared a pass. Drafted: tokens a request and round.",
     );
-  function foot(got, when) {
+  function measured(got, when) {
     const e = got.environment || {};
+    return (
+      `${when ? "Measured " + new Date(when).toLocaleString("en-GB") + ", " : ""}${K.say(got.machine, 160)}. ` +
+      `${K.say(e.requests, 8)} requests of each load, answers up to ${K.say(e.max_new_tokens, 8)} tokens.` +
+      (e.interrupted || got.stopped ? " It was stopped before the end." : "")
+    );
+  }
+  const source = (got, when) => SpecViz.save.own(measured(got, when));
+  function foot(got, when) {
     return el(
       "div",
       { class: "pn-row pn-sum" },
-      K.small(
-        `${when ? "Measured " + new Date(when).toLocaleString("en-GB") + ", " : ""}${K.say(got.machine, 160)}. ` +
-          `${K.say(e.requests, 8)} requests of each load, answers up to ${K.say(e.max_new_tokens, 8)} tokens.` +
-          (e.interrupted || got.stopped ? " It was stopped before the end." : ""),
-      ),
+      K.small(measured(got, when)),
       K.button("Save as JSON", () =>
         P.io.save(
           "load.json",

@@ -138,7 +138,7 @@
         const made = P.plot.frame(
           title,
           (w) => draw(w, mine, over),
-          () => "Points kept in training, of drafts of " + one.target + ".",
+          () => SpecViz.save.own("Points kept in training, of drafts of " + one.target + "."),
         );
         charts.push(made);
         return el("div", null, el("h4", null, title), made.root);

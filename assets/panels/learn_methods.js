@@ -154,6 +154,11 @@
         if (root.closest(".mid")) root.scrollIntoView({ block: "start" });
       }
     }
+    /* Where the page has one: what a round of the method looks like. */
+    function drawing(c) {
+      const { drawn, says } = globalThis.SpecVizPage?.drawing?.(c.key) ?? {};
+      return drawn ? el("p", { class: "pn-drawing pn-small" }, drawn, says) : null;
+    }
     function show(c) {
       const lane = lanes.find((l) => l.key === c.key),
         why = typeof off[c.key] === "string" ? off[c.key] : "",
@@ -168,6 +173,7 @@
         ),
         el("p", { class: "pn-small" }, K.say(c.family, 60)),
         el("h2", null, K.say(c.title, 80)),
+        drawing(c),
         el("p", { class: "pn-lead" }, K.say(c.summary, 600)),
         el(
           "div",

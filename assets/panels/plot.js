@@ -7,8 +7,9 @@
   const { finite, clamp } = P.kit;
 
   /* A box that calls `draw(width)` now and whenever its width changes; from() says in sentences where its figures come from, and
-     stands under it in a file. */
-  function frame(label, draw, from) {
+     stands under it in a file, as does the caption. */
+  const named = (label) => label.toLowerCase().replace(/\W+/g, "-");
+  function frame(label, draw, from, caption = "") {
     const root = el("div", { class: "pn-plot", role: "figure", "aria-label": label });
     const picture = () => {
       const drawn = SpecViz.dom.svg("g"),
@@ -17,14 +18,14 @@
         );
       for (const one of all) drawn.append(SpecViz.save.bare(one));
       const size = (name) => Math.max(0, ...all.map((s) => Number(s.getAttribute(name))));
-      return size("width") && { title: label, caption: "", drawn, w: size("width"), h: size("height") };
+      return size("width") && { title: label, caption, drawn, w: size("width"), h: size("height") };
     };
     const saves = SpecViz.save.keys(
       label,
       () => root,
       () => {
         const made = picture();
-        return made && { name: label.toLowerCase().replace(/\W+/g, "-"), from: from(), ...made };
+        return made && { name: named(label), from: from(), ...made };
       },
     );
     let last = 0;
@@ -158,10 +159,37 @@
       ),
     );
 
-  /* Horizontal bars on one scale: [{name, value, show, cls, mark}], each a row that wraps on a phone. */
-  function bars(list, { max, label }) {
+  /* The same bars as lines, for a file. */
+  function standing(list, top, p) {
+    const [row, name, wide, show] = [26, 190, 420, 110],
+      drawn = svg("g");
+    const long = (x) => name + wide * clamp(x / top, 0, 1),
+      say = (x, y, text, size, fill, family, anchor) =>
+        svg("text", { x, y, fill, "font-size": size, "font-family": family, "text-anchor": anchor }, text);
+    list.forEach((b, i) => {
+      const y = i * row,
+        word = typeof b.name === "string" ? b.name : b.name.textContent;
+      drawn.append(
+        say(0, y + 16, word.length > 22 ? word.slice(0, 21) + "\u2026" : word, 13, p.ink, p.mono),
+        svg("rect", { x: name, y: y + 4, width: wide, height: 14, fill: p.sunken }),
+        svg("rect", { x: name, y: y + 4, width: long(b.value) - name, height: 14, fill: p.draft }),
+        say(name + wide + show, y + 16, b.show, 13, p.ink2, p.sans, "end"),
+      );
+      if (b.mark !== undefined)
+        drawn.append(svg("rect", { x: long(b.mark) - 1, y: y + 1, width: 2, height: 20, fill: p.ink }));
+    });
+    return { drawn, w: name + wide + show, h: list.length * row };
+  }
+
+  /* Horizontal bars on one scale: [{name, value, show, cls, mark}], each a row that wraps on a phone. from: as frame has it, for
+     bars that are worth a file; caption: what stands under them there. */
+  function bars(list, { max, label, from, caption = "" }) {
     const top = max || Math.max(1e-9, ...list.map((b) => Math.max(b.value, b.mark || 0)));
-    return el(
+    const made = () => ({
+      ...{ name: named(label), title: label, caption, from: from() },
+      ...standing(list, top, SpecViz.dom.palette(root)),
+    });
+    const root = el(
       "div",
       { class: "pn-bars", role: "list", "aria-label": label },
       list.map((b) =>
@@ -181,6 +209,14 @@
         ),
       ),
     );
+    return from
+      ? el(
+          "div",
+          null,
+          root,
+          SpecViz.save.keys(label, () => root, made),
+        )
+      : root;
   }
 
   /* Bars and points with Plotly where the page has it (the sweep's figure): data and layout in the page's own colours. */

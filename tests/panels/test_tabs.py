@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -522,9 +523,31 @@ def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> Non
         page.wait_for_selector(".pn-places")
         bars = page.evaluate("[...document.querySelectorAll('.pn-places .pn-bar .v')].map((e) => Number(e.textContent))")
         assert bars[0] == 70 and len(bars) == 10 and sum(bars) == sum(bent["histogram"])
-        assert "1e-9" in page.text_content(".pn-places")
+        assert "p = under 0.001" in page.text_content(".pn-places")
 
     visit(use, "lab", answers={"distribution": law, "break_it": broken})
+
+
+ASKED = {"cost": "Measure here", "contexts": "Measure here", "distribution": "Draw samples", "sweep": "Sweep", "load": "Measure"}
+
+
+def test_every_chart_of_the_lab_is_saved_with_where_it_comes_from(visit) -> None:
+    def use(page):
+        for view, most in {"whatif": 1, "cost": 1, "contexts": 1, "hardware": 1, "distribution": 1, "sweep": 1, "load": 4, "scaling": 2}.items():
+            show(page, view)
+            if view in ASKED:
+                page.click(f".pn-btn:text-is('{ASKED[view]}')")
+            keys = page.locator(".pn-body [aria-label$='as SVG']")
+            keys.nth(most - 1).wait_for()
+            assert keys.count() == most, view
+            for i in range(most):
+                with page.expect_download() as told:
+                    keys.nth(i).click()
+                lines = [t.text or "" for t in ET.parse(told.value.path()).getroot().iter("{http://www.w3.org/2000/svg}text")]
+                drawn = next((line for line in lines if "drawn by specviz" in line), "")
+                assert len(drawn) > 40 and len(lines) > 8, (view, lines)
+
+    visit(use, "lab", records=GREEDY)
 
 
 def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> None:

@@ -11,6 +11,9 @@ const read = (text, other) => {
 const cards = props.cards,
   most = ((window.SpecVizPage ||= {}).most = props.most) /* links keep to it, too */,
   cardOf = (key) => cards.find((card) => card.key === key);
+/* For Learn's cards: the drawing of a method's round, and what it shows. */
+window.SpecVizPage.drawing = (key) =>
+  cardOf(key) ? { drawn: glyph(cardOf(key).shape), says: SHAPES[cardOf(key).shape] } : null;
 const lanes = () =>
   read(props.value, [])
     .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
