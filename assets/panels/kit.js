@@ -133,7 +133,14 @@
     }
   }
 
+  /* What a round of a method looks like, where the page has a drawing of it. */
+  function drawing(key) {
+    const { drawn, says } = globalThis.SpecVizPage?.drawing?.(key) ?? {};
+    return drawn ? el("p", { class: "pn-drawing pn-small" }, drawn, says) : null;
+  }
+
   P.kit = {
+    drawing,
     ...P.words,
     ...P.controls,
     button,

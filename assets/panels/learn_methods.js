@@ -1,5 +1,4 @@
-/* Learn: a card for every method of the catalogue. Searchable, by family; what it needs, what to look at, where it wins and
-   loses, its knobs, and, when the board's trace holds the method, the rounds that show it. */
+/* Learn: a searchable card for every method: needs, wins, losses, knobs, and the rounds of the board's trace that show it. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -154,11 +153,6 @@
         if (root.closest(".mid")) root.scrollIntoView({ block: "start" });
       }
     }
-    /* Where the page has one: what a round of the method looks like. */
-    function drawing(c) {
-      const { drawn, says } = globalThis.SpecVizPage?.drawing?.(c.key) ?? {};
-      return drawn ? el("p", { class: "pn-drawing pn-small" }, drawn, says) : null;
-    }
     function show(c) {
       const lane = lanes.find((l) => l.key === c.key),
         why = typeof off[c.key] === "string" ? off[c.key] : "",
@@ -173,7 +167,7 @@
         ),
         el("p", { class: "pn-small" }, K.say(c.family, 60)),
         el("h2", null, K.say(c.title, 80)),
-        drawing(c),
+        K.drawing(c.key),
         el("p", { class: "pn-lead" }, K.say(c.summary, 600)),
         el(
           "div",

@@ -52,7 +52,7 @@ def test_panels_come_when_their_tab_is_first_opened(page):
     assert page.evaluate("typeof SpecVizPanels") == "undefined"
     open_tab(page, "learn")
     assert page.evaluate("typeof SpecVizPanels.mount") == "function"
-    page.evaluate("document.querySelector('#host-learn [data-view=methods]')?.click()")
+    page.click("#host-learn .pn-rail [data-key=methods]")
     page.click("#host-learn .pn-mrow[data-key=tree]")
     assert "each pass checks a chain" in page.inner_text("#host-learn .pn-drawing") and page.is_visible("#host-learn .pn-drawing svg")
 
