@@ -6,6 +6,11 @@
   const K = P.kit;
 
   const GLOSSARY = [
+    [
+      "Accepted length",
+      "How many tokens one pass of the target gives on average, its own one included. Plain decoding has 1.",
+    ],
+    ["Acceptance rate", "Of the drafted tokens that were examined, the share that was kept."],
     ["Acceptance probability, a", "The chance that a drafted token is kept: min(1, p/q) where it was drawn from q."],
     ["Baseline, plain decoding", "The target alone, one token per pass. What every speed-up is measured against."],
     [
@@ -13,7 +18,10 @@
       "How many answers the model works on at once. Large batches keep the arithmetic busy, and leave less to gain.",
     ],
     ["Bonus token", "When every guess is kept, the pass has one more row: the target's own next token, for free."],
-    ["Certificate", "The comparison of a greedy run with plain decoding: identical, parted at a near-tie, or wrong."],
+    [
+      "Certificate",
+      "The comparison of a greedy run with plain decoding: identical, different from a near-tie on, or wrong.",
+    ],
     ["Chain", "A draft without branches: one guess after another."],
     ["Correction", "The target's own token in the place of the first refused guess."],
     [
@@ -29,6 +37,7 @@
     ["Gamma, \u03b3", "How many tokens a round drafts in a row. Papers also write K."],
     ["Greedy, temperature 0", "Always the likeliest token. No chance is involved."],
     ["KV cache", "Keys and values of the tokens read so far, kept so that they are not computed again."],
+    ["Lane", "One method at work on the prompt, with knobs of its own. Lanes take turns, so each is measured alone."],
     ["Near-tie", "Two tokens with almost equal scores. Adding the same numbers in another order can swap them."],
     ["p and q", "The odds of a token: p in the target's distribution, q in the draft's."],
     ["Pass", "One run of the target over one or several rows. The unit that speculative decoding saves."],

@@ -151,7 +151,7 @@
       );
     }
 
-    /* level: the verdict of these lanes calls their difference noise, so none of their times is the best */
+    /* level: the verdict of these lanes calls their difference noise, or the machine was busy: none of their times is the best */
     many(rows, plain, level) {
       this.row.hidden = true;
       this.wrap.hidden = false;

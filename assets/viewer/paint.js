@@ -12,6 +12,7 @@
       focus = b.focus(),
       empty = !lanes.length;
     b.root.classList.toggle("race", race);
+    b.root.classList.toggle("doubt", Boolean(SV.verdict.busy(lanes)));
     b.blank.hidden = !empty;
     const follow = b.cur.mode === "follow",
       playing = b.cur.mode === "play";
@@ -246,7 +247,8 @@
   function figures(b, ctx) {
     const rows = ctx.views.slice(0, SV.dom.LANES),
       end = rows.every(({ lane, k }) => k >= lane.committed) ? SV.verdict.verdict(rows.map((x) => x.lane)) : null;
-    if (ctx.race) b.figures.many(rows, ctx.base, Boolean(end && end.level));
+    const doubt = (end && end.level) || SV.verdict.busy(rows.map((x) => x.lane));
+    if (ctx.race) b.figures.many(rows, ctx.base, Boolean(doubt));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k, ctx.base);
   }
   function ledger(b, ctx, seen) {

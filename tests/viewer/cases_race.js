@@ -115,6 +115,10 @@
       const slow = { checks: [{ kind: "busy", detail: {} }] },
         v = SV.verdict.verdict([lane(0, "Slow", [2, 2, 2]), lane(1, "Fast", [1, 1, 1], slow)]);
       ok(!v.sure && v.sentence.endsWith("This machine is busy: do not trust these times."), v.sentence);
+      const [plain, fast] = [lane(0, "autoregressive", [2]), lane(1, "Fast", [1], slow)];
+      for (const x of [plain, fast]) x.done.finish = "length";
+      const said = SV.headline.say(fast, plain).text;
+      ok(said.endsWith(": same text, times not counted.") && !said.includes("fast"), said);
     },
     "a painting that is slow is followed by a rest, the longer the fewer cores there are"(SV) {
       const pace = new SV.pace.Pace(SV.pace.part(2));

@@ -75,6 +75,25 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
 
 
 @pytest.mark.parametrize("layout", ["race", "watch"])
+def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, settled, layout) -> None:
+    told = sample.interleaved(NEW)
+    told.insert(len(told) // 2, {"type": "check", "seq": None, "lane": 1, "kind": "busy", "detail": {}})
+
+    def use(page):
+        page.evaluate("(l) => board.setLayout(l)", layout)
+        for number, upto in enumerate((len(told) * 2 // 3, len(told)), 5):
+            page.evaluate("(v) => board.push(v)", frame(number, told[:upto], **({"new": True, "run": "a"} if number == 5 else {"snap": True})))
+            settled(page)
+            assert "This machine is busy: do not trust these times." in page.text_content(".notice .say")
+            struck = page.evaluate("[...document.querySelectorAll('.pfig .speed, .rtable td:nth-child(2)')].filter((e) => e.checkVisibility() && e.textContent).map((e) => getComputedStyle(e).textDecorationLine)")
+            assert len(struck) > 1 and set(struck) == {"line-through"}
+            assert page.locator(".rtable td.best:nth-child(2), .rtable td.best:nth-child(3)").count() == 0
+            assert "times as fast" not in page.text_content(".headline")
+
+    drive(use)
+
+
+@pytest.mark.parametrize("layout", ["race", "watch"])
 @pytest.mark.parametrize("copied, said", [(12, "12 (20 %) copied from your earlier answers"), (0, ""), (62, ""), ("12", "")])
 def test_what_was_copied_from_earlier_answers_is_said_with_its_share(drive, settled, layout, copied, said) -> None:
     """Of 61 tokens; a count that cannot be, or is no number, is not believed."""

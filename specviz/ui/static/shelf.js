@@ -15,6 +15,10 @@ const button = (name, text, press) => {
 };
 const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 const times = (x) => "\u00d7" + (x >= 1.095 ? x.toFixed(1) : x.toFixed(2));
+const TEXTS = {
+  exact: "The same as plain decoding: the same text, and with dice the same probabilities.",
+  "greedy only": "The same as plain decoding; it works at temperature 0 only.",
+};
 const SHAPES = {
   one: "each pass gives one token",
   chain: "each pass checks a chain",
@@ -152,10 +156,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     fact("Wins", card.wins);
     fact("Loses", card.loses);
     fact("Needs", card.needs.join(", ") || "nothing but the large model");
-    fact(
-      "Text",
-      card.exactness === "exact" ? "Exactly what plain decoding would write." : "May differ from plain decoding.",
-    );
+    fact("Text", TEXTS[card.exactness] || "May differ from plain decoding.");
     fact(
       "Measured",
       speedOf(card, false)
