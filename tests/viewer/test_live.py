@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ OLD, NEW = sample.race(), sample.race(mode="live", tokens=60)
 LOAD = "(text) => board.load(JSON.parse(text))"
 STAND = """() => ({ won: document.querySelector('.won').textContent, rate: [...document.querySelectorAll('.rtable td, .cellsrow .v')]
   .map((e) => e.textContent), chart: [...document.querySelectorAll('.chart .nm')].map((e) => e.textContent),
+  strips: [...document.querySelectorAll('.prow .pfig')].map((e) => e.textContent).join(' '), head: document.querySelector('.headline').textContent,
   ledger: [...document.querySelectorAll('.ledger td')].map((e) => e.textContent), title: document.querySelector('.p-insp h2').textContent })"""
 
 
@@ -31,11 +33,12 @@ def test_a_new_run_clears_what_stands_on_the_board_at_its_first_frame(drive, set
         settled(page)
         page.wait_for_function("document.querySelector('.chart .nm')")  # drawn a quarter of a second after the last time
         before = page.evaluate(STAND)
-        assert before["chart"] and any(c.isdigit() for c in "".join(before["rate"]))
+        assert re.search("[1-9]", before["strips"]) and before["chart"] and any(c.isdigit() for c in "".join(before["rate"]))
         page.evaluate("(v) => board.push(v)", frame(5, first, new=True, run="a"))
         settled(page)
         now = page.evaluate(STAND)
         assert not [x for x in now["rate"] if x and x in before["rate"] and any(c in "123456789" for c in x)], now["rate"]
+        assert not re.search("[1-9]", now["strips"]) and now["head"].startswith("The prompt is being read")
         assert now["chart"] == [] and (layout == "watch" or now["won"] != before["won"])
         assert not any(x.endswith("ms") and x != "0.0 ms" for x in now["ledger"]) and "ound " not in now["title"].replace("Round inspector", "")
 
