@@ -75,9 +75,9 @@
     if (stopped)
       return {
         ...out,
-        sure: true,
-        same: "same text so far: checked",
-        text: `Stopped after ${count(n, "token")}: the same so far, in ${passes(m.passes)} instead of ${n}.`,
+        sure: d.same > 0,
+        same: !d.same ? "" : `same text so far: ${d.same < n ? d.same + " of " + n + " " : ""}checked`,
+        text: `Stopped after ${count(n, "token")}${d.same ? ": the same so far" : ""}, in ${passes(m.passes)} instead of ${n}.`,
       };
     const end = !fast
       ? busy([lane, base])

@@ -99,6 +99,19 @@
         [3, 1],
         "a real difference stays one",
       );
+      for (const finish of ["stopped", "deadline"]) {
+        /* plain decoding was cut first: no more is claimed than was compared */
+        const ahead = lane(1, "Fast", [1], { tokens: text([1, 2, 3, 4, 5]), ...done(finish) });
+        ahead.rounds[0].sum.tokens = 5;
+        const said = (k) =>
+          SV.headline.say(ahead, lane(0, "autoregressive", [1], { tokens: text([1, 2].slice(0, k)), ...done(finish) }));
+        same(
+          [said(2).text, said(2).same],
+          ["Stopped after 5 tokens: the same so far, in 1 pass instead of 5.", "same text so far: 2 of 5 checked"],
+          finish,
+        );
+        same([said(0).same, said(0).sure], ["", false], "nothing was compared");
+      }
       for (const x of [base, stopped, late]) x.header.sampling = { temperature: 0 };
       same(
         SV.figures.certificate(stopped, base),
