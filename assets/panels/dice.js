@@ -94,7 +94,7 @@
             mark: TARGET[i],
             show: total ? (counts[i] / total).toFixed(3) : "\u2013",
           })),
-          { max: 0.8, label: "What came, against the target's odds" },
+          { max: 0.8, label: "What came, against the target's probabilities" },
         ),
       );
       setText(

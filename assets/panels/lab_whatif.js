@@ -174,7 +174,7 @@
       else
         list.push(
           `This run drew its tokens by chance. ${from}From there on other tokens would have been drawn, so ` +
-            "the rest is an estimate from the same odds, not a replay.",
+            "the rest is an estimate from the same probabilities, not a replay.",
         );
       if (r.unknown)
         list.push(

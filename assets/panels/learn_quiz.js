@@ -94,9 +94,9 @@
               { name: "draft, q", value: q.j.q, show: f3(q.j.q) },
               { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" },
             ],
-            { max: 1, label: "Odds of the guess" },
+            { max: 1, label: "Probability of the guess" },
           ),
-          K.small("Kept if a random draw falls below min(1, p/q). High odds can still lose."),
+          K.small("Kept if a random draw falls below min(1, p/q). A likely token can still lose."),
         );
       if (top.length > 1 && top[0][1] < 0.9995)
         return el(
@@ -104,9 +104,9 @@
           null,
           P.plot.bars(
             top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })),
-            { max: 1, label: "The draft's own odds" },
+            { max: 1, label: "The draft's own probabilities" },
           ),
-          K.small("The draft's own odds. Temperature 0: it is kept only if it is the target's first choice."),
+          K.small("The draft's own probabilities. Temperature 0: it is kept only if it is the target's first choice."),
         );
       return K.small(
         q.node.src

@@ -15,7 +15,7 @@
       },
       say: () =>
         "With temperature 0 the large model has one answer, and an exact method must write exactly that. " +
-        "With chance in it there is no single answer: then every token must come with the odds the large " +
+        "With chance in it there is no single answer: then every token must come with the probability the large " +
         "model gives it.",
     },
     {

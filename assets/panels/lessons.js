@@ -15,7 +15,7 @@
       {
         key: "dice",
         title: "Why the text stays the same",
-        about: "The dice: how a guess is kept or refused without changing the odds.",
+        about: "The dice: how a guess is kept or refused without changing the probabilities.",
         steps: P.tracks.dice,
       },
       {

@@ -81,7 +81,7 @@
         "div",
         { class: "phead extra" },
         el("h2", null, "Texts"),
-        el("span", { class: "small quiet end" }, "what each method writes, and what was guessed in vain"),
+        el("span", { class: "small quiet end" }, "what each method writes, and what it guessed that was not kept"),
       );
       this.stagePanel = el(
         "section",

@@ -141,7 +141,7 @@ def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> N
 
     visit(use, "lab", records=[r for r in GREEDY if r["lane"] in (0, 1)])
     sampled = visit(lambda page: show(page, "whatif"), "lab", records=[r for r in RACE if r["lane"] in (0, 1)])
-    assert "by chance" in sampled and "estimate from the same odds" in sampled
+    assert "by chance" in sampled and "estimate from the same probabilities" in sampled
 
 
 def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> None:

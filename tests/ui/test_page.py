@@ -13,7 +13,7 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import lanes
 from specviz.ui.handlers import Handlers
 from specviz.ui.limits import Ask
-from specviz.ui.offer import EXAMPLES
+from specviz.ui.offer import EXAMPLES, offer
 from specviz.ui.rows import measured
 
 from .conftest import Server
@@ -579,6 +579,12 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     page.evaluate("document.querySelector('.pg-more').click()")
     assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
     assert "another model" in page.inner_text(".pg-where")
+    for preset in page.evaluate("[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"):
+        page.click(f".pg-presets button:text-is('{preset}')")
+        own = next(row for row in offer(cards()).presets if row["name"] == preset)
+        page.wait_for_function("on => document.querySelector('.pg-pick').dataset.on === on", arg=" ".join(own["methods"]))
+        if "temperature" in own:
+            page.wait_for_function("heat => document.querySelector('#temperature input').value === heat", arg=f"{own['temperature']:g}")
 
 
 @pytest.mark.thorough

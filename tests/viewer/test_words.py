@@ -81,7 +81,7 @@ def test_the_wish_may_change_while_the_page_is_open(drive, settled) -> None:
 
 
 LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`')
-JARGON = re.compile(r"\blaws?\b|\bdear(er)?\b|parts from|as good as level|rows a pass", re.IGNORECASE)
+JARGON = re.compile(r"\blaws?\b|\bdear(er)?\b|\bodds\b|in vain|parts from|as good as level|rows a pass", re.IGNORECASE)
 
 
 SAID = ("ui", "lab", "run", "evidence", "servers", "zoo")  # layers whose sentences reach the page
@@ -117,5 +117,10 @@ def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settle
         key = page.inner_text(".p-time .keyrow")
         assert "prompt is read" in key and "guessed" in key and "checks them" in key
         assert page.evaluate("[...document.querySelectorAll('.steps button')].every((b) => b.title.length > 20)")
+        cold = [r | {"sampling": r["sampling"] | {"temperature": 0.0}} if r["type"] == "header" else r for r in sample.race(("plain", "chain"))]
+        page.evaluate(LOAD, json.dumps(cold))
+        page.evaluate("board.goto({ lane: 1, round: 2, tab: 'why' })")
+        settled(page)
+        assert "a throw decides nothing here" in page.inner_text(".cold")
 
     drive(use)
