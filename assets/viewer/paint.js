@@ -37,6 +37,7 @@
       speed: b.ui.speed,
       canLive: b.state === "live",
       following: follow,
+      fresh: ctx.fresh,
       lane: focus,
       lanes,
       empty,

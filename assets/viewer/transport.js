@@ -92,7 +92,7 @@
         });
     }
 
-    /* v: {race, playing, speed, canLive, following, lane, round, phase, lanes, now, end, slow, theme, empty} */
+    /* v: {race, playing, speed, canLive, following, fresh, lane, round, phase, lanes, now, end, slow, theme, empty} */
     paint(v) {
       if (this.icon !== v.playing) {
         this.icon = v.playing;
@@ -154,7 +154,7 @@
         v.race ? v.now + "/" + v.end : "",
       ].join();
       if (key === this.key) return;
-      if (v.following && v.canLive && performance.now() - this.last < 240) {
+      if (v.following && v.canLive && !v.fresh && performance.now() - this.last < 240) {
         this.timer ??= setTimeout(() => {
           this.timer = null;
           this.board.soon();
