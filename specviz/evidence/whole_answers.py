@@ -91,7 +91,8 @@ def answers(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] |
     if missing:
         return {"status": "unavailable", "detail": missing}
     if method.exactness != "exact":
-        return {"status": "not applicable", "detail": f"{method.title} is {method.exactness}: it does not promise the target's distribution."}
+        return {"status": "not applicable",
+                "detail": f"{method.title} is {method.exactness}: it does not promise the target's distribution."}
     method.read_knobs(knobs or {})
     places, texts = Places(), [encode(loaded, prompt) for prompt in prompts or PROMPTS]
     walks = [written(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))

@@ -35,7 +35,8 @@ def picker(cards: dict[str, Any], offered: Offer, timed: bool) -> gr.HTML:
     of the chosen models."""
     script_ = "\n".join(script(name) for name in ("glyphs.js", "shelf.js", "tray.js", "picker.js"))
     return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
-                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(), where=rows.measured()["where"], timed=timed,
+                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(),
+                   where=rows.measured()["where"], timed=timed,
                    presets=list(offered.presets), most=LANES - 1, off="{}")
 
 
@@ -54,7 +55,8 @@ def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
 
 def unknown(targets: list[dict[str, str]]) -> gr.HTML:
     """What the chosen model was never trained to read in the prompt that is being written. ``targets``: as a backend has them."""
-    return gr.HTML("", scripts={target["title"]: target.get("scripts", "") for target in targets}, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
+    scripts = {target["title"]: target.get("scripts", "") for target in targets}
+    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
                    apply_default_css=False, elem_id="unknown")
 
 

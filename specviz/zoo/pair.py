@@ -223,7 +223,8 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads, deterministic=deterministic,
-                    nature=entry.nature, other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
+                    nature=entry.nature,
+                    other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
