@@ -6,12 +6,12 @@
   const K = P.kit;
 
   const GLOSSARY = [
+    ["Acceptance probability, a", "The chance that a drafted token is kept: min(1, p/q) where it was drawn from q."],
+    ["Acceptance rate", "Of the drafted tokens that were examined, the share that was kept."],
     [
       "Accepted length",
       "How many tokens one pass of the target gives on average, its own one included. Plain decoding has 1.",
     ],
-    ["Acceptance rate", "Of the drafted tokens that were examined, the share that was kept."],
-    ["Acceptance probability, a", "The chance that a drafted token is kept: min(1, p/q) where it was drawn from q."],
     ["Baseline, plain decoding", "The target alone, one token per pass. What every speed-up is measured against."],
     [
       "Batch",
