@@ -142,3 +142,5 @@ watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
 paint();
+/* Whoever pressed before the page had settled keeps what they opened, should the picker have been mounted anew. */
+if (window.SpecVizPage.choosing) all.open(more);
