@@ -587,6 +587,17 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
             page.wait_for_function("heat => document.querySelector('#temperature input').value === heat", arg=f"{own['temperature']:g}")
 
 
+def test_a_press_that_a_repaint_falls_into_is_not_lost(page):
+    """What was pressed must still stand there when it is let go: else the browser knows of no click."""
+    button = page.locator(".pg-more").bounding_box()
+    page.mouse.move(button["x"] + 5, button["y"] + 5)
+    page.mouse.down()
+    page.evaluate("""document.querySelector('#temperature input').value = 1;
+        document.querySelector('#temperature input').dispatchEvent(new Event('input', { bubbles: true }))""")
+    page.mouse.up()
+    page.wait_for_selector(".pg-shelf:not([hidden])", timeout=5_000)
+
+
 @pytest.mark.thorough
 def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     page.click(".pg-more")

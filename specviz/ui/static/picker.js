@@ -92,19 +92,36 @@ const say = (text) => {
 };
 
 function chip(card, lane, text, mark) {
-  const on = Boolean(lane);
-  const node = button("pg-chip", text, () => {
-    if (on) set(lanes().filter((l) => JSON.stringify(l) !== JSON.stringify(lane)));
-    else if (state(card.key).blocked) say(`${card.title}: ${state(card.key).why}`);
-    else add(card.key);
+  const on = Boolean(lane),
+    { blocked, why: locked } = state(card.key);
+  return still(JSON.stringify([card.key, lane, text, mark, !on && blocked, locked]), () => {
+    const node = button("pg-chip", text, () => {
+      if (on) set(lanes().filter((l) => JSON.stringify(l) !== JSON.stringify(lane)));
+      else if (state(card.key).blocked) say(`${card.title}: ${state(card.key).why}`);
+      else add(card.key);
+    });
+    node.dataset.key = card.key;
+    node.setAttribute("aria-pressed", String(on));
+    node.title = on ? `${card.summary} Press to take it away.` : locked || card.summary;
+    node.setAttribute("aria-disabled", String(!on && blocked));
+    if (mark) node.append(make("small", "", mark));
+    node.addEventListener("focus", () => trigger("focus"));
+    return node;
   });
-  node.dataset.key = card.key;
-  node.setAttribute("aria-pressed", String(on));
-  node.title = on ? `${card.summary} Press to take it away.` : state(card.key).why || card.summary;
-  node.setAttribute("aria-disabled", String(!on && state(card.key).blocked));
-  if (mark) node.append(make("small", "", mark));
-  node.addEventListener("focus", () => trigger("focus"));
+}
+/* What is as it was stays the very same element, where it stands: a press that a repaint falls into would be lost with it. */
+let standing = new Map(),
+  next = new Map(),
+  trayed = "";
+function still(what, anew) {
+  const node = standing.get(what) || anew();
+  next.set(what, node);
   return node;
+}
+function place(nodes) {
+  for (const old of [...row.children]) if (!nodes.includes(old)) old.remove();
+  nodes.forEach((node, i) => row.children[i] === node || row.insertBefore(node, row.children[i] || null));
+  [standing, next] = [next, new Map()];
 }
 
 function paint() {
@@ -115,18 +132,21 @@ function paint() {
     .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
     .filter((card) => (speedOf(card) ?? 1) >= 1)
     .slice(0, 3);
-  row.replaceChildren(
-    make("span", "pg-word", "Lanes"),
+  const word = (kind, text) => still(kind + text, () => make("span", kind, text));
+  place([
+    word("pg-word", "Lanes"),
     ...now.map((lane) => {
       const card = cardOf(lane.method);
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
-    make("span", "pg-word gap", props.timed ? "What pays" : "Try also"),
+    word("pg-word gap", props.timed ? "What pays" : "Try also"),
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
     more,
-  );
+  ]);
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
-  tray.paint();
+  const chosen = props.value + props.off;
+  if (chosen !== trayed) tray.paint();
+  trayed = chosen;
   if (!all.page.hidden) all.paint();
   box.dataset.lanes = props.value || "[]";
   box.dataset.on = now.map((lane) => lane.method).join(" ");
@@ -142,5 +162,3 @@ watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
 paint();
-/* Whoever pressed before the page had settled keeps what they opened, should the picker have been mounted anew. */
-if (window.SpecVizPage.choosing) all.open(more);

@@ -270,7 +270,6 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
   function open(from) {
     opener = from;
     page.hidden = false;
-    window.SpecVizPage.choosing = true;
     document.documentElement.classList.add("pg-still");
     paint();
     search.focus();
@@ -278,7 +277,6 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
   function close() {
     if (page.hidden) return;
     page.hidden = true;
-    window.SpecVizPage.choosing = false;
     search.value = "";
     document.documentElement.classList.remove("pg-still");
     closed();

@@ -99,7 +99,10 @@ function trayOf({ most, cardOf, lanes, set, done }) {
       label.append(field);
       box.append(label);
     }
-    const to = (knobs) => set(lanes().map((l, j) => (j === i ? { ...l, knobs } : l))),
+    const to = (knobs) => {
+        set(lanes().map((l, j) => (j === i ? { ...l, knobs } : l)));
+        paint(); /* what was typed and not taken goes, too */
+      },
       keys = make("div", "pg-fieldkeys");
     if (published(card)) keys.append(button("", "As published", () => to(published(card))));
     keys.append(button("", "Defaults", () => to({})));
