@@ -2,7 +2,7 @@
 
 A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
 The last states are computed once and kept on disk, some gigabytes beside the answers, because for a target of fifty million
-parameters they cost more than a head's losses; those that enter an inner layer are computed with every batch. Labels and the
+parameters they cost as much as a head's losses; those that enter an inner layer are computed with every batch. Labels and the
 target's law are those that `generate` stored. Batch number `step` is a function of the seed and the step alone, so a killed run
 resumes to the same losses.
 """

@@ -16,7 +16,7 @@ class Kept:
     written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
     often it was killed.
 
-    folder: of these answers; others, or a target of another width, begin anew there.
+    folder: of these answers alone; others, or a target of another width, begin anew there, and what was there goes.
     """
 
     def __init__(self, folder: Path, answers: list[Answer], hidden: int):
@@ -24,6 +24,9 @@ class Kept:
         self.index = {id(answer): i for i, answer in enumerate(answers)}
         self.answers, self.starts = answers, [0, *accumulate(len(a.ids) for a in answers)]
         name = f"{len(answers)}-{self.starts[-1]}-{hidden}"
+        for old in folder.glob("*-*-*-*"):
+            if not old.name.endswith(f"-{name}"):
+                old.unlink()  # of fewer answers, and gigabytes
         self.states = opened(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
         self.done = opened(folder / f"done-{name}", len(answers), torch.uint8)
 

@@ -1,10 +1,10 @@
 """M2R2's adapters, trained on what the target's first layers hold along its own answers (Bhendawade et al. 2502.02040).
 
-The loss is the divergence of what the target's head makes of slow plus fast residual at the exit from the target's distribution. Only the
-adapters are trained.
+What speaks at the exit is the slow residual plus the fast one. Only the adapters are trained.
 """
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,10 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..models import m2r2
-from . import chains, losses
+from . import early
 from .features import Batch, Features, assembled
-from .job import Job, TrainingError
-from .runner import Runner
+from .job import Job
 
 
 class Shared(Features):
@@ -32,27 +31,7 @@ class Shared(Features):
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("m2r2")
-    features = Shared(job, numbers, layer=numbers["exit_layer"])
-    if not 0 < numbers["exit_layer"] < features.body.layers:
-        raise TrainingError(f"exit_layer in m2r2.yaml must lie between 1 and {features.body.layers - 1}: "
-                            f"the target has {features.body.layers} layers.")
-    torch.manual_seed(job.seed)
-    model = m2r2.build(features.body, numbers)
-    runner = Runner(job, "m2r2", model, numbers, features.place("m2r2"))
-
-    def loss_at(step: int):
-        batch = features.batch(step, runner.done())
-        hidden = said(model, features, batch)[batch.where]
-        return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
-
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    return chains.export(job, job.named("m2r2"), model, features, runner, CARD.format(**numbers))
-
-
-def ahead(model: m2r2.FastResidual, features: Shared) -> chains.Guesses:
-    """What the replay asks. A row needs no other row of its kind, so it says the same however far ahead it is drafted."""
-    return lambda batch, steps: [said(model, features, batch).roll(-1, 0)] * steps
+    return early.run(job, "m2r2", Shared, m2r2.build, said, CARD)
 
 
 def said(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
@@ -62,6 +41,9 @@ def said(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     parts = lent.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     fast = model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts])
     return features.target.model.norm(slow + fast.flatten(0, 1))
+
+
+ahead = partial(early.ahead, said)
 
 
 CARD = """M2R2's adapters: beside each of the target's first {exit_layer} layers one of rank {rank} moves a fast residual, with queries over

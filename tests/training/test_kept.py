@@ -43,3 +43,4 @@ def test_a_cut_answer_is_not_kept_and_others_begin_anew(tmp_path):
     kept.rows(some, 6, lambda: of(some, 6))
     fewer = Kept(tmp_path, some[:2], 2)
     assert not fewer.done.any() and kept.done.all()
+    assert sorted(path.name.split("-")[0] for path in tmp_path.iterdir()) == ["done", "states"], "what nobody reads goes"
