@@ -17,7 +17,7 @@ from .tokenizer import open_tokenizer
 
 ROLE = "other_draft"
 NEEDED = ("needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft --ship` "
-          "trains one for the embedded target")
+          "trains one for the first embedded target, `--target` for another")
 
 
 def folder_of(book: Register, name: str, folder: Path) -> Path | None:

@@ -118,5 +118,5 @@ def body_of(name: str, model: Any) -> Body:
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
     """What would make a method work that needs heads of a kind; the end of a sentence."""
-    how = f"`python -m specviz.training {kind} --ship` trains some for the embedded target"
+    how = f"`python -m specviz.training {kind} --ship` trains some for the first embedded target, `--target` for another"
     return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"
