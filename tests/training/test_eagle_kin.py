@@ -10,6 +10,7 @@ from specviz.core import Parts
 from specviz.drafters.heads.blockwise import BlockwiseTree
 from specviz.drafters.heads.kin import Experts, Halves
 from specviz.drafters.model.chain import DraftChain
+from specviz.models.eagle_layers import Attention
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, eagle_kin
@@ -64,10 +65,17 @@ def test_a_trained_head_uses_the_text(pair, trained, kind):
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(18, generator=torch.Generator().manual_seed(0)), torch.tensor([18, 19])])
-    with torch.inference_mode():
-        one, other = (head.logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1:], features.logits).softmax(-1)
-                      for at in (torch.arange(20), order))
-    assert float((one - other).abs().sum() / 2) > 1e-5  # a hundred times what rounding does
+
+    def moved():
+        with torch.inference_mode():
+            one, other = (head.logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1:], features.logits).softmax(-1)
+                          for at in (torch.arange(20), order))
+        return float((one - other).abs().sum() / 2)
+
+    seeing = moved()
+    for part in (part for part in head.modules() if isinstance(part, Attention)):
+        part.o_proj.weight.data.zero_()
+    assert seeing > 1e-5 and moved() == 0, "what is left without attention knows nothing of the text"
 
 
 @pytest.fixture
