@@ -91,7 +91,7 @@ def context_costs(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]
                 return
     step, plain = _step(loaded, text[:lengths[-1]]), None
     for key, method in methods.items():
-        plain = plain or _played(loaded, next(iter(catalogue().values())), {}, text[:lengths[-1]])
+        plain = plain or _played(loaded, catalogue()["autoregressive"], {}, text[:lengths[-1]])
         if stop():
             return
         found = _played(loaded, method, knobs[key], text[:lengths[-1]])
