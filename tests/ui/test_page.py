@@ -588,12 +588,13 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
 
 
 def test_a_press_that_a_repaint_falls_into_is_not_lost(page):
-    """What was pressed must still stand there when it is let go: else the browser knows of no click."""
+    """What was pressed must still stand there, and be the same, when it is let go: else the browser knows of no click."""
     button = page.locator(".pg-more").bounding_box()
     page.mouse.move(button["x"] + 5, button["y"] + 5)
     page.mouse.down()
     page.evaluate("""document.querySelector('#temperature input').value = 1;
         document.querySelector('#temperature input').dispatchEvent(new Event('input', { bubbles: true }))""")
+    page.evaluate("""document.querySelectorAll('.pg-chip[aria-pressed=false]').forEach((chip) => { chip.firstChild.data += ', longer'; })""")
     page.mouse.up()
     page.wait_for_selector(".pg-shelf:not([hidden])", timeout=5_000)
 

@@ -139,9 +139,9 @@ function paint() {
       const card = cardOf(lane.method);
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
+    more, // before what is offered: that changes with the models and the dice, and the button must not move under a finger
     word("pg-word gap", props.timed ? "What pays" : "Try also"),
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
-    more,
   ]);
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
   const chosen = props.value + props.off;
