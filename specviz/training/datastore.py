@@ -3,7 +3,7 @@
 The texts are the project's own generated rows, or a data folder's; answers only, since drafts are answers. Building sorts n
 numbers five times for matches and continuations of 32 tokens together: some ten seconds a million tokens, their encoding included.
 
-    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--ship]
+    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--target TARGET] [--ship]
 
 With --dense the target reads the texts, and the states that wrote their tokens are stored with them (DReSD); that takes as long
 as reading them does, and fits this target only.
@@ -27,7 +27,7 @@ from ..targets.fast import FastModel
 from . import data
 from .dense import with_states
 from .files import write_bytes, write_json
-from .job import Job, TrainingError
+from .job import TARGET, Job, TrainingError
 
 DEPTH = 32  # tokens of a match and its continuation together
 MOST = 1_000_000  # tokens
@@ -114,15 +114,18 @@ def main(arguments: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=__doc__.splitlines()[0])
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")
-    p.add_argument("--name", help="text, or dense with --dense")
+    p.add_argument("--name", help="text, or dense with --dense, behind the name of any target but the first")
+    p.add_argument("--target", help="a name of models.yaml; else the first of the embedded ones")
     p.add_argument("--tokens", type=int, help=f"most tokens to keep ({MOST:,}, or {DENSE_MOST:,} with --dense)")
     p.add_argument("--dense", action="store_true", help="with the target's states, for DReSD")
     p.add_argument("--ship", action="store_true", help="also write it to assets/stores")
     options = p.parse_args(arguments)
-    job = Job(data=options.data, ship=options.ship, **({"work": options.work} if options.work else {}))
+    given = {name: value for name in ("work", "target") if (value := getattr(options, name))}
+    job = Job(data=options.data, ship=options.ship, **given)
     try:
         most = options.tokens or (DENSE_MOST if options.dense else MOST)
-        print(run(job, options.name or ("dense" if options.dense else "text"), most, options.dense))
+        usual = "text" if not options.dense else "dense" if job.target == TARGET else f"{job.target}-dense"
+        print(run(job, options.name or usual, most, options.dense))
     except (data.DataError, TrainingError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -148,8 +148,12 @@ def named(job: Job) -> str:
     for name, entry in kept.items():  # one made here does not draft with one that was made for another target
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
-    stores = {name: next((str(p) for p in (job.work / "stores" / name,) if p.is_dir()), str(ROOT / path))
-              for name, path in told.get("stores", {}).items()}
+    def at(path: str) -> str:
+        made = job.work / "stores" / Path(path).name
+        return str(made if made.is_dir() else ROOT / path)
+
+    stores = {name: {target: at(path) for target, path in places.items()} if isinstance(places, dict) else at(places)
+              for name, places in told.get("stores", {}).items()}
     return yaml.safe_dump(told | {"models": kept, "stores": stores}, sort_keys=False)
 
 

@@ -222,7 +222,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
-    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores, heads=heads, deterministic=deterministic,
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores_of(entry.name), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
                     other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
     try:
@@ -273,7 +273,7 @@ def survey(target: str | None = None, draft: str | None = None):
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
     heads = heads_of(book, entry.name, folder, *sizes(config), fetch=False)
-    provides = backend.provides(config) | stored(book.stores) | heads.provides
+    provides = backend.provides(config) | stored(book.stores_of(entry.name)) | heads.provides
     problem, more = "", trained_drafts.roles_of(book, entry.name, folder)
     try:
         if chosen:

@@ -100,12 +100,17 @@ class Register:
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    stores: dict[str, Path] = field(default_factory=dict)  # of text, for retrieval methods
+    stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # of text, for retrieval methods: by name and target ("": any)
     servers: dict[str, Server] = field(default_factory=dict)
 
     @property
     def _models(self) -> list[str]:
         return [name for name, entry in self.entries.items() if entry.role in ("target", "draft")]
+
+    def stores_of(self, target: str) -> dict[str, Path]:
+        """Where the datastores that fit a target lie, by name."""
+        found = {name: places.get(target, places.get("")) for name, places in self.stores.items()}
+        return {name: place for name, place in found.items() if place is not None}
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
@@ -144,12 +149,13 @@ def register(path: str | Path | None = None) -> Register:
     for entry in [e for e in entries.values() if e.like]:
         entries = twins(entry, entries) | entries
     backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
-    stores = {name: path.resolve().parent / Path(reader.word(node, "a path")).expanduser()
-              for name, node in (reader.mapping(top["stores"], "stores") if "stores" in top else {}).items()}
+    named_stores = reader.mapping(top["stores"], "stores") if "stores" in top else {}
+    stores = {name: reader.places(name, node) for name, node in named_stores.items()}
     servers = {name: reader.server(name, node)
                for name, node in (reader.mapping(top["servers"], "servers") if "servers" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
     named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.like) if other]
+    named += [(target, top["stores"]) for places in stores.values() for target in places if target]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
@@ -198,6 +204,11 @@ class _Reader:
         if not isinstance(node, yaml.SequenceNode):
             self.refuse(node, "a row of backends must be a list of model types")
         return tuple(self.word(one, "a model type") for one in node.value)
+
+    def places(self, name: str, node: Any) -> dict[str, Path]:
+        """Of a store: one path for every target, or a path by target."""
+        by_target = self.mapping(node, name) if isinstance(node, yaml.MappingNode) else {"": node}
+        return {target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser() for target, one in by_target.items()}
 
     def server(self, name: str, node: Any) -> Server:
         said = {key: self.word(value, key) for key, value in

@@ -220,6 +220,21 @@ backends: {hf: ["*"]}
     assert "fox-52-draft" not in book.entries and book.entries["fox-medusa"].target == "fox-16"
 
 
+def test_a_store_of_states_is_offered_to_the_target_whose_states_it_holds(tmp_path):
+    (tmp_path / "models.yaml").write_text("""
+default: fox
+models: {fox: {path: fox}, owl: {path: owl}, hen: {path: hen}}
+stores: {text: words, dense: {fox: of-fox, owl: of-owl}}
+backends: {hf: ["*"]}
+""")
+    book = register(tmp_path / "models.yaml")
+    offered = {name: {store: place.name for store, place in book.stores_of(name).items()} for name in ("fox", "owl", "hen")}
+    assert offered == {"fox": {"text": "words", "dense": "of-fox"}, "owl": {"text": "words", "dense": "of-owl"}, "hen": {"text": "words"}}
+    (tmp_path / "models.yaml").write_text("default: fox\nmodels: {fox: {path: fox}}\nstores: {dense: {elk: there}}\nbackends: {hf: ['*']}")
+    with pytest.raises(ZooError, match="no model 'elk'"):
+        register(tmp_path / "models.yaml")
+
+
 def test_no_models_yaml(tmp_path):
     with pytest.raises(ZooError, match="models.yaml cannot be read"):
         register(tmp_path / "models.yaml")
