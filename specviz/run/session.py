@@ -112,7 +112,7 @@ class Session:
 
     def costs(self) -> Costs:
         """What the parts of a new run may learn about time."""
-        target, draft = (self.loaded.facts.get(role) or {} for role in ("target", "draft"))
+        target, draft = (self.loaded.facts_of(self.method).get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
         return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
 
@@ -266,7 +266,7 @@ class Run:
             "knobs": session.knobs,
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
-            "sampling": asdict(sampling), "max_new_tokens": self.wanted, **self.loaded.facts,
+            "sampling": asdict(sampling), "max_new_tokens": self.wanted, **self.loaded.facts_of(method),
             "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
         }
 

@@ -19,7 +19,8 @@ _ROW = re.compile(r"^\| ([^|]+) \| (?:exact|approximate)[^|]* \| [^|]+ \| ([\d.]
 _MODEL = re.compile(r"; ([\w.-]+) with ")
 
 NEEDS = {  # by the part of a need before its colon; what every model here has is not said
-    "draft": "a small draft model", "small": "a third, tiny model", "other_draft": "a draft model with another vocabulary",
+    "draft": "a small draft model", "middle": "a smaller model", "small": "a third, tiny model",
+    "other_draft": "a draft model with another vocabulary",
     "tree": "a model that reads a tree in one pass", "head": "a trained head", "store": "a library of text",
     "skip": "layers that can be left out",
     "server": "the owner's server, and your prompt goes there",

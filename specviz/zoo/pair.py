@@ -46,16 +46,20 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str) -> Target:
-        """Another model by role: "draft"; "draft:<kind>", trained in a paper's own way; "small", which drafts for the draft; "wide"
-        and "deep", other sizes of the draft; "target", its weights again; "other_draft", of another vocabulary and in its own width.
+        """Another model by role: "draft"; "draft:<kind>", trained in a paper's own way; "middle", between target and draft,
+        else the draft; "small", which drafts for the one in the middle; "wide" and "deep", other sizes of the draft; "deepest", "deep"
+        where there is one, else the draft; "target", its
+        weights again; "other_draft", of another vocabulary and in its own width.
         Raises ZooError with a sentence when there is none."""
         if role in ("target", others.ROLE):
             self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
             return self.opened[-1]
+        if role == "deepest":
+            role = "deep" if self.loaded.size_named("deep") in register().entries else "draft"
         if role in ("wide", "deep"):
             found = self.loaded.other_size(role)
         else:
-            found = self.loaded.draft if role == "draft" else self.loaded.beside(role)
+            found = self.loaded.beside(role)
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
         model = found.open()
@@ -148,11 +152,17 @@ class Loaded:
 
     def beside(self, role: str) -> Any:
         """The weights of a further model of the same vocabulary, None where there is none. Raises ZooError with a sentence."""
+        if role == "draft" or role == "middle" and role not in self.more:
+            return self.draft
         return self._open(self.more[role].name, self.more[role]) if role in self.more else None
+
+    def size_named(self, size: str) -> str:
+        """What models.yaml calls another size of the draft."""
+        return f"{self.draft_name}-{size}"
 
     def other_size(self, size: str) -> Any:
         """The weights of a draft model of another size, which models.yaml names after the draft: <draft>-wide. Raises ZooError."""
-        book, name = register(), f"{self.draft_name}-{size}"
+        book, name = register(), self.size_named(size)
         if name not in book.entries:
             raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.")
         return self._open(name, book.entries[name].folder())
@@ -186,6 +196,15 @@ class Loaded:
                   "parameters": model.parameters, "nature": self.nature, "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
+
+    def facts_of(self, method: Method) -> dict[str, Any]:
+        """The facts of a run of a method, whose smaller model may be the one in the middle."""
+        if "middle" not in method.needs or "middle" not in self.more:
+            return self.facts
+        try:
+            return self.facts | {"draft": {"name": self.more["middle"].name, "parameters": self.beside("middle").parameters}}
+        except ZooError:  # it cannot be opened: the run will say so
+            return self.facts
 
     def open_target(self) -> Target:
         """The target with a cache of its own."""
@@ -228,7 +247,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
-            loaded.more |= _small(book, chosen)
+            loaded.more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         if draft is not None:
             raise
@@ -262,10 +281,15 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
         raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens).")
 
 
-def _small(book: Register, draft: str) -> dict[str, Path]:
-    """Where the draft that models.yaml names for a draft lies, if it is there."""
-    entry = book.entries.get(book.find(draft).draft)
-    return {"small": entry.path} if entry and entry.path and (entry.path / "config.json").is_file() else {}
+def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
+    """Where the model in the middle lies, if models.yaml names one and it is there, and the one that drafts for it, or for the draft."""
+    def there(name: str) -> Path | None:
+        entry = book.entries.get(name)
+        return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
+
+    places = {"middle": there(middle)}
+    places["small"] = there(book.entries[middle].draft if places["middle"] else draft.draft)
+    return {role: place for role, place in places.items() if place}
 
 
 def survey(target: str | None = None, draft: str | None = None):
@@ -278,7 +302,7 @@ def survey(target: str | None = None, draft: str | None = None):
     try:
         if chosen:
             book.find(chosen).described()
-            more |= _small(book, chosen)
+            more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)
     provides |= roles(others.folder_of(book, entry.name, folder), more)

@@ -43,6 +43,7 @@ class Entry:
     revision: str = ""
     draft: str = ""
     role: str = "target"
+    middle: str = ""  # of a target: a target of the same vocabulary between it and its draft, for methods that want one
     like: str = ""  # of a target: another one, all of whose trained drafters have twins made for this one
     target: str = ""  # of a head, a draft of another vocabulary or of a kind: the model it is made for; ``for`` in the file
     kind: str = ""  # of a head: medusa, hydra, ...; of a draft model: how it was trained, if in a paper's own way
@@ -154,7 +155,7 @@ def register(path: str | Path | None = None) -> Register:
     servers = {name: reader.server(name, node)
                for name, node in (reader.mapping(top["servers"], "servers") if "servers" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
-    named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.like) if other]
+    named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.like, e.middle) if other]
     named += [(target, top["stores"]) for places in stores.values() for target in places if target]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
@@ -220,7 +221,7 @@ class _Reader:
         return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "role", "for", "like", "kind", "backend", "about", "nature", "scripts", "licence",
+        known = {"path", "hub", "revision", "draft", "middle", "role", "for", "like", "kind", "backend", "about", "nature", "scripts", "licence",
                  "size", "memory", "gated", "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
@@ -234,8 +235,8 @@ class _Reader:
         if marks not in {"head": [{"for", "kind"}], "other_draft": [{"for"}], "draft": [set(), {"for", "kind"}]}.get(role, [set()]):
             self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, or a draft trained in a paper's own way, 'for' if it is "
                               "an other_draft, and only then")
-        if "like" in said and role != "target":
-            self.refuse(node, f"{name} is no target: only a target may be like another one")
+        if {"like", "middle"} & said.keys() and role != "target":
+            self.refuse(node, f"{name} is no target: only a target may be like another one, or have one in the middle")
         said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]

@@ -23,7 +23,7 @@ NEEDS = {  # what a method may ask for, and what would make it work
 
 def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "",
             head_problems: dict[str, str] | None = None) -> str | None:
-    have = provides | {"draft"} if has_draft else provides
+    have = provides | {"draft", "middle"} if has_draft else provides
     missing = sorted(need for need in method.needs if need not in have)
     return f"{method.title} {sentence(missing[0], name, draft_problem, head_problems or {})}." if missing else None
 
@@ -46,6 +46,7 @@ def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, 
         return trained_drafts.needed(need.removeprefix(trained_drafts.ROLE), name)
     if need.startswith("store:"):
         return f"needs a datastore named {need[6:]!r}: build one with `{HOW_TO.get(need[6:], HOW)}` and name its folder in models.yaml"
+    need = "draft" if need == "middle" else need
     if need == "draft" and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
     lends = "needs a target that lends {need!r}, which {name} does not; choose one of the Llama family"

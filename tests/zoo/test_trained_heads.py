@@ -198,3 +198,23 @@ def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
     with pytest.raises(ZooError, match="small cannot draft for tiny: their vocabularies differ"):
         load().kit().open("small")
     zoo.forget()
+
+
+def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
+    """Methods that want one get it, with the draft that models.yaml names for it; a draft that was asked for takes its place."""
+    path = tiny_pair(tmp_path, small="  tiny-middle: {path: middle, draft: tiny-small}\n  tiny-small: {path: small, role: draft}")
+    path.write_text(path.read_text().replace("draft: tiny-draft", "draft: tiny-draft, middle: tiny-middle", 1))
+    write(tmp_path / "middle", layers=3, seed=7)
+    write(tmp_path / "small", layers=1, seed=5)
+    monkeypatch.setenv("SPECVIZ_MODELS", str(path))
+    zoo.forget()
+    method, plain = catalogue()["bild"], catalogue()["speculative"]
+    loaded, asked = load(), load(draft="tiny-draft")
+    names = {role: loaded.kit().open(role).name for role in ("draft", "middle", "small")}
+    assert names == {"draft": "draft", "middle": "middle", "small": "small"} and asked.kit().open("middle").name == "draft"
+    assert loaded.facts_of(method)["draft"]["name"] == "middle" and loaded.facts_of(plain)["draft"]["name"] == "tiny-draft"
+    assert asked.facts_of(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.provides
+    assert loaded.why_not(catalogue()["staged_models"]) is None and survey()(catalogue()["staged_models"]) is None
+    wanted = collect(Session(loaded, "autoregressive").run("the cat", 12)).token_ids
+    assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == wanted
+    zoo.forget()

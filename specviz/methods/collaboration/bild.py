@@ -19,7 +19,7 @@ class LargeFirst(Policy):
 
 
 def build(kit, fallback: float, rollback: float, most: int) -> Parts:
-    return Parts(SureChain(kit.open("draft"), fallback), LargeFirst(most), Rollback(rollback))
+    return Parts(SureChain(kit.open("middle"), fallback), LargeFirst(most), Rollback(rollback))
 
 
 METHOD = Method(
@@ -34,7 +34,7 @@ METHOD = Method(
         Knob("rollback", 5.0, 0.0, 20.0, "the large one takes back a token with -log p above this; at temperature 0, 0 is exact"),
         Knob("most", 10, 1, 40, "tokens after which the small model hands over in any case"),
     ),
-    needs=frozenset({"draft"}),
+    needs=frozenset({"middle"}),
     look="Two marks: fallback, where the small model gave up before writing, and rollback, where the large one took tokens back.",
     wins="When the small model knows when it is out of its depth: long stretches need one pass of the large one.",
     loses="What the small model is sure of and the large one tolerates stays, although it would have written something else.",

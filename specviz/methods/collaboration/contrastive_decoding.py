@@ -12,7 +12,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
-    helpers = {"small": kit.open("draft"), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
+    helpers = {"small": kit.open("middle"), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
     return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), together, helpers)
 
 
@@ -30,7 +30,7 @@ METHOD = Method(
              "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
         Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
     ),
-    needs=frozenset({"draft"}),
+    needs=frozenset({"draft", "middle"}),
     look="What the two thought of each token, and what came of it; the drift is how far that is from the target alone.",
     wins="Above beta 1, against the dull and repetitive habits that both models share; below it, as an average of two opinions.",
     loses="The further from beta 1, the less the small model's drafts or the target's knowledge count. Each round reads twice.",

@@ -10,7 +10,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, window: int, limit: float, dwell: int) -> Parts:
-    return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("draft")})
+    return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("middle")})
 
 
 METHOD = Method(
@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("limit", 1.5, 0.0, 8.0, "mean entropy in nats above which the large model writes; not published either"),
         Knob("dwell", 5, 1, 64, "tokens that a model writes at least before it is relieved"),
     ),
-    needs=frozenset({"draft"}),
+    needs=frozenset({"middle"}),
     look="The line of mean entropy against its limit, and whose tokens they are. There are no accepted drafts: nothing is checked.",
     wins="When most of a text is easy: the large model is asked for a part of the tokens only.",
     loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",

@@ -12,7 +12,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
-    small = kit.open("draft")
+    small = kit.open("middle")
     if not {"tap:layer", "head"} <= small.provides or not hasattr(small, "norm") or small.layers < 2:
         raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
     half = f"layer:{(small.layers + 1) // 2}"
@@ -34,7 +34,7 @@ METHOD = Method(
              "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
         Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
     ),
-    needs=frozenset({"draft"}),
+    needs=frozenset({"draft", "middle"}),
     look="Tokens that neither the target nor the draft model would have written alone; the drift says how far from the target it is.",
     wins="With a small model tuned for a subject that the large one was not: the tuning carries over without touching its weights.",
     loses="Here, where the weaker model is only half of the draft: it shows how it works and makes no text better.",

@@ -14,8 +14,8 @@ from ...verifiers import TokenRejection
 def build(kit, gamma: int, inner: int, drafts: str, width: int, nodes: int) -> Parts:
     parts = Parts(DraftChain(kit.open("small")), Fixed(inner), TokenRejection())
     if drafts == "chain":
-        return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
-    drafter = Staged(parts, kit.open("draft"), sparse(width, gamma, nodes))
+        return Parts(Staged(parts, kit.open("middle")), Fixed(gamma), TokenRejection())
+    drafter = Staged(parts, kit.open("middle"), sparse(width, gamma, nodes))
     return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 
@@ -32,7 +32,7 @@ METHOD = Method(
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
-    needs=frozenset({"draft", "small"}),
+    needs=frozenset({"middle", "small"}),
     look="How few passes the draft model needs for its tokens where the tiny one is right.",
     wins="Three models of very different sizes: the middle one must cost much more than the tiny one.",
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",

@@ -13,7 +13,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
-    drafter = kit.target if model == "target" else kit.open("deep" if model == "deep draft" else "draft")
+    drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
     if "fuzzy" not in drafter.provides:
         raise ValueError("the draft model cannot run its layers side by side; choose the target's own layers")
     if drafts == "chain":
@@ -29,8 +29,8 @@ METHOD = Method(
     summary="Runs several layers of the draft at the same time on the same input: a little blurred, and right surprisingly often.",
     knobs=(
         Knob("model", "deep draft", choices=("deep draft", "draft", "target"),
-             help="whose layers draft: a deep draft model's, as in the paper; those of the pair's own draft, of which two layers leave "
-                  "none between the first and the last, which always run as ever; or the target's own"),
+             help="whose layers draft: those of the deepest draft model that the pair has, as in the paper; those of its own draft (two "
+                  "layers leave none between the first and the last, which always run as ever); or the target's own"),
         Knob("group", 4, 1, 8, "layers that run side by side; 1 is ordinary drafting, 5 and more blur too much"),
         Knob("gamma", 3, 1, 12, "most tokens ahead"),
         Knob("drafts", "tree", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
