@@ -221,8 +221,8 @@ class _Reader:
         return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "middle", "role", "for", "like", "kind", "backend", "about", "nature", "scripts", "licence",
-                 "size", "memory", "gated", "device_map", "quantise"}
+        known = {"path", "hub", "revision", "draft", "middle", "role", "for", "like", "kind", "backend", "about", "nature", "scripts",
+                 "licence", "size", "memory", "gated", "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")
