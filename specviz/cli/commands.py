@@ -1,4 +1,5 @@
-"""The commands: list, run, verify, replay; the others have files of their own. An error is one line on stderr and a non-zero exit.
+"""The commands: list, run, verify, replay; the others have files of their own. An error is one line on stderr and a non-zero
+exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
 """

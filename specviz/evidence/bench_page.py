@@ -1,7 +1,7 @@
 """The table of all methods (docs/bench.md) from a ledger: medians with quartiles, and who wins where it is clear.
 
-A pair is a run and plain decoding's in the same leg; its ratio is ``trace.metrics.walltime_speedup``. A method's figure is the median
-over all its pairs, of every prompt and repeat there is; the winner of a family on a task is named only where it is beyond doubt.
+A pair is a run and plain decoding's in the same leg; its ratio is ``trace.metrics.walltime_speedup``. A method's figure is the
+median over all its pairs, of every prompt and repeat there is; the winner of a family on a task is named only where it is clear.
 """
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method beside plain decoding"
-HOW = """Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two runs at most
-four others apart; the median of these pairs over all prompts and repeats, and in brackets its quartiles. Tokens a pass: all that
-was written over all passes of the target. A prompt counts once a repeat. What wins when, and why, is in [the log](log/speed.md)."""
+HOW = """Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two runs
+at most four others apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
+all that was written over all passes of the target. What wins when, and why, is in [the log](log/speed.md)."""
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
 named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
 
@@ -59,8 +59,8 @@ Law = dict[str, Line]  # by method, plain decoding first
 
 
 def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
-    """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and what
-    else the ledger holds is said. Raises SessionError where it holds nothing of them."""
+    """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and
+    what else the ledger holds is said. Raises SessionError where it holds nothing of them."""
     sittings, others = chosen(ledger, target, draft)
     by_heat: dict[float, list[Sitting]] = defaultdict(list, {0.0: []})
     for one in sittings:
@@ -93,9 +93,11 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
     if not fitting:
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
     best = max(fitting, key=sizes.__getitem__)
-    rest = [f"{sizes[key]} runs of {name_of(group[0], 'target')} with {name_of(group[0], 'draft')} on {group[0].machine.get('machine')}, "
-            f"{group[0].settings.get('max_new_tokens')} tokens" for key, group in groups.items() if key != best and sizes[key]]
-    return groups[best], plain("Left aside, since in settings, versions or machine they are others: " + "; ".join(rest) + ".") if rest else ""
+    rest = [f"{sizes[key]} runs of {name_of(one, 'target')} with {name_of(one, 'draft')} on {one.machine.get('machine')}, "
+            f"{one.machine.get('threads')} threads, {one.settings.get('max_new_tokens')} tokens"
+            for key, (one, *_) in groups.items() if key != best and sizes[key]]
+    aside = plain(f"Left aside, since settings, versions or machine are others: {'; '.join(rest)}.") if rest else ""
+    return groups[best], aside
 
 
 def law(sittings: list[Sitting]) -> Law:
@@ -171,7 +173,8 @@ def where(sittings: list[Sitting]) -> str:
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {of.get('threads')} threads, {versions}; {models}; {span}.")
+    machine = f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {of.get('threads')} threads"
+    return plain(f"{machine}, {versions}; {models}; {span}.")
 
 
 def command(ledger: Ledger, sittings: list[Sitting]) -> str:
@@ -201,21 +204,23 @@ def progress(heat: float, sittings: list[Sitting]) -> str:
 
 
 def noise(sittings: list[Sitting]) -> str:
-    """How far two runs of plain decoding in one turn differ: what is nearer to 1 than that is 1."""
+    """How far two runs of plain decoding in one turn differ."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sittings):
         for leg in one.legs:
             seen[count, leg.prompt, leg.repeat].append(leg.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
     apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
-    return f"Plain decoding beside its own next run on the same prompt differs by {median(apart):.1%} (median of {len(apart)})." if apart else ""
+    said = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
+    return said and f"{said} (median of {len(apart)}): what is nearer to 1 than that is not told from it."
 
 
 def kept(greedy: Law, methods: dict[str, Method]) -> str:
     """How many greedy runs of exact methods wrote what plain decoding wrote."""
-    mine = [line for key, line in greedy.items() if key in methods and methods[key].exactness in EXACT]
-    runs = sum(line.pairs for line in mine)
-    return f"Of {runs} greedy runs of exact methods {sum(line.same for line in mine)} wrote plain decoding's tokens." if runs else ""
+    base = next(iter(methods))
+    mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
+    runs, same = sum(line.pairs for line in mine), sum(line.same for line in mine)
+    return f"Of {runs} greedy runs of exact methods {same} wrote plain decoding's tokens." if runs else ""
 
 
 def unmeasured(laws: dict[float, Law], sittings: list[Sitting], methods: dict[str, Method]) -> str:

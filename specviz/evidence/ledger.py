@@ -1,8 +1,8 @@
 """The file of a measurement that takes several sittings: plain lines of JSON, each whole or not there.
 
-A sitting's line says what was asked, with which settings, on which machine. A leg's line holds a run of plain decoding and those of
-the methods that were run beside it, so that a pair is never torn apart. A sitting of other settings, or of another machine, stands
-in the same file and is never mixed with these: see ``alike``. Weights that changed under the same name are not noticed.
+A sitting's line says what was asked, with which settings, on which machine. A leg's line holds a run of plain decoding and those
+of the methods that were run beside it, so that a pair is never torn apart. A sitting of other settings, or of another machine,
+stands in the same file and is never mixed with these: see ``alike``. Weights that changed under the same name are not noticed.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ COUNTS, SECONDS = ("tokens", "rounds", "drafted", "accepted", "tried"), ("second
 
 @dataclass(frozen=True)
 class Run:
-    """One method's run. seconds: after the prefill; same: whether it wrote plain decoding's tokens, None with dice; failed: why it
-    broke, and then nothing else counts."""
+    """One method's run. seconds: after the prefill; same: whether it wrote plain decoding's tokens, None with dice; failed: why
+    it broke, and then nothing else counts."""
 
     method: str
     tokens: int = 0
@@ -45,8 +45,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Leg:
-    """Methods beside one run of plain decoding: the prompt's number and task, the repeat from 1. wall: seconds that all of it took,
-    warm-up runs included."""
+    """Methods beside one run of plain decoding: the prompt's number and task, the repeat from 1. wall: seconds that all of it
+    took, warm-up runs included."""
 
     prompt: int
     task: str
@@ -63,8 +63,8 @@ class Leg:
 
 @dataclass(frozen=True)
 class Asked:
-    """The whole of which a sitting measures a part. prompts: (number, task) of each; tasks: those named, all when none is; skipped:
-    methods that cannot run, and why."""
+    """The whole of which a sitting measures a part. prompts: (number, task) of each; tasks: those named, all when none is;
+    skipped: methods that cannot run, and why."""
 
     methods: tuple[str, ...]
     prompts: tuple[tuple[int, str], ...]
@@ -102,8 +102,8 @@ class Sitting:
 
 
 class Ledger:
-    """The file at ``path``, which is made by ``ready``; there: it must be there already. Raises SessionError for a file that bench did
-    not write; the torn last line of a sitting that was killed is passed over, and cut off by ``ready``. Nothing else ever is."""
+    """The file at ``path``, which is made by ``ready``; there: it must be there already. Raises SessionError for a file that bench
+    did not write; the torn last line of a sitting that was killed is passed over, and cut off by ``ready``. Nothing else ever is."""
 
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
@@ -183,8 +183,8 @@ class Standing:
 
     def __str__(self) -> str:
         share = f"{100 * self.runs / self.of:.1f} %, " if self.runs < self.of else ""
-        said = (f"{self.runs} of {self.of} runs are measured ({share}{self.turns} of {self.of_turns} turns of a prompt and a repeat "
-                f"whole) in {self.hours:.1f} hours")
+        said = (f"{self.runs} of {self.of} runs are measured ({share}{self.turns} of {self.of_turns} turns of a prompt and a "
+                f"repeat whole) in {self.hours:.1f} hours")
         broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
         return said + (f"; broken runs: {broke}" if broke else "")
 
@@ -194,8 +194,9 @@ def standing(sittings: list[Sitting], asked: Asked) -> Standing:
     there = done(sittings)
     each = Counter((number, repeat) for number, repeat, method in there if method in asked.methods)
     turns = [(number, repeat) for number, _ in asked.prompts for repeat in range(1, asked.repeats + 1)]
-    broke = {(leg.prompt, leg.repeat, run.method) for one in sittings for leg in one.legs for run in leg.all() if run.failed} - there
-    hours = sum(leg.wall for one in sittings for leg in one.legs) / 3600
+    legs = [leg for one in sittings for leg in one.legs]
+    broke = {(leg.prompt, leg.repeat, run.method) for leg in legs for run in leg.runs if run.failed} - there
+    hours = sum(leg.wall for leg in legs) / 3600
     return Standing(sum(each[turn] for turn in turns), len(turns) * len(asked.methods),
                     sum(each[turn] == len(asked.methods) for turn in turns), len(turns), hours,
                     dict(sorted(Counter(method for *_, method in broke).items())))

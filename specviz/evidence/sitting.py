@@ -31,10 +31,10 @@ def sit(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, 
         deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
     """{runs, of, turns, of_turns, hours, failed, skipped, interrupted, said}: how much of the whole the ledger holds now.
 
-    What is asked is as of ``benchmark.bench``; target, draft, suite, sampling and length are what makes settings others, and how many
-    methods, prompts and repeats are asked for may grow from sitting to sitting. minutes: no leg begins after so many. Ctrl-C drops
-    the leg it falls into. A run that breaks is written down and made again in the next sitting. Raises SessionError before anything
-    is measured, and RunFailed where plain decoding breaks.
+    What is asked is as of ``benchmark.bench``; target, draft, suite, sampling and length are what makes settings others, and how
+    many methods, prompts and repeats are asked for may grow from sitting to sitting. minutes: no leg begins after so many. Ctrl-C
+    drops the leg it falls into. A run that breaks is written down and made again in the next sitting. Raises SessionError before
+    anything is measured, and RunFailed where plain decoding breaks.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
@@ -117,8 +117,8 @@ def timed(name: str, result: Result | str, plain: Result, sampling: Sampling) ->
     if isinstance(result, str):
         return Run(name, failed=result)
     of = result.totals
-    return Run(name, of.tokens, of.rounds, of.drafted, of.accepted, of.tried, of.seconds, of.prefill_seconds, result.forward_seconds,
-               result.token_ids == plain.token_ids if sampling.greedy else None)
+    return Run(name, of.tokens, of.rounds, of.drafted, of.accepted, of.tried, of.seconds, of.prefill_seconds,
+               result.forward_seconds, result.token_ids == plain.token_ids if sampling.greedy else None)
 
 
 def _run(runner: Runner, item: Item, sampling: Sampling, length: int) -> Result | str:
