@@ -13,15 +13,15 @@ def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     """Hang the command into the parser; ``options`` adds those of models and sampling."""
     sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
-    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last turn "
-                     "is measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
+    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last "
+                     "turn is measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
     sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
     sub.add_argument("--reference", action="store_true",
                      help="transformers' own generate, assisted and lookup too, and llama.cpp's")
-    sub.add_argument("--into", metavar="FILE", help="over several sittings: append what is measured to this file, and go on where "
-                     "it ends; begin another where weights have changed under the same name")
+    sub.add_argument("--into", metavar="FILE", help="over several sittings: append what is measured to this file, and go on "
+                     "where it ends; begin another where weights have changed under the same name")
     sub.add_argument("--minutes", metavar="N", help="with --into: end the sitting after so many")
     sub.add_argument("--table", metavar="FILE", help="measure nothing: the table of such a file in Markdown (docs/bench.md); "
                      "--target and --draft choose where it holds several")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ..core import Method
@@ -21,13 +21,14 @@ from ..run.request import SessionError
 from ..trace.metrics import walltime_speedup
 from .benchmark import quartiles
 from .ledger import Asked, Ledger, Run, Sitting, standing
+from .sitting import LEG
 
 FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method beside plain decoding"
-HOW = """Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two runs
-at most four others apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
+HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two
+at most {LEG // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
 all that was written over all passes of the target. What wins when, and why, is in [the log](log/speed.md)."""
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
 named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
@@ -71,9 +72,12 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     parts = [TITLE, where(sittings), "\n".join(command(ledger, by_heat[heat]) for heat in laws if by_heat[heat]),
              *(progress(heat, by_heat[heat]) for heat in laws), HOW, noise(sittings), kept(laws[0.0], methods), others,
              "\n".join(lines(laws, methods)), unmeasured(laws, sittings, methods)]
-    for heat in laws:
-        won = winners(laws[heat], methods, tasks)
-        parts += [f"## Winners of each family by task, {named(heat)}", CLEAR, "\n".join(won)] if won else []
+    told = [heat for heat in laws if laws[heat]]
+    for heat in told:
+        parts += [f"## Speed-up by task, {named(heat)}", "\n".join(by_task(laws[heat], methods, tasks))]
+    for heat in told:
+        parts += [f"## Winners of each family by task, {named(heat)}", CLEAR if heat == told[0] else "",
+                  "\n".join(winners(laws[heat], methods, tasks))]
     beside = {key: None for of in laws.values() for key in of if key not in methods}
     if beside:
         parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", laws), *(
@@ -137,8 +141,19 @@ def cells(laws: dict[float, Law], key: str) -> Iterable[str]:
     yield " + ".join(str(of[key].pairs) if key in of else "0" for of in laws.values())
 
 
+def by_task(of: Law, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
+    """The medians of each task and their mean, quickest first; no mean where a task is missing."""
+    found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
+    means = {key: None if None in mine else fmean(mine) for key, mine in found.items()}
+    yield f"| method | {' | '.join(map(plain, tasks))} | mean of the tasks |"
+    yield "|---" * (len(tasks) + 2) + "|"
+    for key in sorted(found, key=lambda key: -(means[key] or 0)):
+        figures = (ABSENT if value is None else number(value) for value in (*found[key], means[key]))
+        yield f"| {plain(methods[key].title)} | {' | '.join(figures)} |"
+
+
 def winners(of: Law, methods: dict[str, Method], tasks: list[str]) -> list[str]:
-    """A row a family, a column a task; nothing where nothing but plain decoding was measured."""
+    """A row a family, a column a task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
@@ -146,7 +161,7 @@ def winners(of: Law, methods: dict[str, Method], tasks: list[str]) -> list[str]:
             families[methods[key].family].append(key)
     rows = [f"| {plain(family)} | {' | '.join(winner(of, keys, methods, task) for task in tasks)} |"
             for family, keys in sorted(families.items())]
-    return [f"| family | {' | '.join(map(plain, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows] if rows else []
+    return [f"| family | {' | '.join(map(plain, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows]
 
 
 def winner(of: Law, keys: list[str], methods: dict[str, Method], task: str) -> str:
@@ -173,16 +188,16 @@ def where(sittings: list[Sitting]) -> str:
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    machine = f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {of.get('threads')} threads"
+    machine = f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {of.get('threads')} thread{'s' * (of.get('threads') != 1)}"
     return plain(f"{machine}, {versions}; {models}; {span}.")
 
 
 def command(ledger: Ledger, sittings: list[Sitting]) -> str:
     """What was called, as code."""
     asked, of = whole(sittings), sittings[-1].settings
-    every = set(catalogue()) <= {*asked.methods, *asked.skipped}
+    every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
     words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
-             "--methods", "all" if every else ",".join(key for key in asked.methods if key in catalogue()),
+             "--methods", "all" if every else ",".join(ours[1:] or ours),
              *(["--tasks", ",".join(asked.tasks)] if asked.tasks else []),
              *("--reference" for _ in range(any(key not in catalogue() for key in asked.methods))),
              "--prompts", max(Counter(task for _, task in asked.prompts).values()), "--repeats", asked.repeats,
@@ -200,7 +215,7 @@ def progress(heat: float, sittings: list[Sitting]) -> str:
     asked = whole(sittings)
     tasks = {task for _, task in asked.prompts}
     return plain(f"{named(heat).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
-                 f"{len(asked.methods)} methods were asked for; {standing(sittings, asked)}.")
+                 f"{len(asked.methods)} methods were asked for. {standing(sittings, asked)}.")
 
 
 def noise(sittings: list[Sitting]) -> str:

@@ -102,8 +102,8 @@ class Sitting:
 
 
 class Ledger:
-    """The file at ``path``, which is made by ``ready``; there: it must be there already. Raises SessionError for a file that bench
-    did not write; the torn last line of a sitting that was killed is passed over, and cut off by ``ready``. Nothing else ever is."""
+    """The file at ``path``, which ``ready`` makes; there: it must be there already. The torn last line of a sitting that was
+    killed is passed over, and cut off by ``ready``; nothing else ever is. Raises SessionError for a file that bench did not write."""
 
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
@@ -182,11 +182,12 @@ class Standing:
     failed: dict[str, int]  # runs that broke and were not made since, by method
 
     def __str__(self) -> str:
-        share = f"{100 * self.runs / self.of:.1f} %, " if self.runs < self.of else ""
-        said = (f"{self.runs} of {self.of} runs are measured ({share}{self.turns} of {self.of_turns} turns of a prompt and a "
-                f"repeat whole) in {self.hours:.1f} hours")
+        said = f"All {self.of} runs of {self.of_turns} turns of a prompt and a repeat are measured"
+        if self.runs < self.of:
+            said = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
+                    f"{self.of_turns} turns of a prompt and a repeat whole)")
         broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
-        return said + (f"; broken runs: {broke}" if broke else "")
+        return f"{said} in {self.hours:.1f} hours" + (f"; broken runs: {broke}" if broke else "")
 
 
 def standing(sittings: list[Sitting], asked: Asked) -> Standing:

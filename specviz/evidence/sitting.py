@@ -50,7 +50,8 @@ def sit(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, 
     sitting = Sitting(datetime.now(timezone.utc).isoformat(timespec="seconds"), settings, loaded.facts["env"], asked)
     interrupted = walk(ledger, sitting, plan, repeats, length, sampling, seconds, quiet)
     at = standing(alike(ledger.sittings, settings, loaded.facts["env"]), asked)
-    more = "" if at.runs == at.of else " The same command goes on from here."
+    left = f", about {at.hours * (at.of - at.runs) / at.runs:.1f} hours more" if at.runs else ""
+    more = "" if at.runs == at.of else f" The same command goes on from here{left}."
     return {**vars(at), "skipped": plan.skipped, "interrupted": interrupted, "said": f"{ledger.path}: {at}.{more}"}
 
 

@@ -62,12 +62,16 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
     head = told.partition("\n| method")[0]
     assert ("Some (R) Processor, 2 cores, cpu, float32, 2 threads, torch 2, python 3; Llama-x-16M with Llama-x-draft; "
             "2026-01-02 to 2026-01-03.") in head
-    assert ("    python -m specviz bench --suite heldout.jsonl --methods autoregressive,prompt_lookup,copyspec,speculative --prompts 2 "
+    assert ("    python -m specviz bench --suite heldout.jsonl --methods prompt_lookup,copyspec,speculative --prompts 2 "
             "--repeats 3 --max-new-tokens 96 --temperature 0 --target Llama-x-16M --draft Llama-x-draft --into f.jsonl") in head
-    assert "Greedy: 4 prompts of 2 tasks, 3 repeats and 4 methods were asked for; 26 of 48 runs are measured (54.2 %, 2 of 12 turns" in head
+    assert "Greedy: 4 prompts of 2 tasks, 3 repeats and 4 methods were asked for. 26 of 48 runs are measured (54.2 %, 2 of 12 turns" in head
     assert "in 0.1 hours" in head and "Temperature 1: 4 prompts" in head
     assert "Of 18 greedy runs of exact methods 13 wrote plain decoding's tokens" in head  # the first of each is not the same, by script
     assert "Jacobi decoding (Jacobi needs   more)" in told and "Not measured: " in told
+    by_task = told.partition("## Speed-up by task, greedy\n\n")[2].partition("\n\n")[0].splitlines()
+    assert by_task == ["| method | story | edit | mean of the tasks |", "|---|---|---|---|", "| Prompt lookup | 1.3 | 3.16 | 2.23 |",
+                       "| CopySpec | 1.28 | 2.16 | 1.72 |", "| Plain decoding | 1 | 1 | 1 |",
+                       f"| Speculative decoding | 2 | {ABSENT} | {ABSENT} |"]
 
 
 def test_a_winner_is_named_only_where_it_is_clear(tmp_path):

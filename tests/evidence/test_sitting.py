@@ -87,7 +87,7 @@ def test_sittings_that_go_on_measure_what_one_sitting_measures(tmp_path):
         file.write(parts.read_bytes().splitlines()[-1][:-30])
     last = Bench()
     stopped, at = last.sit(parts)
-    assert not stopped and at.runs == at.of == 72 and "72 of 72 runs are measured (6 of 6 turns" in str(at)
+    assert not stopped and at.runs == at.of == 72 and "All 72 runs of 6 turns" in str(at)
     assert runs(parts) == runs(whole) and set(runs(whole).values()) == {1} and first <= runs(parts)
     assert seeds(one, two, last) == seeds(every)  # the same draws, too
     again = Bench()

@@ -8,7 +8,8 @@ from specviz.zoo.registry import register
 
 def test_every_line_of_the_benchmark_is_read_and_names_a_method():
     told = measured()
-    lines = [line for line in BENCH.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and not line.startswith("| method")]
+    table = BENCH.read_text(encoding="utf-8").partition("\n## ")[0].splitlines()  # what follows are the winners
+    lines = [line for line in table if line.startswith("| ") and not line.startswith("| method")]
     assert len(told["of"]) == len(lines) > 50 and told["of"]["Plain decoding"] == [1.0, 1.0]
     assert set(told["of"]) <= {card.title for card in cards().values()} and "cores" in told["where"]
 
