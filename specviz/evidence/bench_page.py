@@ -188,8 +188,8 @@ def where(sittings: list[Sitting]) -> str:
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    machine = f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {of.get('threads')} thread{'s' * (of.get('threads') != 1)}"
-    return plain(f"{machine}, {versions}; {models}; {span}.")
+    threads = f"{of.get('threads')} thread{'s' * (of.get('threads') != 1)}"
+    return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
 
 
 def command(ledger: Ledger, sittings: list[Sitting]) -> str:
