@@ -29,7 +29,7 @@ APART = 100_000  # between the seeds of a prompt's repeats; more than a suite ha
 def sit(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (), prompts: Any = None,
         repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(), reference: bool = False,
         deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
-    """{runs, of, turns, of_turns, hours, failed, skipped, interrupted, said}: how much of the whole the ledger holds now.
+    """{runs, of, turns, of_turns, hours, failed, skipped, too_long, interrupted, said}: how much of the whole the ledger holds.
 
     What is asked is as of ``benchmark.bench``; target, draft, suite, sampling and length are what makes settings others, and how
     many methods, prompts and repeats are asked for may grow from sitting to sitting. minutes: no leg begins after so many. Ctrl-C
@@ -52,7 +52,9 @@ def sit(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, 
     at = standing(alike(ledger.sittings, settings, loaded.facts["env"]), asked)
     left = f", about {at.hours * (at.of - at.runs) / at.runs:.1f} hours more" if at.runs else ""
     more = "" if at.runs == at.of else f" The same command goes on from here{left}."
-    return {**vars(at), "skipped": plan.skipped, "interrupted": interrupted, "said": f"{ledger.path}: {at}.{more}"}
+    long = f" Prompts too long for the context, left out: {plan.too_long}." if plan.too_long else ""
+    return {**vars(at), "skipped": plan.skipped, "too_long": plan.too_long, "interrupted": interrupted,
+            "said": f"{ledger.path}: {at}.{long}{more}"}
 
 
 def walk(ledger: Ledger, sitting: Sitting, plan: Plan, repeats: int, length: int, sampling: Sampling, seconds: float = math.inf,

@@ -145,10 +145,11 @@ def test_bench_as_json(command, tmp_path):
 
 def test_bench_in_two_sittings_and_its_table(command, tmp_path):
     suite, path = tmp_path / "suite.yaml", tmp_path / "f.jsonl"
-    suite.write_text(json.dumps({"sea": ["the sea cat"], "mat": ["the mat cat"]}))
+    suite.write_text(json.dumps({"sea": ["the sea cat"], "mat": ["the mat cat", "cat " * 400]}))
     asked = ["bench", "--methods", "prompt_lookup", "--suite", suite, "--repeats", 1, "--max-new-tokens", 6, "--into", path]
-    assert command(*asked, "--minutes", 1e-9)[1].endswith("0 of 4 runs are measured (0.0 %, 0 of 2 turns of a prompt and a repeat "
-                                                          "whole) in 0.0 hours. The same command goes on from here.\n")
+    assert command(*asked, "--minutes", 1e-9)[1].endswith(
+        "0 of 4 runs are measured (0.0 %, 0 of 2 turns of a prompt and a repeat whole) in 0.0 hours. Prompts too long for the "
+        "context, left out: 1. The same command goes on from here.\n")
     status, out, _ = command(*asked, "--json")
     assert status == 0 and json.loads(out)["runs"] == json.loads(out)["of"] == 4
     lines = path.read_text().splitlines()
