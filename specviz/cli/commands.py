@@ -1,5 +1,5 @@
-"""The commands: list, run, bench, verify, replay; load, contexts, models and space have files of their own. An error is one line on
-stderr and a non-zero exit.
+"""The commands: list, run, verify, replay; the others have files of their own. An error is one line on stderr and a non-zero
+exit.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
 """
@@ -13,9 +13,10 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import contexts, load, models, served, serving, space
+from . import bench, contexts, load, models, served, serving, space
 from .errors import INTERRUPTED, UsageError
 from .watching import text_of
+from .words import keys
 
 
 class Parser(argparse.ArgumentParser):
@@ -90,16 +91,7 @@ def parser() -> Parser:
     _sampling(sub)
     _models(sub)
 
-    sub = command("bench", bench_methods, "Methods against plain decoding, interleaved in one run.")
-    sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
-    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last turn is "
-                     "measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
-    sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
-    sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
-    sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
-    sub.add_argument("--reference", action="store_true", help="transformers' own generate, assisted and lookup too, and llama.cpp's")
-    _sampling(sub)
-    _models(sub)
+    bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
     sub = command("verify", verify_methods, "Certificates on the real engine: greedy, first tokens, whole sampled answers.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
@@ -222,29 +214,14 @@ def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:
         yield name.strip(), value.strip()
 
 
-def bench_methods(args: argparse.Namespace) -> int:
-    from ..evidence.benchmark import COLUMNS, bench
-    from .terminal import table
-
-    report = bench(_loaded(args), _keys(args.methods), args.suite, tasks=_listed(args.tasks), prompts=args.prompts,
-                   repeats=args.repeats, max_new_tokens=args.max_new_tokens, sampling=_drawn(args), reference=args.reference,
-                   deterministic=args.deterministic)
-    if args.json:
-        _print(report)
-    else:
-        print(json.dumps(report["environment"], ensure_ascii=False))
-        print(table(report["rows"], COLUMNS))
-    return INTERRUPTED if report["environment"]["interrupted"] else 0
-
-
 def verify_methods(args: argparse.Namespace) -> int:
     from ..methods import catalogue
     from .terminal import table
 
-    keys, knobs = _keys(args.method), dict(_pairs(args.knob))
-    if knobs and len(keys) != 1:
+    chosen, knobs = keys(args.method), dict(_pairs(args.knob))
+    if knobs and len(chosen) != 1:
         raise UsageError("--knob is of one method: name it with --method.")
-    catalogue()[keys[0]].read_knobs(knobs)  # a slip is told before anything is loaded
+    catalogue()[chosen[0]].read_knobs(knobs)  # a slip is told before anything is loaded
     from tqdm import tqdm
 
     from ..evidence import certificate as certify
@@ -252,7 +229,7 @@ def verify_methods(args: argparse.Namespace) -> int:
 
     loaded, rows = _loaded(args), []
     through = certify.one_bucket(loaded)
-    for key in tqdm(keys, unit="method", desc="verify", disable=None):
+    for key in tqdm(chosen, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
                  "answers": answers(loaded, key, knobs=knobs)}
         rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
@@ -280,17 +257,3 @@ def replay(args: argparse.Namespace) -> int:
     else:
         print(f"{args.html}: {len(page.encode()) / 1e6:.2f} MB, opens by itself")
     return 0
-
-
-def _listed(words: str | None) -> list[str]:
-    return [word.strip() for word in (words or "").split(",") if word.strip()]
-
-
-def _keys(words: str) -> list[str]:
-    from ..methods import catalogue
-    from ..run.session import find_method
-
-    keys = list(catalogue()) if words.strip() == "all" else [find_method(key).key for key in _listed(words)]
-    if not keys:
-        raise UsageError("No method is named; give keys of the list, or all.")
-    return list(dict.fromkeys(keys))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from .errors import INTERRUPTED, UsageError
+from .words import listed
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
@@ -36,8 +37,8 @@ def load(args: argparse.Namespace) -> int:
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     loaded = load_models(args.target, args.draft, args.device, deterministic=args.deterministic)
     with ctrl_c(cancel):
-        report = load_test(loaded, _listed(args.methods) or METHODS, users=_listed(args.users), rates=_listed(args.rate),
-                           requests=args.requests, suite=args.suite, tasks=_listed(args.tasks), max_new_tokens=args.max_new_tokens,
+        report = load_test(loaded, listed(args.methods) or METHODS, users=listed(args.users), rates=listed(args.rate),
+                           requests=args.requests, suite=args.suite, tasks=listed(args.tasks), max_new_tokens=args.max_new_tokens,
                            sampling=sampling, slots=args.slots, cancel=cancel, deterministic=args.deterministic,
                            progress=_show if sys.stderr.isatty() else None)
     written = json.dumps(report, ensure_ascii=False, indent=2)
@@ -60,7 +61,3 @@ def _show(at: dict[str, Any]) -> None:
     load = f"{at['users']:g} users" if "users" in at else f"{at['rate']:g} requests/s"
     said = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
     print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
-
-
-def _listed(words: str | None) -> list[str]:
-    return [word.strip() for word in (words or "").split(",") if word.strip()]

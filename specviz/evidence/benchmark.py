@@ -6,43 +6,27 @@ spread their interquartile range. One short run of each method comes first and i
 """
 from __future__ import annotations
 
-import gzip
-import json
 import random
-import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any, Callable, Iterator, Sequence
 
-import yaml
-
 from ..core import Sampling
 
 from ..trace.metrics import Totals, walltime_speedup
 from ..methods import catalogue
-from .. import ASSETS
 from ..run.request import SessionError, read_whole
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
+from .suites import Item, choose, located, read_suites
 
-SUITE = ASSETS / "prompts" / "bench.yaml"
 MEAN = "mean"  # the row over the tasks
 COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread",
            "overhead_share", "same_tokens"]
 WARM_TOKENS = 12
-LARGEST = 64 * 2**20  # bytes of a suite
 
 Runner = Callable[[str, Sampling, int], Result]  # (prompt, sampling, max_new_tokens)
-
-
-@dataclass(frozen=True)
-class Item:
-    """A prompt and its task. before: earlier messages of the same user, which plain decoding answers before anything is timed."""
-
-    task: str
-    prompt: str | list[dict[str, str]]
-    before: tuple[str, ...] = ()
 
 
 @dataclass
@@ -86,11 +70,38 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
     reports what there is. Raises SessionError or a suite's sentence before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
-    files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
+    plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
+    cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet)
+    env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
+           "suite": plan.suite, "prompts": len(plan.items), "too_long": plan.too_long, "repeats": repeats, "max_new_tokens": length,
+           "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
+           "deterministic": deterministic,
+           "spread": "interquartile range of the paired ratios", "skipped": plan.skipped, "interrupted": interrupted}
+    return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured: runners, plain decoding first, and items; suite, mark: the files' names and what they say, in short;
+    skipped: methods that cannot run, and why; too_long: prompts that leave no room for an answer."""
+
+    runners: dict[str, Runner]
+    items: list[Item]
+    suite: str
+    mark: str
+    skipped: dict[str, str]
+    too_long: int
+
+
+def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
+            reference: bool, deterministic: bool) -> Plan:
+    """All that comes before the first run, as ``bench`` takes it. Raises SessionError."""
     most = None if prompts is None else read_whole("prompts", prompts, 1)
-    items = choose([item for one in files for item in read_suite(one)], tasks, most)
+    files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
+    items, mark = read_suites(files)
+    asked = choose(items, tasks, most)
     runners, skipped = _runners(loaded, methods, sampling, deterministic)
-    asked, items = items, [item for item in answered(runners, items, length) if fits(runners, item, length)]
+    items = [item for item in answered(runners, asked, length) if fits(runners, item, length)]
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
     if reference:
@@ -98,15 +109,7 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
 
         plain = next(iter(runners.values())).session
         runners |= transformers_baseline.references(loaded, plain) | llamacpp_baseline.references(loaded, plain)
-    cells, interrupted = measure(runners, items, repeats, length, sampling, quiet)
-    env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
-           "suite": ", ".join(located(one).name for one in files), "prompts": len(items), "too_long": len(asked) - len(items),
-           "repeats": repeats,
-           "max_new_tokens": length,
-           "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
-           "deterministic": deterministic,
-           "spread": "interquartile range of the paired ratios", "skipped": skipped, "interrupted": interrupted}
-    return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
+    return Plan(runners, items, ", ".join(located(one).name for one in files), mark, skipped, len(asked) - len(items))
 
 
 def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
@@ -210,50 +213,3 @@ def _mean(values: list[Any]) -> Any:
     if isinstance(values[0], list):
         return [_mean([value[0] for value in values]), _mean([value[1] for value in values])]
     return None if any(value is None for value in values) else fmean(values)
-
-
-def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None) -> list[Item]:
-    """The items of these tasks (all when none is named), the first ``most`` of each. Raises SessionError."""
-    known = list(dict.fromkeys(item.task for item in items))
-    for task in tasks:
-        if task not in known:
-            raise SessionError(f"The suite has no task {task!r}; it has {', '.join(known)}.")
-    kept: dict[str, list[Item]] = {task: [] for task in tasks or known}
-    for item in items:
-        if item.task in kept and (most is None or len(kept[item.task]) < most):
-            kept[item.task].append(item)
-    return [item for task in kept.values() for item in task]
-
-
-def located(path: str | Path | None) -> Path:
-    """Where a suite lies; None or "ours" is our own."""
-    return SUITE if path is None or str(path) in ("", "ours") else Path(path)
-
-
-def read_suite(path: str | Path | None = None) -> list[Item]:
-    """Prompts with their tasks: {task: [prompt, ...]} in YAML, or in JSON Lines rows {task, prompt}, or {category, turns} as
-    MT-Bench has them, whose last turn is measured. Raises SessionError.
-    """
-    path = located(path)
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SessionError(f"The suite {path} cannot be read: {getattr(error, 'strerror', None) or 'it is damaged'}.") from None
-    if len(data) > LARGEST:
-        raise SessionError(f"The suite {path} is larger than {LARGEST >> 20} MB.")
-    try:
-        text = data.decode("utf-8")
-        if path.suffix in (".yaml", ".yml"):
-            rows = [(task, (prompt,)) for task, prompts in yaml.safe_load(text).items() for prompt in prompts]
-        else:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
-            rows = [(row["category"], (*row["turns"],)) if isinstance(row.get("turns"), list) else (row["task"], (row["prompt"],))
-                    for row in found]
-    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
-        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.") from None
-    if not rows or not all(isinstance(word, str) and word.strip() for task, turns in rows for word in (task, *turns)):
-        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.")
-    if not all(turns for _, turns in rows):
-        raise SessionError(f"The suite {path} has a conversation without a turn.")
-    return [Item(task, turns[-1], turns[:-1]) for task, turns in rows]

@@ -18,8 +18,8 @@ from ..methods import catalogue
 from ..run.company import why_alone
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
-from .benchmark import Item, choose, read_suite
 from .serving import Ask, Served, Server
+from .suites import Item, choose, read_suite
 
 METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
 COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",

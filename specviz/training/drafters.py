@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from .. import zoo
-from ..evidence.benchmark import Cell, Item, Ours, measure, quartiles
+from ..evidence.benchmark import Cell, Ours, measure, quartiles
+from ..evidence.suites import Item
 from ..core import Method, Sampling
 from ..methods import catalogue
 from .. import ROOT

@@ -15,8 +15,10 @@ from .limits import BASELINE, apart
 from .served import ABOUT
 
 BENCH = Path(__file__).parents[2] / "docs" / "bench.md"
-_ROW = re.compile(r"^\| ([^|]+) \| (?:exact|approximate)[^|]* \| [^|]+ \| ([\d.]+) \|(?: [^|]+ \| ([\d.]+) \|)?", re.MULTILINE)
-_MODEL = re.compile(r"; ([\w.-]+) with ")
+_FIGURE = r"([\d.]+)(?: \([^|]*\))?"  # a median, and maybe its quartiles
+_ROW = re.compile(rf"^\| ([^|]+) \| (?:exact|greedy only|approximate|simulated) \| [^|]+ \| {_FIGURE} \|"
+                  rf"(?: [^|]+ \| {_FIGURE} \|)?", re.MULTILINE)
+_MODEL = re.compile(r"; ([\w.-]+) with (?!none;)")
 
 NEEDS = {  # by the part of a need before its colon; what every model here has is not said
     "draft": "a small draft model", "middle": "a smaller model", "small": "a third, tiny model",

@@ -105,7 +105,9 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
     (["run", "--method", "autoregressive"], "required: --prompt"),
     (["replay", "/no/such/file", "--html", "x.html"], "cannot be read"),
     (["bench", "--suite", "/no/such/file"], "cannot be read"), (["bench", "--repeats", "0"], "repeats must be"),
-    (["bench", "--methods", "nope"], "There is no method"), (["bench", "--tasks", "nope"], "no task 'nope'; it has story"),
+    (["bench", "--minutes", "5"], "name its file with --into"), (["bench", "--into", "a", "--table", "b"], "give one of them"),
+    (["bench", "--into", "/no/such/place/f.jsonl"], "cannot be written"), (["bench", "--table", "/no/such/file"], "cannot be read"),
+    (["bench", "--into", __file__], "line 1 of"), (["bench", "--methods", "nope"], "There is no method"), (["bench", "--tasks", "nope"], "no task 'nope'; it has story"),
     (["verify", "--method", "nope"], "There is no method"),
     (["list", "--target", "nope"], "There is no model 'nope'"),
     (["fly"], "invalid choice"), ([], "required: command"), (["list", "--colour"], "unrecognized arguments"),
@@ -139,6 +141,23 @@ def test_bench_as_json(command, tmp_path):
     assert all({"block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread"} <= r.keys()
                for r in report["rows"])
     assert report["environment"]["suite"] == "suite.jsonl.gz" and report["environment"]["target"]["name"] == "tiny"
+
+
+def test_bench_in_two_sittings_and_its_table(command, tmp_path):
+    suite, path = tmp_path / "suite.yaml", tmp_path / "f.jsonl"
+    suite.write_text(json.dumps({"sea": ["the sea cat"], "mat": ["the mat cat", "cat " * 400]}))
+    asked = ["bench", "--methods", "prompt_lookup", "--suite", suite, "--repeats", 1, "--max-new-tokens", 6, "--into", path]
+    assert command(*asked, "--minutes", 1e-9)[1].endswith(
+        "0 of 4 runs are measured (0.0 %, 0 of 2 turns of a prompt and a repeat whole) in 0.0 hours. Prompts too long for the "
+        "context, left out: 1. The same command goes on from here.\n")
+    status, out, _ = command(*asked, "--json")
+    assert status == 0 and json.loads(out)["runs"] == json.loads(out)["of"] == 4
+    lines = path.read_text().splitlines()
+    assert "All 4" in command(*asked)[1] and path.read_text().splitlines() == lines  # nothing is left to measure
+    status, out, _ = command("bench", "--table", path)
+    assert status == 0 and out.startswith("# Every method") and "| Prompt lookup | exact | " in out and "tiny with tiny-draft;" in out
+    assert "--suite suite.yaml --methods prompt_lookup --prompts 1" in out
+    assert json.loads(command("bench", "--table", path, "--json")[1])["page"] == out
 
 
 def test_verify_on_the_real_engine(command, monkeypatch):

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from specviz import load
-from specviz.evidence.benchmark import MEAN, Item, answered, bench, choose, measure, quartiles, read_suite, rows
+from specviz.evidence.benchmark import MEAN, answered, bench, measure, quartiles, rows
+from specviz.evidence.suites import Item, choose, read_suite
 from specviz.core import Sampling
 from specviz.trace.metrics import Totals
 from specviz import ROOT as HERE

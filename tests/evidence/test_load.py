@@ -9,7 +9,7 @@ import pytest
 from specviz import load
 from specviz.cli import commands
 from specviz.core import Sampling
-from specviz.evidence.benchmark import Item
+from specviz.evidence.suites import Item
 from specviz.evidence.load import arriving, compared, load_test, measuring, requests_of, where_it_stops
 from specviz.evidence.serving import Answer, Ask, Served, Server, middle
 from specviz.run.request import SessionError

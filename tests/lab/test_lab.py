@@ -134,7 +134,7 @@ def test_a_load_is_told_as_it_grows_and_a_stop_tells_what_there_is():
 
 
 def test_the_tasks_are_those_of_the_suite():
-    from specviz.evidence.benchmark import read_suite
+    from specviz.evidence.suites import read_suite
 
     assert {t["task"]: t["prompts"] for t in ask("tasks", {})[-1]} == Counter(item.task for item in read_suite())
 

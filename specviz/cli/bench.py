@@ -1,0 +1,92 @@
+"""``specviz bench``: methods against plain decoding, at once or over several sittings, and the table of what was measured."""
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any, Callable
+
+from .errors import INTERRUPTED, UsageError
+from .words import keys, listed
+
+
+def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+    """Hang the command into the parser; ``options`` adds those of models and sampling."""
+    sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
+    sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
+    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last "
+                     "turn is measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
+    sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
+    sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
+    sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
+    sub.add_argument("--reference", action="store_true",
+                     help="transformers' own generate, assisted and lookup too, and llama.cpp's")
+    sub.add_argument("--into", metavar="FILE", help="over several sittings: append what is measured to this file, and go on "
+                     "where it ends; begin another where weights have changed under the same name")
+    sub.add_argument("--minutes", metavar="N", help="with --into: end the sitting after so many")
+    sub.add_argument("--table", metavar="FILE", help="measure nothing: the table of such a file in Markdown (docs/bench.md); "
+                     "--target and --draft choose where it holds several")
+    options(sub)
+
+
+def bench(args: argparse.Namespace) -> int:
+    if args.table and args.into:
+        raise UsageError("--table shows what --into has measured: give one of them.")
+    if args.minutes is not None and not args.into:
+        raise UsageError("--minutes ends a sitting: name its file with --into.")
+    if args.table:
+        return _table(args)
+    from ..run.request import read_sampling
+
+    sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    asked: dict[str, Any] = {
+        "tasks": listed(args.tasks), "prompts": args.prompts, "repeats": args.repeats, "max_new_tokens": args.max_new_tokens,
+        "sampling": sampling, "reference": args.reference, "deterministic": args.deterministic}
+    return _sitting(args, asked) if args.into else _at_once(args, asked)
+
+
+def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
+    from ..evidence.benchmark import COLUMNS, bench
+    from .terminal import table
+
+    report = bench(_loaded(args), keys(args.methods), args.suite, **asked)
+    if args.json:
+        _print(report)
+    else:
+        print(json.dumps(report["environment"], ensure_ascii=False))
+        print(table(report["rows"], COLUMNS))
+    return INTERRUPTED if report["environment"]["interrupted"] else 0
+
+
+def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
+    from ..evidence.ledger import Ledger
+    from ..evidence.sitting import sit
+
+    ledger = Ledger(args.into)  # a file that is none is told before anything is loaded
+    report = sit(_loaded(args), keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+    if args.json:
+        _print(report)
+    else:
+        print(*(f"Left out: {why}" for why in report["skipped"].values()), report["said"], sep="\n")
+    return INTERRUPTED if report["interrupted"] else 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    from ..evidence.bench_page import page
+    from ..evidence.ledger import Ledger
+
+    told = page(Ledger(args.table, there=True), args.target, args.draft)
+    if args.json:
+        _print({"page": told})
+    else:
+        print(told, end="")
+    return 0
+
+
+def _loaded(args: argparse.Namespace) -> Any:
+    from ..zoo import load
+
+    return load(args.target, args.draft, args.device, deterministic=args.deterministic)
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -1,0 +1,274 @@
+"""The table of all methods (docs/bench.md) from a ledger: medians with quartiles, and who wins where it is clear.
+
+A pair is a run and plain decoding's in the same leg; its ratio is ``trace.metrics.walltime_speedup``. A method's figure is the
+median over all its pairs, of every prompt and repeat there is; the winner of a family on a task is named only where it is clear.
+"""
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from statistics import fmean, median
+from typing import Any
+
+from ..core import Method
+from ..methods import catalogue
+from ..run.request import SessionError
+from ..trace.metrics import walltime_speedup
+from .benchmark import quartiles
+from .ledger import Asked, Ledger, Run, Sitting, standing
+from .sitting import LEG
+
+FEWEST = 4  # pairs: quartiles of fewer say nothing
+EXACT = ("exact", "greedy only")
+ABSENT = "not measured"
+TITLE = "# Every method beside plain decoding"
+HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two
+at most {LEG // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
+all that was written over all passes of the target. What wins when, and why, is in [the log](log/speed.md)."""
+CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
+named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
+
+
+@dataclass
+class Line:
+    """What one method did under one law. ratios: task -> speed-ups."""
+
+    ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    pairs: int = 0
+    tokens: int = 0
+    rounds: int = 0
+    same: int = 0
+
+    def take(self, task: str, run: Run, plain: Run) -> None:
+        self.pairs, self.tokens, self.rounds, self.same = (
+            self.pairs + 1, self.tokens + run.tokens, self.rounds + run.rounds, self.same + bool(run.same))
+        ratio = walltime_speedup(plain, run)
+        if ratio is not None:
+            self.ratios[task].append(ratio)
+
+    def speeds(self, task: str | None = None) -> list[float]:
+        """Of one task, or of all."""
+        return self.ratios.get(task, []) if task else [ratio for mine in self.ratios.values() for ratio in mine]
+
+
+Law = dict[str, Line]  # by method, plain decoding first
+
+
+def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
+    """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and
+    what else the ledger holds is said. Raises SessionError where it holds nothing of them."""
+    sittings, others = chosen(ledger, target, draft)
+    by_heat: dict[float, list[Sitting]] = defaultdict(list, {0.0: []})
+    for one in sittings:
+        by_heat[float(one.settings["temperature"])].append(one)
+    laws = {heat: law(by_heat[heat]) for heat in sorted(by_heat)}
+    methods = catalogue()
+    tasks = list(dict.fromkeys(task for one in sittings for _, task in one.asked.prompts))
+    parts = [TITLE, where(sittings), "\n".join(command(ledger, by_heat[heat]) for heat in laws if by_heat[heat]),
+             *(progress(heat, by_heat[heat]) for heat in laws), HOW, noise(sittings), kept(laws[0.0], methods), others,
+             "\n".join(lines(laws, methods)), unmeasured(laws, sittings, methods)]
+    told = [heat for heat in laws if laws[heat]]
+    for heat in told:
+        parts += [f"## Speed-up by task, {named(heat)}", "\n".join(by_task(laws[heat], methods, tasks))]
+    for heat in told:
+        parts += [f"## Winners of each family by task, {named(heat)}", CLEAR if heat == told[0] else "",
+                  "\n".join(winners(laws[heat], methods, tasks))]
+    beside = {key: None for of in laws.values() for key in of if key not in methods}
+    if beside:
+        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", laws), *(
+            f"| {' | '.join([plain(key), *cells(laws, key)])} |" for key in beside)])]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[Sitting], str]:
+    """The sittings of one table, which differ in temperature alone, and a sentence on what is left aside."""
+    groups: dict[str, list[Sitting]] = defaultdict(list)
+    for one in ledger.sittings:
+        key = {name: value for name, value in one.settings.items() if name != "temperature"}
+        groups[repr((sorted(key.items()), sorted(one.machine.items())))].append(one)
+    sizes = {key: sum(len(leg.runs) + 1 for one in group for leg in one.legs) for key, group in groups.items()}
+    fitting = [key for key, group in groups.items() if sizes[key] and target in (None, name_of(group[0], "target"))
+               and draft in (None, name_of(group[0], "draft"))]
+    if not fitting:
+        raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
+    best = max(fitting, key=sizes.__getitem__)
+    rest = [f"{sizes[key]} runs of {name_of(one, 'target')} with {name_of(one, 'draft')} on {one.machine.get('machine')}, "
+            f"{one.machine.get('threads')} threads, {one.settings.get('max_new_tokens')} tokens"
+            for key, (one, *_) in groups.items() if key != best and sizes[key]]
+    aside = plain(f"Left aside, since settings, versions or machine are others: {'; '.join(rest)}.") if rest else ""
+    return groups[best], aside
+
+
+def law(sittings: list[Sitting]) -> Law:
+    """A line a method; where a run was made twice, the first counts."""
+    found: Law = {}
+    seen = set()
+    for leg in (leg for one in sittings for leg in one.legs):
+        found.setdefault(leg.plain.method, Line()).take(leg.task, leg.plain, leg.plain)
+        for run in leg.runs:
+            if not run.failed and (leg.prompt, leg.repeat, run.method) not in seen:
+                seen.add((leg.prompt, leg.repeat, run.method))
+                found.setdefault(run.method, Line()).take(leg.task, run, leg.plain)
+    return found
+
+
+def lines(laws: dict[float, Law], methods: dict[str, Method]) -> Iterable[str]:
+    """The table, quickest first."""
+    def speed(key: str) -> list[float]:
+        return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in laws.values()]
+
+    yield from header("method | exactness", laws)
+    for key in sorted((key for key in methods if any(key in of for of in laws.values())), key=speed):
+        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(laws, key)])} |"
+
+
+def header(first: str, laws: dict[float, Law]) -> list[str]:
+    columns = [first, *(f"{named(heat)}: tokens a pass | speed-up" for heat in laws), "pairs"]
+    line = f"| {' | '.join(columns)} |"
+    return [line, "|" + "---|" * (line.count("|") - 1)]
+
+
+def cells(laws: dict[float, Law], key: str) -> Iterable[str]:
+    for of in laws.values():
+        line = of.get(key, Line())
+        yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
+        yield spread(line.speeds()) if line.speeds() else ABSENT
+    yield " + ".join(str(of[key].pairs) if key in of else "0" for of in laws.values())
+
+
+def by_task(of: Law, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
+    """The medians of each task and their mean, quickest first; no mean where a task is missing."""
+    found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
+    means = {key: None if None in mine else fmean(mine) for key, mine in found.items()}
+    yield f"| method | {' | '.join(map(plain, tasks))} | mean of the tasks |"
+    yield "|---" * (len(tasks) + 2) + "|"
+    for key in sorted(found, key=lambda key: -(means[key] or 0)):
+        figures = (ABSENT if value is None else number(value) for value in (*found[key], means[key]))
+        yield f"| {plain(methods[key].title)} | {' | '.join(figures)} |"
+
+
+def winners(of: Law, methods: dict[str, Method], tasks: list[str]) -> list[str]:
+    """A row a family, a column a task."""
+    base = next(iter(methods))
+    families: dict[str, list[str]] = defaultdict(list)
+    for key in of:
+        if key in methods and key != base:
+            families[methods[key].family].append(key)
+    rows = [f"| {plain(family)} | {' | '.join(winner(of, keys, methods, task) for task in tasks)} |"
+            for family, keys in sorted(families.items())]
+    return [f"| family | {' | '.join(map(plain, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows]
+
+
+def winner(of: Law, keys: list[str], methods: dict[str, Method], task: str) -> str:
+    """Who of the family won the task, in words."""
+    there = [key for key in keys if of[key].speeds(task)]
+    there = [key for key in there if methods[key].exactness in EXACT] or there
+    if not there:
+        return ABSENT
+    middle: Callable[[str], Any] = lambda key: quartiles(of[key].speeds(task))[1]  # noqa: E731
+    first, *rest = sorted(there, key=middle, reverse=True)
+    mine = of[first].speeds(task)
+    told = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
+    if not rest:
+        return f"alone: {told} {spread(mine)}"
+    beaten = of[rest[0]].speeds(task)
+    if min(len(mine), len(beaten)) >= FEWEST and quartiles(mine)[0] > middle(rest[0]):
+        return f"**{told}** {spread(mine)}"
+    return f"no clear winner: {told} {spread(mine)}, {plain(methods[rest[0]].title)} {spread(beaten)}"
+
+
+def where(sittings: list[Sitting]) -> str:
+    """The sentence on machine, versions, models and days; the page reads the target from it."""
+    of, days = sittings[0].machine, sorted({one.began[:10] for one in sittings if one.legs})
+    versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
+    models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    threads = f"{of.get('threads')} thread{'s' * (of.get('threads') != 1)}"
+    return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
+
+
+def command(ledger: Ledger, sittings: list[Sitting]) -> str:
+    """What was called, as code."""
+    asked, of = whole(sittings), sittings[-1].settings
+    every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
+    words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
+             "--methods", "all" if every else ",".join(ours[1:] or ours),
+             *(["--tasks", ",".join(asked.tasks)] if asked.tasks else []),
+             *("--reference" for _ in range(any(key not in catalogue() for key in asked.methods))),
+             "--prompts", max(Counter(task for _, task in asked.prompts).values()), "--repeats", asked.repeats,
+             "--max-new-tokens", of["max_new_tokens"], "--temperature", f"{of['temperature']:g}",
+             *(word for name, usual in (("top_k", 0), ("top_p", 1), ("seed", 0)) if of[name] != usual
+               for word in (f"--{name.replace('_', '-')}", of[name])), *(["--deterministic"] if of["deterministic"] else []),
+             "--target", name_of(sittings[0], "target"), "--draft", name_of(sittings[0], "draft"), "--into", ledger.path.name]
+    return "    " + plain(shlex.join(map(str, words)))
+
+
+def progress(heat: float, sittings: list[Sitting]) -> str:
+    """How much of what was asked is there."""
+    if not any(one.legs for one in sittings):
+        return f"{named(heat).capitalize()}: {ABSENT}."
+    asked = whole(sittings)
+    tasks = {task for _, task in asked.prompts}
+    return plain(f"{named(heat).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
+                 f"{len(asked.methods)} methods were asked for. {standing(sittings, asked)}.")
+
+
+def noise(sittings: list[Sitting]) -> str:
+    """How far two runs of plain decoding in one turn differ."""
+    seen: dict[Any, list[Run]] = defaultdict(list)
+    for count, one in enumerate(sittings):
+        for leg in one.legs:
+            seen[count, leg.prompt, leg.repeat].append(leg.plain)
+    ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
+    apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
+    said = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
+    return said and f"{said} (median of {len(apart)}): what is nearer to 1 than that is not told from it."
+
+
+def kept(greedy: Law, methods: dict[str, Method]) -> str:
+    """How many greedy runs of exact methods wrote what plain decoding wrote."""
+    base = next(iter(methods))
+    mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
+    runs, same = sum(line.pairs for line in mine), sum(line.same for line in mine)
+    return f"Of {runs} greedy runs of exact methods {same} wrote plain decoding's tokens." if runs else ""
+
+
+def unmeasured(laws: dict[float, Law], sittings: list[Sitting], methods: dict[str, Method]) -> str:
+    """The methods of the catalogue without a line, and why where that is known."""
+    why = whole(sittings).skipped
+    none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
+            if not any(key in of for of in laws.values())]
+    return plain(f"Not measured: {'; '.join(none)}.") if none else ""
+
+
+def whole(sittings: list[Sitting]) -> Asked:
+    return reduce(or_, (one.asked for one in sittings))
+
+
+def name_of(sitting: Sitting, role: str) -> str:
+    """The model's name; "none" where there is none, as the command line has it."""
+    return str((sitting.settings.get(role) or {}).get("name", "none"))
+
+
+def named(heat: float) -> str:
+    return f"temperature {heat:g}" if heat else "greedy"
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def spread(values: list[float]) -> str:
+    """Median and quartiles."""
+    low, middle, high = quartiles(values)
+    return f"{number(middle)} ({number(low)} to {number(high)})"
+
+
+def plain(text: str) -> str:
+    """A text that ends no cell, no line and no paragraph, and marks nothing up."""
+    return re.sub(r"[^\w ,.:;()/+%'@=&-]", " ", text)

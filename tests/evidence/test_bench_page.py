@@ -1,0 +1,145 @@
+"""The table of all methods: its figures by hand, who wins, what its head admits, and that the page's picker reads it."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from specviz.evidence.bench_page import ABSENT, page, plain, winners
+from specviz.evidence.bench_page import law as read_law
+from specviz.evidence.ledger import Asked, Ledger, Leg, Run, Sitting
+from specviz.methods import catalogue
+from specviz.run.request import SessionError
+from specviz.ui.rows import measured, rows
+from specviz.ui.cards import cards
+
+BASE = "autoregressive"
+MACHINE = {"machine": "Some (R) Processor, 2 cores", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "python": "3"}
+SETTINGS = {"target": {"name": "Llama-x-16M"}, "draft": {"name": "Llama-x-draft"}, "suite": "mark", "max_new_tokens": 96, "top_k": 0,
+            "top_p": 1.0, "seed": 0, "deterministic": False}
+PROMPTS = ((1, "story"), (2, "story"), (3, "edit"), (4, "edit"))
+
+
+def sitting(heat, speeds, began="2026-01-02T03:04:05+00:00", machine=MACHINE, methods=(), **settings):
+    """A sitting of legs, one for each speed-up of each task: {method: {task: [speed-ups]}}, four passes for eight tokens each."""
+    asked = Asked((BASE, *(methods or speeds)), PROMPTS, 3, "heldout.jsonl", (), {"jacobi": "Jacobi needs | more."})
+    one = Sitting(began, {**SETTINGS, "temperature": heat, **settings}, machine, asked)
+    places = {"story": [(1, r) for r in (1, 2, 3)] + [(2, r) for r in (1, 2, 3)], "edit": [(3, r) for r in (1, 2, 3)] + [(4, 1)]}
+    for task, spots in places.items():
+        for n, (prompt, repeat) in enumerate(spots):
+            made = tuple(Run(key, 8, 4, seconds=0.8 / of[task][n], same=n > 0) for key, of in speeds.items() if n < len(of.get(task, ())))
+            if made:
+                one.legs.append(Leg(prompt, task, repeat, 36.0, Run(BASE, 8, 8, seconds=0.8, same=True), made))
+    return one
+
+
+def ledger(path, *sittings):
+    """A file that these sittings wrote, read again."""
+    book = Ledger(path)
+    for one in sittings:
+        legs, one.legs = one.legs, []
+        book.begin(one)
+        for leg in legs:
+            book.add(leg)
+    return Ledger(path)
+
+
+GREEDY = {"prompt_lookup": {"story": [1.0, 1.2, 1.4, 1.6], "edit": [3.0, 3.12, 3.2, 3.32]},
+          "copyspec": {"story": [1.32, 1.12, 1.52, 1.24], "edit": [2.0, 2.12, 2.2, 2.3]}, "speculative": {"story": [1.5, 2.5]}}
+DICE = {"copyspec": {"story": [0.9, 1.1]}, "swift": {"edit": [0.5]}}
+
+
+def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
+    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY), sitting(1.0, DICE, "2026-01-03T00:00:00+00:00")))
+    lines = {line.split(" | ")[0]: line for line in told.partition("## ")[0].splitlines() if line.startswith("| ")}
+    # prompt lookup: 1, 1.2, 1.4, 1.6, 3, 3.12, 3.2, 3.32: between the 4th and 5th; a quarter of the way is 1.2 + 3/4 of 0.2
+    assert lines["| Prompt lookup"] == f"| Prompt lookup | exact | 2 | 2.3 (1.35 to 3.14) | {ABSENT} | {ABSENT} | 8 + 0 |"
+    assert lines["| Speculative decoding"] == f"| Speculative decoding | exact | 2 | 2 (1.75 to 2.25) | {ABSENT} | {ABSENT} | 2 + 0 |"
+    assert lines["| CopySpec"] == "| CopySpec | exact | 2 | 1.76 (1.3 to 2.14) | 2 | 1 (0.95 to 1.05) | 8 + 2 |"
+    assert lines["| Plain decoding"] == "| Plain decoding | exact | 1 | 1 (1 to 1) | 1 | 1 (1 to 1) | 8 + 3 |"
+    order = [key for key in lines if key != "| method"]
+    assert order == ["| Prompt lookup", "| Speculative decoding", "| CopySpec", "| Plain decoding", "| SWIFT"]
+    head = told.partition("\n| method")[0]
+    assert ("Some (R) Processor, 2 cores, cpu, float32, 2 threads, torch 2, python 3; Llama-x-16M with Llama-x-draft; "
+            "2026-01-02 to 2026-01-03.") in head
+    assert ("    python -m specviz bench --suite heldout.jsonl --methods prompt_lookup,copyspec,speculative --prompts 2 "
+            "--repeats 3 --max-new-tokens 96 --temperature 0 --target Llama-x-16M --draft Llama-x-draft --into f.jsonl") in head
+    assert "Greedy: 4 prompts of 2 tasks, 3 repeats and 4 methods were asked for. 26 of 48 runs are measured (54.2 %, 2 of 12 turns" in head
+    assert "in 0.1 hours" in head and "Temperature 1: 4 prompts" in head
+    assert "Of 18 greedy runs of exact methods 13 wrote plain decoding's tokens" in head  # the first of each is not the same, by script
+    assert "Jacobi decoding (Jacobi needs   more)" in told and "Not measured: " in told
+    by_task = told.partition("## Speed-up by task, greedy\n\n")[2].partition("\n\n")[0].splitlines()
+    assert by_task == ["| method | story | edit | mean of the tasks |", "|---|---|---|---|", "| Prompt lookup | 1.3 | 3.16 | 2.23 |",
+                       "| CopySpec | 1.28 | 2.16 | 1.72 |", "| Plain decoding | 1 | 1 | 1 |",
+                       f"| Speculative decoding | 2 | {ABSENT} | {ABSENT} |"]
+
+
+def test_a_winner_is_named_only_where_it_is_clear(tmp_path):
+    of = read_law([sitting(0.0, GREEDY)])
+    first, _, *found = winners(of, catalogue(), ["story", "edit"])
+    assert first == "| family | story | edit |" and len(found) == 2
+    speculative, lookups = (line.split(" | ") for line in found)
+    assert speculative == ["| Draft model", "alone: Speculative decoding 2 (1.75 to 2.25)", f"{ABSENT} |"]
+    assert lookups[1] == "no clear winner: Prompt lookup 1.3 (1.15 to 1.45), CopySpec 1.28 (1.21 to 1.37)"
+    assert lookups[2] == "**Prompt lookup** 3.16 (3.09 to 3.23) |"
+    few = {"prompt_lookup": {"edit": [3.0, 3.1, 3.2]}, "copyspec": {"edit": [2.0, 2.1, 2.2]}}
+    assert "no clear winner: Prompt lookup" in winners(read_law([sitting(0.0, few)]), catalogue(), ["edit"])[2]
+
+
+def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
+    family = next(f for f in {m.family for m in catalogue().values()}
+                  if {"exact", "approximate"} <= {m.exactness for m in catalogue().values() if m.family == f})
+    exact, loose = (next(m for m in catalogue().values() if (m.family, m.exactness) == (family, e)) for e in ("exact", "approximate"))
+    speeds = {exact.key: {"edit": [1.0] * 4}, loose.key: {"edit": [9.0] * 4}}
+    assert f"alone: {exact.title} 1 (" in winners(read_law([sitting(0.0, speeds)]), catalogue(), ["edit"])[2]
+    del speeds[exact.key]
+    assert f"alone: {loose.title} (approximate) 9 (" in winners(read_law([sitting(0.0, speeds)]), catalogue(), ["edit"])[2]
+
+
+def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path):
+    one = sitting(0.0, {})
+    for seconds, key in ((1.0, "swift"), (2.0, "jacobi")):  # the machine got slower in between
+        one.legs.append(Leg(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=seconds), (Run(key, 8, 8, seconds=seconds / 2),)))
+    one.legs.append(Leg(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=1.0), (Run("swift", 8, 8, seconds=9.0), Run("medusa", failed="oh"))))
+    of = read_law([one])
+    assert of["swift"].speeds() == of["jacobi"].speeds() == [2.0] and "medusa" not in of  # the first of two counts
+    assert "differ by 100.0% (median of 2)" in page(ledger(tmp_path / "f.jsonl", one))
+
+
+def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
+    few, many = {"swift": {"edit": [1.5]}}, GREEDY
+    book = ledger(tmp_path / "f.jsonl", sitting(0.0, few, target={"name": "big"}), sitting(0.0, many), sitting(0.0, few, max_new_tokens=8),
+                  sitting(0.0, few, machine={**MACHINE, "threads": 1}), sitting(1.0, {}))
+    told = page(book)
+    assert "| SWIFT" not in told and "Left aside" in told and "2 runs of big with Llama-x-draft" in told and "8 tokens" in told
+    assert "| SWIFT" in page(book, "big") and "| Prompt lookup" not in page(book, "big")
+    for chosen in (("nope", None), (None, "none")):
+        with pytest.raises(SessionError, match="holds no runs of these models"):
+            page(book, *chosen)
+    with pytest.raises(SessionError, match="holds no runs"):
+        page(ledger(tmp_path / "g.jsonl", sitting(0.0, {})))
+
+
+def test_the_picker_reads_what_the_table_writes(tmp_path):
+    path = tmp_path / "bench.md"
+    path.write_text(page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY), sitting(1.0, DICE))))
+    told = measured(path)
+    assert told["of"] == {"Prompt lookup": [2.3, None], "Speculative decoding": [2.0, None], "CopySpec": [1.76, 1.0],
+                          "Plain decoding": [1.0, 1.0]}
+    assert told["model"] == "Llama-x-16M" and told["where"].startswith("Some (R) Processor, 2 cores")
+    speeds = {row["key"]: row["speed"] for row in rows(cards(), (), path)}
+    assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None
+    only = tmp_path / "dice.md"  # nothing greedy: no figure is taken for what it is not
+    only.write_text(page(ledger(tmp_path / "d.jsonl", sitting(1.0, DICE, draft=None))))
+    assert measured(only)["of"] == {} and measured(only)["model"] == ""
+
+
+def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
+    assert {plain(m.title) for m in catalogue().values()} == {m.title for m in catalogue().values()}
+    assert {plain(m.family) for m in catalogue().values()} == {m.family for m in catalogue().values()}
+    evil = "a | b\n| c <script> `d` [e](f) # **g**"
+    speeds = {**GREEDY, f"own {evil}": {"story": [1.0]}}
+    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
+    assert not re.search(r"<|`|\]\(f|# \*", told.replace("](log/speed.md)", ""))
+    for block in re.findall(r"(?:^\|.*\n)+", told, re.M):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
