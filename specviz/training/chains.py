@@ -17,7 +17,7 @@ from .draft import collate
 from .features import Batch, Features
 from .files import FRONT, write_json, write_shards, write_text
 from .generate import Answer
-from .job import Job, TrainingError
+from .job import TARGET, Job, TrainingError
 from .runner import Runner
 
 # (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 speaks of the token after place p
@@ -108,7 +108,8 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         card = place / "README.md"
         if not card.is_file():
             parameters = sum(tensor.numel() for tensor in weights.values())
-            facts = dict(name=name, target=features.path.name, recipe=runner.name, parameters=parameters / 1e6)
+            of = "" if job.target == TARGET else f" --target {job.target}"
+            facts = dict(name=name, target=job.target, recipe=runner.name, of=of, parameters=parameters / 1e6)
             write_text(card, CARD.format(about=about, **facts))
         if (curve := runner.place / "loss.svg").is_file():
             shutil.copyfile(curve, place / "loss.svg")
@@ -123,7 +124,7 @@ Learned from the target's own answers to training prompts, half greedy and half 
 probabilities along them. Its **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).
 
 ```
-python -m specviz.training generate --data DIR
-python -m specviz.training {recipe} --data DIR
+python -m specviz.training generate --data DIR{of}
+python -m specviz.training {recipe} --data DIR{of}
 ```
 """
