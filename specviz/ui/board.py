@@ -84,7 +84,8 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
     a link asks for by events."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
-                   models={target["model"]: target["name"] for target in targets})
+                   models={target["model"]: target["name"] for target in targets},
+                   drafts={target["name"]: target.get("draft", "") for target in targets})
 
 
 def host(name: str) -> gr.HTML:
@@ -105,5 +106,5 @@ def own_files() -> dict[str, Path]:
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
-    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "links.js", "tabs.js"))
+    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "here.js", "links.js", "tabs.js"))
     return f"<script>{own}\n{script('lazy.js')}</script>"
