@@ -12,7 +12,7 @@ import gradio as gr
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
 from . import rows
-from .limits import LANES
+from .limits import LANES, PLAIN
 from .offer import Offer
 from .stream import pack
 from .theme import PANELS, STATIC
@@ -44,7 +44,7 @@ def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id:
     """One of a few. The value is the choice; ``off`` a JSON object choice -> why it cannot be taken: Gradio's own widgets can be
     switched off only as a whole."""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
-                   elem_id=elem_id, key=elem_id, choices=list(choices), title=label, help=info, about=elem_id, off=off)
+                   elem_id=elem_id, key=elem_id, choices=list(choices), names=PLAIN, title=label, help=info, about=elem_id, off=off)
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:

@@ -11,6 +11,8 @@ import pytest
 from specviz import ROOT
 from specviz.trace.page import VIEWER
 from specviz.ui.cards import cards
+from specviz.ui import limits
+from specviz.ui.limits import titles
 from specviz.ui.theme import PANELS, STATIC
 
 from . import sample
@@ -106,6 +108,52 @@ def test_what_people_read_is_plain_english() -> None:
         said = [card.summary, card.wins, card.loses, card.look, card.differs, *(knob.help for knob in card.knobs)]
         found += [f"{card.key}: {text}" for text in said if JARGON.search(text)]
     assert found == []
+
+
+# What is no round: a guess is kept, not passed; the steps of a head or of a draft model are no passes of the large model.
+MIXED = re.compile(r"pass(es)? of the (head|draft)|\bpassed\b|\bto pass\b|token passes|accepted per round", re.IGNORECASE)
+NUMBERED = re.compile(r"\bpass (\d|\"\s*\+[^;\n]{0,30}\b(round|r\.i)\b)", re.IGNORECASE)
+
+
+def test_a_pass_is_one_run_of_the_large_model_and_a_round_one_turn_of_the_loop() -> None:
+    found = []
+    for file in [f for folder in (VIEWER, PANELS, STATIC) for f in folder.rglob("*.js")]:
+        code = re.sub(r"/\*.*?\*/", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        found += [f"{file.name}: {text}" for text in LITERAL.findall(code) if " " in text and MIXED.search(text)]
+        found += [f"{file.name}: {m[0]}" for m in NUMBERED.finditer(code)]
+    assert found == []
+
+
+def test_where_a_round_takes_several_passes_both_words_stand(drive, settled) -> None:
+    told, seq = [], {}
+    for r in sample.race(("plain", "chain")):
+        for one in [r, r] if r["type"] == "verify" and r["lane"] == 1 and r["round"] == 2 else [r]:
+            told.append(one | {"seq": seq.setdefault(r["lane"], 0)})
+            seq[r["lane"]] += 1
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(told))
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2, phase: 4 })")
+        settled(page)
+        assert page.inner_text(".p-insp h2").startswith("Round 3 of ") and "from 2 passes" in page.inner_text(".p-insp .phead")
+        assert "one block is one round, and some took several passes" in page.text_content(".paxis")
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        settled(page)
+        assert "one block is one pass of the large model" in page.text_content(".paxis")
+
+    drive(use)
+
+
+def test_values_of_knobs_are_words_that_a_reader_knows(drive) -> None:
+    choices = [choice for card in cards().values() for knob in card.knobs for choice in knob.choices]
+    assert [choice for choice in choices if JARGON.search(limits.PLAIN.get(choice, choice))] == [] and set(limits.PLAIN) <= set(choices)
+    assert titles([("typical_acceptance", {"last": "law"}), ("typical_acceptance", {"last": "argmax"})], cards())[0].endswith("last whole distribution")
+
+    def use(page):
+        assert page.evaluate("SpecViz.stage.PLAIN") == limits.PLAIN
+        assert page.evaluate("SpecViz.stage.knobsOf({ knobs: { last: 'law', gamma: 4 } })") == "last whole distribution, gamma 4"
+
+    drive(use)
 
 
 def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settled) -> None:
