@@ -94,7 +94,16 @@
             mark: TARGET[i],
             show: total ? (counts[i] / total).toFixed(3) : "\u2013",
           })),
-          { max: 0.8, label: "What came, against the target's probabilities" },
+          {
+            max: 0.8,
+            label: "What came, against the target's probabilities",
+            caption: "Bars: what came. Lines across: p, what the target's distribution gives.",
+            from: () =>
+              SpecViz.save.own(
+                `Not a model: ${total.toLocaleString("en")} rolls of a game with q = ${DRAFT.join(", ")} and ` +
+                  `p = ${TARGET.join(", ")}, ${residual ? "redrawn from the residual" : "without the residual, as the classic mistake has it"}.`,
+              ),
+          },
         ),
       );
       setText(

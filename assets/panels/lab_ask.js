@@ -75,7 +75,7 @@
 
   /* Where the tokens of whole answers lie in the target's distribution, likeliest first: flat where the method is exact, bent
      where something is wrong. Neighbouring bins share a bar. */
-  function places(got) {
+  function places(got, from) {
     const bins = got && Array.isArray(got.histogram) ? got.histogram.slice(0, 64).map((x) => Number(x) || 0) : [],
       n = K.sum(bins);
     if (bins.length < 2 || !n) return null;
@@ -100,7 +100,13 @@
           mark: even,
           show: String(x),
         })),
-        { max: top * 1.05, label: "Places of tokens in the target's distribution" },
+        {
+          max: top * 1.05,
+          label: "Places of tokens in the target's distribution",
+          caption:
+            "Whole answers: where each token stood, from the likeliest to the rarest. Lines across: what flat would be.",
+          from,
+        },
       ),
     );
   }

@@ -128,7 +128,9 @@
               : "The counts do not fit the target's distribution",
           d && d.verdict === "few" ? K.say(d.said || "", 400) : odds,
         ),
-        d ? places(d.places) : null,
+        d
+          ? places(d.places, () => SpecViz.save.own(`A mistake put in on purpose: ${K.say(got.title, 160)}. ` + odds))
+          : null,
         got.verdict ? el("p", { class: "pn-sum" }, K.say(got.verdict, 300)) : null,
       ].filter(Boolean);
     }

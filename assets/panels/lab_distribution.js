@@ -92,6 +92,11 @@
           : list[c.i].name === "\u2026"
             ? el("em", null, "any other start")
             : el("bdi", null, list[c.i].name);
+      const from = () =>
+        SpecViz.save.own(
+          `${count(n, "sample")} of ${drawn.method}, temperature ${drawn.temperature}. Prompt: ` +
+            `\u201c${drawn.prompt.slice(0, 200)}\u201d.`,
+        );
       const rows = cells.slice(0, 16),
         x2 = K.finite(got.chi_square) ? got.chi_square.toFixed(1) : "\u2013",
         shown = SpecViz.dom.f3(p);
@@ -111,7 +116,7 @@
             ? K.say(got.said || "", 400)
             : `${count(n, "sample")}, \u03c7\u00b2 = ${x2}, p = ${shown}. ` + meaning(good, p, impossible),
         ),
-        places(got.places),
+        places(got.places, from),
         el(
           "div",
           { class: "pn-keys" },
@@ -129,11 +134,7 @@
             max: top * 1.05,
             label: "Counts against the distribution",
             caption: "Bars: what was drawn. Lines across: what the target's distribution expects.",
-            from: () =>
-              SpecViz.save.own(
-                `${count(n, "sample")} of ${drawn.method}, temperature ${drawn.temperature}. Prompt: ` +
-                  `\u201c${drawn.prompt.slice(0, 200)}\u201d.`,
-              ),
+            from,
           },
         ),
         cells.length > rows.length ? K.small(`${cells.length - rows.length} more cells are in the test.`) : null,

@@ -40,14 +40,20 @@
     ["Lane", "One method at work on the prompt, with knobs of its own. Lanes take turns, so each is measured alone."],
     ["Near-tie", "Two tokens with almost equal scores. Adding the same numbers in another order can swap them."],
     ["p and q", "The probability of a token: p in the target's distribution, q in the draft's."],
-    ["Pass", "One run of the target over one or several rows. The unit that speculative decoding saves."],
+    [
+      "Pass",
+      "One forward run of the target over one or several rows. What speculative decoding saves. Also called target pass.",
+    ],
     ["Prefill", "The first pass, over the prompt. Speculation does not make it faster, so it is kept apart."],
     [
       "Residual",
       "max(0, p \u2212 q), scaled to one: where the correction is drawn from, so that the probabilities come out as p.",
     ],
     ["Rollback", "Dropping the cache of refused tokens, so that the next round starts from the true text."],
-    ["Round", "One draft and one check."],
+    [
+      "Round",
+      "One turn of the loop: draft, verify, judge, commit. Most methods take one pass of the target a round; some take several.",
+    ],
     ["Row", "One position that a pass reads: the last token and each drafted one."],
     ["Skipped", "Drafted but never looked at, because a guess before it was refused. Not the same as refused."],
     ["Target", "The large model whose output is wanted. Also called verifier."],

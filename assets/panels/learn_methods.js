@@ -34,7 +34,7 @@
   const value = (v) => (typeof v === "number" ? String(Number(v.toPrecision(4))) : K.say(v, 40));
   const span = (k) =>
     k.choices && k.choices.length
-      ? k.choices.map((c) => K.say(c, 30)).join(", ")
+      ? k.choices.map((c) => K.say(SpecViz.stage.plain(c), 30)).join(", ")
       : K.finite(k.low) && K.finite(k.high)
         ? `${value(k.low)} to ${value(k.high)}`
         : typeof k.default === "boolean"

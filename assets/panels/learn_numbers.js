@@ -25,7 +25,7 @@
       value: (l) => f2(l.metrics.block_efficiency),
     },
     {
-      ours: "Accepted per round",
+      ours: "Accepted per pass",
       key: "mean_accepted_tokens",
       others: [
         ["mean accepted", "gpt-fast"],

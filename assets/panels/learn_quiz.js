@@ -81,6 +81,12 @@
       p.append(el("span", { class: "guess " + (mark || "") }, SpecViz.dom.parts(partsOf(q.l, q.node.tok))));
       return p;
     }
+    const saved = (label, caption, q) => ({
+      max: 1,
+      label,
+      caption: `${caption} The guess: \u201c${F.label(q.l.folded, q.node.tok, 18)}\u201d, round ${q.r.i + 1} of ${q.l.title}.`,
+      from: env.source,
+    });
     /* Two bars, p and q, where the rule weighs them; at temperature 0 p would give the answer away. */
     function evidence(q) {
       const sampled = q.l.temperature > 0 && q.j.p !== null && q.j.q !== null,
@@ -94,7 +100,7 @@
               { name: "draft, q", value: q.j.q, show: f3(q.j.q) },
               { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" },
             ],
-            { max: 1, label: "Probability of the guess" },
+            saved("Probability of the guess", "Kept if a random draw falls below min(1, p/q).", q),
           ),
           K.small("Kept if a random draw falls below min(1, p/q). A likely token can still lose."),
         );
@@ -104,7 +110,7 @@
           null,
           P.plot.bars(
             top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })),
-            { max: 1, label: "The draft's own probabilities" },
+            saved("The draft's own probabilities", "The likeliest guesses at this place.", q),
           ),
           K.small("The draft's own probabilities. Temperature 0: it is kept only if it is the target's first choice."),
         );

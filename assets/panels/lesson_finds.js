@@ -25,7 +25,7 @@
     const t = r && r.raw.trials.find((j) => j.verdict === "rejected");
     return t ? t.node : "tail";
   };
-  const tau = (l) => (l.tokens / l.rounds.length).toFixed(2);
+  const tau = (l) => (l.tokens / Math.max(1, l.metrics.passes ?? l.rounds.length)).toFixed(2);
   const ms = (s) => (s * 1e3).toFixed(1) + " ms";
   const word = (l, tok) => "\u201c" + SpecViz.fold.label(l.folded, tok, 16) + "\u201d";
 

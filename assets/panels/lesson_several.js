@@ -18,8 +18,7 @@
         const l = plainOf(ls);
         return l
           ? "Plain decoding. The large model reads all of its weights, writes one token, and begins again: " +
-              `${l.rounds.length} passes for ${l.tokens} tokens. On the board, every column of the scrubber is ` +
-              "one block high."
+              `${l.metrics.passes} passes for ${l.tokens} tokens. On the board, every block of the strip is one token wide.`
           : "Plain decoding writes one token per pass: the large model reads all of its weights, writes one " +
               "token, and begins again. This trace has no plain lane to show it.";
       },
@@ -140,8 +139,8 @@
       say: (ls) => {
         const l = chainOf(ls);
         return l
-          ? `${l.rounds.length} passes instead of ${l.tokens}: ${tau(l)} tokens per pass. Watch the height of ` +
-              "the columns: easy text comes in runs, hard places one at a time."
+          ? `${l.metrics.passes} passes instead of ${l.tokens}: ${tau(l)} tokens per pass. Watch the width of ` +
+              "the blocks: easy text comes in runs, hard places one at a time."
           : "";
       },
     },

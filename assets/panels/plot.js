@@ -90,6 +90,9 @@
         text(X(v), B + 17, (x.show || tidy)(v), "ax", "middle"),
       );
     if (x.name) add(text((L + W - R) / 2, H - 4, x.name, "axname", "middle"));
+    /* a line that ends just above a rule would run through its name */
+    const crossed = (v) =>
+      spec.series.some((s) => s.pts.length && Math.abs(Y(s.pts[s.pts.length - 1][1]) - Y(v) + 9) < 13);
     for (const r of spec.rules || []) {
       const at =
         r.x !== undefined ? { x1: X(r.x), x2: X(r.x), y1: T, y2: B } : { x1: L, x2: W - R, y1: Y(r.y), y2: Y(r.y) };
@@ -97,11 +100,11 @@
         svg("line", { class: "rule", ...at }),
         r.name
           ? text(
-              r.x !== undefined ? at.x1 + 5 : W - R - 4,
+              r.x !== undefined ? at.x1 + 5 : crossed(r.y) ? L + 4 : W - R - 4,
               (r.x !== undefined ? T : at.y1) + (r.x !== undefined ? 8 : -5),
               r.name,
               "ax",
-              r.x !== undefined ? "start" : "end",
+              r.x !== undefined || crossed(r.y) ? "start" : "end",
             )
           : "",
       );

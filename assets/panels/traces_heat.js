@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, pct, f3, parts } = SpecViz.dom;
+  const { el, svg, pct, f3, parts } = SpecViz.dom;
   const K = P.kit,
     M = P.maths,
     T = SpecViz.text;
@@ -35,6 +35,40 @@
         });
       }
     return out;
+  }
+
+  /* The text as it stands on the page, line by line, for a file: a word that the page broke in two is drawn whole. */
+  function drawn(text) {
+    const p = SpecViz.dom.palette(text),
+      at = text.getBoundingClientRect(),
+      size = parseFloat(getComputedStyle(text).fontSize),
+      out = svg("g");
+    for (const span of text.children) {
+      const shade = parseFloat(span.style.getPropertyValue("--h") || "0") / 100,
+        dashes = span.classList.contains("lost") ? "5 3" : span.classList.contains("none") ? "1 3" : "",
+        colour = dashes === "5 3" ? p.rej : p.ink3;
+      for (const box of span.getClientRects()) {
+        if (box.width < 1) continue;
+        const [x, y] = [box.left - at.left, box.top - at.top + text.scrollTop];
+        const shaded = { x, y: y + box.height * (1 - shade), width: box.width, height: box.height * shade };
+        if (shade) out.append(svg("rect", { ...shaded, fill: p.rej, "fill-opacity": 0.26 }));
+        const below = { x1: x, x2: x + box.width, y1: y + box.height + 2, y2: y + box.height + 2, stroke: colour };
+        if (dashes) out.append(svg("line", { ...below, "stroke-width": 1.5, "stroke-dasharray": dashes }));
+      }
+      const walk = document.createTreeWalker(span, NodeFilter.SHOW_TEXT);
+      for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        const said = node.data.trim(),
+          range = document.createRange();
+        if (!said) continue;
+        range.setStart(node, node.data.indexOf(said));
+        range.setEnd(node, node.data.indexOf(said) + said.length);
+        const box = range.getClientRects()[0];
+        if (!box) continue;
+        const [x, y] = [box.left - at.left, box.top - at.top + text.scrollTop + box.height * 0.76];
+        out.append(svg("text", { x, y, fill: p.ink, "font-family": p.mono, "font-size": size }, said));
+      }
+    }
+    return { drawn: out, w: text.clientWidth, h: text.scrollHeight };
   }
 
   function heat(env) {
@@ -136,6 +170,19 @@
             ? K.small(`The first ${SHOWN.toLocaleString("en")} of ${list.length.toLocaleString("en")} tokens.`)
             : null,
           K.small("Choose a token to see its round on the board; arrow keys walk the text."),
+          SpecViz.save.keys(
+            "the shaded text",
+            () => text,
+            () => ({
+              name: "heat",
+              title: "Where it was easy: " + l.title,
+              caption:
+                "The higher the shade, the likelier it was that the guess would be refused. Dashed: it was refused. " +
+                "Dotted: nobody asked the draft.",
+              from: env.source(),
+              ...drawn(text),
+            }),
+          ),
         ),
         el(
           "div",
@@ -148,7 +195,12 @@
               show: `${pct(x.kept / x.asked)} of ${x.asked}`,
               mark: asked ? kept / asked : 0,
             })),
-            { max: 1, label: "Share of guesses kept, by kind of token" },
+            {
+              max: 1,
+              label: "Share of guesses kept, by kind of token",
+              caption: `${l.title}. Lines across: the whole text's ${pct(asked ? kept / asked : 0)}.`,
+              from: env.source,
+            },
           ),
           K.small(
             `Guesses kept where the draft was asked. The mark is the whole text's ${pct(asked ? kept / asked : 0)}.`,

@@ -123,7 +123,7 @@
         this.title,
         r
           ? (v.race ? SV.stage.titleOf(v.lane) + ", " : "") +
-              (SV.told.is(v.lane) ? "message " : "pass ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
+              (SV.told.is(v.lane) ? "message " : "round ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
               (r.i + 1) +
               (v.race ? "" : " of " + v.lane.committed)
           : "Round inspector",

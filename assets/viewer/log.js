@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, f3, span } = SV.dom;
+  const { el, f3, span, count } = SV.dom;
   const WORD = { accepted: "accepted", rejected: "rejected", skipped: "not examined" };
   const ROWS = 60,
     NEAR = 24;
@@ -81,8 +81,24 @@
       ),
       table(["depth", "token", "p", "q", "a", "u", "verdict"], rows, (i) => i > 1 && i < 6),
     );
-    card.append(el("b", null, "Rounds near it"), rounds(v));
+    card.append(el("b", null, "Rounds near it"), rounds(v), el("p", { class: "note" }, threads(v.lane)));
     return card;
+  }
+
+  /* How many of the processor's threads computed a live run, and why; "" where its trace does not tell. */
+  function threads({ header, checks }) {
+    const { threads: n, pass_seconds: pass } = (header && header.env) || {};
+    if (!(n > 0 && pass > 0)) return "";
+    const turned = checks.filter((c) => c.kind === "threads" && c.detail).pop()?.detail;
+    return (
+      `${count(n, "thread")} computed; a pass took ${span(pass)} when the run began. A browser that paints on the same ` +
+      "cores can make two threads slower than one, so the number is tried out before each run, unless whoever started the " +
+      "server has fixed it." +
+      (turned
+        ? ` Passes turned slow on the way, so it was tried out anew: ${count(turned.threads, "thread")} ` +
+          `instead of ${turned.before}.`
+        : "")
+    );
   }
   function rounds(v) {
     const lane = v.lane,
@@ -111,5 +127,5 @@
     return table(["round", "text", "drafted", "kept", "then", "engine"], rows, (i) => i === 2 || i === 3 || i === 5);
   }
 
-  SV.log = { log };
+  SV.log = { log, threads };
 })();

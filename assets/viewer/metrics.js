@@ -156,8 +156,8 @@
       "accepted at i / rounds",
     ],
     mean_accepted_tokens: [
-      "Accepted per round",
-      "Draft tokens accepted in a round, on average, without the bonus or correction token.",
+      "Accepted per pass",
+      "Draft tokens accepted per pass of the large model, on average, without the bonus or correction token.",
       "accepted / target passes",
     ],
     certificate: [

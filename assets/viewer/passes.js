@@ -80,6 +80,12 @@
     }
   }
 
+  /* What a block is: a round. With most methods that is one pass of the large model; some take several a round. */
+  const block = (lanes) =>
+    lanes.some((l) => l.rounds.some((r) => r.passes > 1))
+      ? "one block is one round, and some took several passes of the large model; its width is how many tokens it gave"
+      : "one block is one pass of the large model; its width is how many tokens it gave";
+
   class Row {
     constructor(own) {
       this.name = el("b");
@@ -133,7 +139,7 @@
         "div",
         { class: "paxis", "aria-hidden": "true" },
         el("span", null, "start of the text"),
-        el("span", { class: "mid" }, "one block is one pass of the large model; its width is how many tokens it gave"),
+        (this.mid = el("span", { class: "mid" })),
         (this.end = el("span")),
       );
       this.root = el(
@@ -204,6 +210,7 @@
       if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
       else for (const part of ["name", "small", "n", "word", "speed", "time"]) setText(this.open[part], "");
       if (race) setText(this.open.small, "one clock for all lanes");
+      setText(this.mid, block(v.views.map((x) => x.lane)));
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");
     }
     clicked(e) {
@@ -219,5 +226,5 @@
     }
   }
 
-  SV.passes = { Passes, scaleOf, draw, PAD };
+  SV.passes = { block, Passes, scaleOf, draw, PAD };
 })();

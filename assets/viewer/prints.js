@@ -76,7 +76,7 @@
   const PICTURES = {
     passes: (b) => ({
       title: b.race() ? b.ledger.say.textContent : b.headline.text.textContent,
-      caption: "One block is one pass of the large model; its width is how many tokens it gave.",
+      caption: SV.passes.block(b.list()).replace(/^o/, "O") + ".",
       ...passes(b),
     }),
     tree(b) {

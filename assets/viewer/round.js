@@ -31,7 +31,10 @@
     if (phase < 3) return guess + "; the target reads all of them in one pass.";
     const kept = r.commit ? r.path.length : [...r.judges.values()].filter((j) => j.verdict === "accepted").length;
     if (!r.commit || phase < 4) return guess + "; the target kept " + (kept || "none") + ".";
-    const from = ": " + count(r.commit.n_new ?? kept + 1, "token") + " from one pass.";
+    const from =
+      ": " +
+      count(r.commit.n_new ?? kept + 1, "token") +
+      (r.passes > 1 ? ` from ${r.passes} passes.` : " from one pass.");
     if (r.why === "bonus")
       return (
         guess +

@@ -59,7 +59,10 @@
   function draw(v) {
     const r = v.round,
       box = el("div", { class: "short" });
-    const id = v.phase < 3 && v.sel === "tail" && r.nodes.length ? 0 : v.sel,
+    /* where the run ended on a guess, the last token is that guess */
+    const ended = r.commit && r.why === "accepted" && r.path.length ? r.path[r.path.length - 1] : "tail",
+      sel = v.sel === "tail" ? ended : v.sel,
+      id = v.phase < 3 && v.sel === "tail" && r.nodes.length ? 0 : sel,
       n = typeof id === "number" ? r.nodes[id] : null;
     if (!n && !r.commit) return box;
     if (SV.told.is(v.lane)) {

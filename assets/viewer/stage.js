@@ -10,11 +10,15 @@
     FEW = 96,
     CHUNK = 32;
 
+  /* Values of knobs whose name in the interface is not a reader's word. */
+  const PLAIN = { law: "whole distribution" };
+  const plain = (value) => (typeof value === "string" && Object.hasOwn(PLAIN, value) ? PLAIN[value] : value);
+
   function knobsOf(header) {
     const k = (header && header.knobs) || {};
     return Object.entries(k)
       .slice(0, 4)
-      .map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : v))
+      .map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : plain(v)))
       .join(", ")
       .slice(0, 80);
   }
@@ -243,5 +247,5 @@
   const kept = (r) =>
     r.commit ? r.path.map((id) => r.nodes[id]) : r.nodes.filter((n) => SV.fold.verdictOf(r, n.id, 3) === "acc");
 
-  SV.stage = { Stage, titleOf, knobsOf, firstPath };
+  SV.stage = { Stage, titleOf, knobsOf, firstPath, plain, PLAIN };
 })();

@@ -62,7 +62,7 @@
         ),
       );
       this.canvas = el("canvas", { "aria-hidden": "true" });
-      this.scrub = el("div", { class: "scrub", role: "slider", tabindex: 0, "aria-label": "Pass" }, this.canvas);
+      this.scrub = el("div", { class: "scrub", role: "slider", tabindex: 0, "aria-label": "Round" }, this.canvas);
       this.line1 = el("b");
       this.line2 = el("span");
       this.live = el("button", { class: "golive", hidden: true, on: { click: () => board.goLive() } }, "Live");
@@ -106,7 +106,7 @@
       this.live.hidden = !showLive;
       this.line2.hidden = showLive;
       const n = v.lane ? v.lane.committed : 0;
-      setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Pass " + (n ? v.round + 1 : 0) + " / " + n);
+      setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n);
       setText(
         this.line2,
         v.empty
@@ -128,11 +128,11 @@
       setAttr(this.scrub, "aria-valuetext", this.valueText(v));
       this.draw(v);
     }
-    /* "Pass 22: 3 tokens" */
+    /* "Round 22: 3 tokens" */
     valueText(v) {
       const r = !v.race && v.lane && v.lane.rounds[v.round];
       return r && r.upto > r.first
-        ? "Pass " + (v.round + 1) + ": " + SV.dom.count(r.upto - r.first, "token")
+        ? "Round " + (v.round + 1) + ": " + SV.dom.count(r.upto - r.first, "token")
         : this.line1.textContent;
     }
     draw(v) {

@@ -31,7 +31,7 @@ class Backend(Protocol):
 
     def targets(self) -> list[dict[str, str]]:
         """Models that a visitor may choose: {name, model, title, about}, the default first; its name is empty. scripts: all that one
-        was trained to read, where that is little."""
+        was trained to read, where that is little; draft: the name of its own draft, where it has one."""
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
         """Draft models that a visitor may choose beside a target: {name, title}."""

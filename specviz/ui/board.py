@@ -12,7 +12,7 @@ import gradio as gr
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
 from . import rows
-from .limits import LANES
+from .limits import LANES, PLAIN
 from .offer import Offer
 from .stream import pack
 from .theme import PANELS, STATIC
@@ -44,7 +44,7 @@ def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id:
     """One of a few. The value is the choice; ``off`` a JSON object choice -> why it cannot be taken: Gradio's own widgets can be
     switched off only as a whole."""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
-                   elem_id=elem_id, key=elem_id, choices=list(choices), title=label, help=info, about=elem_id, off=off)
+                   elem_id=elem_id, key=elem_id, choices=list(choices), names=PLAIN, title=label, help=info, about=elem_id, off=off)
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
@@ -84,7 +84,8 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
     a link asks for by events."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
-                   models={target["model"]: target["name"] for target in targets})
+                   models={target["model"]: target["name"] for target in targets},
+                   drafts={target["name"]: target.get("draft", "") for target in targets})
 
 
 def host(name: str) -> gr.HTML:
@@ -105,5 +106,5 @@ def own_files() -> dict[str, Path]:
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
-    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "links.js", "tabs.js"))
+    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "here.js", "links.js", "tabs.js"))
     return f"<script>{own}\n{script('lazy.js')}</script>"

@@ -28,7 +28,7 @@ def offered(entry: Any, own: str) -> dict[str, str]:
                                        "too large here" if large else "") if word)
     told = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": f"{entry.name}, {size}" if size else entry.name,
             "about": " ".join(word for word in (entry.about, "Fetched from the hub when first used." if entry.hub else "", large) if word)}
-    told |= {"scripts": entry.scripts} if entry.scripts else {}
+    told |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
     return told | {"large": f"{entry.name} does not fit here. {large}{' Nothing is fetched.' if entry.hub else ''}"} if large else told
 
 

@@ -184,8 +184,7 @@ class Handlers:
         """A recording was opened: it belongs to no conversation, and a run under way would write over it."""
         chat.turns = []
         ui = self.ui
-        return self.stop(request) | {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), ui["notice"]: _line(),
-                                     **self._bare(chat)}
+        return self.stop(request) | {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._bare(chat)}
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """The last message back into the box; its answer is taken out of the conversation."""
@@ -237,10 +236,12 @@ class Handlers:
         return self._told(None)
 
     def retarget(self, target: str | None, draft: str | None) -> dict:
-        """Another target: the drafts that fit it; one that does not goes."""
+        """Another target or draft: the drafts that fit; one that does not goes, and that is said."""
         found = drafts(self.backend.drafts(target or None))
         kept = draft if draft in [name for _, name in found] else ""
-        return self.choose(target, kept) | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
+        said = f"{draft[:60]} cannot draft for this model here: left out, so the model's own draft guesses." if draft and not kept else ""
+        return (self.choose(target, kept) | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
+                | ({self.ui["notice"]: _line("error", said)} if said else {}))
 
     def choose(self, target: str | None, draft: str | None = None) -> dict:
         """Another model was chosen: say what it is; what it can run is known when it is loaded."""

@@ -28,6 +28,7 @@ NO_DRAFT = "none"
 FIXED = "fixed"
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
+PLAIN = {"law": "whole distribution"}  # knobs' values whose name is not a reader's word, as in stage.js
 
 
 class Refused(ValueError):
@@ -168,7 +169,7 @@ def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
     out = []
     for key, knobs in lanes:
         others = [given for other, given in lanes if other == key]
-        apart = [f"{name} {value}" for name, value in knobs.items() if any(given.get(name) != value for given in others)]
+        apart = [f"{name} {PLAIN.get(value, value)}" for name, value in knobs.items() if any(given.get(name) != value for given in others)]
         out.append(", ".join([cards[key].title, *apart]))
     return out
 

@@ -180,8 +180,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     known = [ui["models"], ui["methods"]]
     demo.load(hands.greet, None, known, **at_once)
     pair = [ui["target"], ui["draft"]]
-    ui["target"].change(hands.retarget, pair, [*known, ui["draft"]], **at_once)
-    ui["draft"].change(hands.choose, pair, known, **at_once)
+    chosen = [*known, ui["draft"], ui["notice"]]
+    gr.on([ui["target"].change, ui["draft"].change], hands.retarget, pair, chosen, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
     gr.on(touches, hands.touch, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
 
@@ -210,12 +210,13 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     choice = [ui[name] for name in CHOICE]
     take = "(...values) => SpecVizPage.take(...values)"
-    demo.load(None, choice, choice, js="(...values) => SpecVizPage.first(...values)", **quiet)
-    ui["tabs"].input(None, choice, choice, js=take, **quiet)
-    opened = [ui[name] for name in ("chat", "conversation", "lane", "follow", "bar", "notice", "stop")]
-    ui["tabs"].apply(None, choice, choice, js=take, **quiet).then(hands.opened, ui["chat"], opened, queue=False, **quiet)
-    asked_for = ui["tabs"].select(None, choice, choice, js=take, **quiet)
-    afresh = ui["tabs"].submit(None, choice, choice, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
+    taken = [*choice, ui["notice"]]
+    demo.load(None, choice, taken, js="(...values) => SpecVizPage.first(...values)", **quiet)
+    ui["tabs"].input(None, choice, taken, js=take, **quiet)
+    opened = [ui[name] for name in ("chat", "conversation", "lane", "follow", "bar", "stop")]
+    ui["tabs"].apply(None, choice, taken, js=take, **quiet).then(hands.opened, ui["chat"], opened, queue=False, **quiet)
+    asked_for = ui["tabs"].select(None, choice, taken, js=take, **quiet)
+    afresh = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
     for ready in (asked_for, afresh):
         _watch(ready.then(hands.begin, *_begin(ui), concurrency_limit=None, **quiet), ui, hands)
     ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)

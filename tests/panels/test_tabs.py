@@ -549,6 +549,55 @@ def test_every_chart_of_the_lab_is_saved_with_where_it_comes_from(visit) -> None
     visit(use, "lab", records=GREEDY)
 
 
+def saved(page, within: str) -> list[str]:
+    """What stands in the pictures that can be saved there; PNG has a key beside each SVG."""
+    keys, told = page.locator(f"{within} [aria-label$='as SVG']"), []
+    assert keys.count() == page.locator(f"{within} [aria-label$='as PNG']").count()
+    for i in range(keys.count()):
+        with page.expect_download() as file:
+            keys.nth(i).click()
+        told.append(" ".join(t.text or "" for t in ET.parse(file.value.path()).getroot().iter("{http://www.w3.org/2000/svg}text")))
+    return told
+
+
+def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(visit) -> None:
+    def use(page):
+        show(page, "quiz")
+        (quiz,) = saved(page, ".pn-quiz")
+        assert "target, p" in quiz and "The guess:" in quiz and "drawn by specviz" in quiz
+        show(page, "start")
+        page.click("[data-track=dice]")
+        page.evaluate("SpecVizPanels.lessons.current().go(3)")
+        page.click("text=Roll 1,000 times")
+        (dice,) = saved(page, ".pn-dice")
+        assert "1,000 rolls of a game" in dice and "p = 0.5, 0.3, 0.2" in dice
+        page.keyboard.press("Escape")
+
+    visit(use, "learn", records=RACE)
+
+
+def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -> None:
+    def use(page):
+        show(page, "heat")
+        text, kinds = saved(page, ".pn-body")
+        words = page.evaluate("[...document.querySelectorAll('.pn-heat .h')].map((h) => h.textContent.trim()).filter(Boolean)")
+        assert all(word in text for word in words) and "nobody asked the draft" in text and "drawn by specviz" in text
+        assert "Share of guesses kept" in kinds and "drawn by specviz" in kinds
+
+    visit(use, "traces", records=GREEDY)
+    bent = {"p": 1e-9, "samples": 200, "histogram": [10] * 20, "impossible": 0}
+    broken = {**ANSWERS["break_it"], "distribution": {**ANSWERS["break_it"]["distribution"], "places": bent}}
+
+    def mistake(page):
+        show(page, "breakit")
+        page.click(".pn-choice >> nth=0")
+        page.wait_for_selector(".pn-places")
+        (bars,) = saved(page, ".pn-places")
+        assert "A mistake put in on purpose: The best token as a draw" in bars
+
+    visit(mistake, "lab", answers={"break_it": broken})
+
+
 def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> None:
     def use(page):
         text = show(page, "scaling")

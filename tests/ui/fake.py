@@ -94,7 +94,8 @@ class FakeBackend:
         return f"{target or 'Fake'} target, fake draft, on nothing"
 
     def targets(self):
-        return [{"name": "", "model": "fake", "title": "fake", "about": "", "scripts": "Latin"}, {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
+        return [{"name": "", "model": "fake", "title": "fake", "about": "", "scripts": "Latin", "draft": "fake-draft"},
+                {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
 
     def drafts(self, target=None):
         return [] if target == "other" else [{"name": "wide", "title": "Wide, 2 M"}]
@@ -207,7 +208,7 @@ class Lane:
                         turns=[{"role": t["role"], "text": t["content"]} for t in self.ask.turns]),
             sampling=dict(temperature=self.ask.temperature, top_k=0, top_p=self.ask.top_p, seed=self.ask.seed),
             max_new_tokens=self.ask.max_new_tokens,
-            target=dict(name="fake-target", layers=4, hidden=64, vocab=512, parameters=1_000_000, backend="scripted"),
+            target=dict(name=self.ask.target or "fake", layers=4, hidden=64, vocab=512, parameters=1_000_000, backend="scripted"),
             draft=None if self.ask.draft == "none" else dict(name=self.ask.draft or "fake-draft", parameters=100_000), tokenizer="words",
             env=dict(machine="no machine", device="none", dtype="none", threads=1, torch="none", transformers="none"),
             clock="engine", top_k_saved=TOP, baseline_run_id=f"fake-{len(self.ask.lanes) - 1}")
@@ -302,6 +303,7 @@ class Lane:
         totals = dict(tokens=self.at, rounds=self.round, **self.count, seconds=seconds, prefill_seconds=0.02, draft_seconds=0.0,
                       verify_seconds=seconds, judge_seconds=0.0, cache_seconds=0.0, other_seconds=0.0,
                       by_position=self.by_position)
+        totals |= {"repeats": [{"tokens": self.at, "seconds": seconds}] * (self.ask.repeats - 1)} if self.ask.repeats > 1 else {}
         stop = [self._record("stop", why=finish)] if finish in ("stopped", "deadline") else []
         return [*stop, self._record("done", finish=finish, totals=totals, peak_mem=None)]
 

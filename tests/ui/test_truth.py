@@ -10,7 +10,7 @@ from specviz.ui.chat import Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Refused, apart, is_fixed, read, together
 
 from .fake import FakeBackend
-from .test_page import begin, finish, open_fields, pick, run, state
+from .test_page import SEQ, begin, finish, open_fields, pick, run, state
 
 NOTICE = "document.querySelector('#notice').textContent"
 BOX = "#prompt textarea"
@@ -155,6 +155,43 @@ def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server
     run(page, "and then?")
     third = visit(url=page.evaluate("SpecVizPage.link()"))
     third.wait_for_function("document.querySelector('#board .notice').textContent.includes('Without the turns before it, so other tokens may come.')")
+
+
+def test_a_link_carries_all_that_the_run_was_made_with(visit, server, backend):
+    """Also where the controls have been turned since, and as the Traces panel makes it: by the records, not by the controls."""
+    page = visit()
+    asked = {"prompt": "with all", "methods": ["chain"], "draft": "wide", "repeats": 3, "temperature": 0.7, "top_p": 0.9, "length": 21, "seed": 5,
+             "predicted": "a fox"}
+    page.before = page.evaluate(SEQ)
+    page.evaluate("(set) => SpecVizPage.run(set)", asked)
+    finish(page)
+    page.evaluate("SpecVizPage.pending = { draft: '', repeats: 1, temperature: 0 }; SpecVizPage.send('input');")
+    page.wait_for_function("document.querySelector('#temperature input').value === '0'")
+    link = page.evaluate("SpecVizPage.link()")
+    other = visit(url=link)
+    other.wait_for_function("document.querySelector('#temperature input').value === '0.7'")
+    assert {name: other.input_value(f"#{name} input") for name in ("top-p", "length", "seed", "repeats")} == {
+        "top-p": "0.9", "length": "21", "seed": "5", "repeats": "3"}
+    other.wait_for_function("document.querySelector('#draft input').value === 'Wide, 2 M'")
+    other.before = -1
+    other.click("#run")
+    finish(other)
+    assert backend.runs[0] == backend.runs[1] and backend.runs[1].draft == "wide"
+    backend.loaded.discard("|wide")
+
+
+def test_what_a_link_names_and_the_page_lacks_is_said_and_left_out(visit, server, backend):
+    page = visit(url=f"{server.url}#page=watch&run=1&p=hello&m=chain,nope&model=Ghost-9B&draft=ghost")
+    page.wait_for_function(f"{NOTICE}.includes('This page has no model Ghost-9B and no method nope: left out, so another model answers.')")
+    page.wait_for_function("document.querySelector('#board .notice').textContent.includes('it may be another one')")
+    assert "same tokens" not in page.inner_text("#board .notice")
+    page.before = -1
+    page.click("#run")
+    finish(page)
+    assert (backend.runs[0].target, backend.runs[0].draft, [key for key, _ in backend.runs[0].lanes]) == (None, None, ["chain", BASELINE])
+    page = visit(url=f"{server.url}#page=watch&run=1&p=hello&m=chain&model=fake&draft=ghost")
+    page.wait_for_function(f"{NOTICE}.includes('ghost cannot draft for this model')")
+    page.wait_for_function("document.querySelector('#draft input').value === \"The target's own\"")
 
 
 def test_a_small_run_travels_inside_its_link(visit, server, backend):

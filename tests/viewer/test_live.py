@@ -69,10 +69,10 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
         n = int(page.evaluate("document.querySelector(\".lane[data-lane='1'] .cells [data-cell]\").dataset.cell"))
         cell.dispatch_event("click")
         settled(page)
-        assert f"ass {n + 1}" in page.text_content(".p-insp h2")
+        assert f"ound {n + 1}" in page.text_content(".p-insp h2")
         page.evaluate("board.setLayout('watch')")
         settled(page)
-        assert page.text_content(".transport .where b").startswith(f"Pass {n + 1} / ")
+        assert page.text_content(".transport .where b").startswith(f"Round {n + 1} / ")
 
     drive(use)
 

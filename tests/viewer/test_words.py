@@ -11,6 +11,9 @@ import pytest
 from specviz import ROOT
 from specviz.trace.page import VIEWER
 from specviz.ui.cards import cards
+from specviz.ui import limits
+from specviz.ui.limits import titles
+from specviz.ui.offer import RECORDED
 from specviz.ui.theme import PANELS, STATIC
 
 from . import sample
@@ -106,6 +109,113 @@ def test_what_people_read_is_plain_english() -> None:
         said = [card.summary, card.wins, card.loses, card.look, card.differs, *(knob.help for knob in card.knobs)]
         found += [f"{card.key}: {text}" for text in said if JARGON.search(text)]
     assert found == []
+
+
+# What is no round: a guess is kept, not passed; the steps of a head or of a draft model are no passes of the large model.
+MIXED = re.compile(r"pass(es)? of the (head|draft)|\bpassed\b|\bto pass\b|token passes|accepted per round", re.IGNORECASE)
+NUMBERED = re.compile(r"\bpass (\d|\"\s*\+[^;\n]{0,30}\b(round|r\.i)\b)", re.IGNORECASE)
+
+
+def test_a_pass_is_one_run_of_the_large_model_and_a_round_one_turn_of_the_loop() -> None:
+    found = []
+    for file in [f for folder in (VIEWER, PANELS, STATIC) for f in folder.rglob("*.js")]:
+        code = re.sub(r"/\*.*?\*/", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        found += [f"{file.name}: {text}" for text in LITERAL.findall(code) if " " in text and MIXED.search(text)]
+        found += [f"{file.name}: {m[0]}" for m in NUMBERED.finditer(code)]
+    assert found == []
+
+
+def test_where_a_round_takes_several_passes_both_words_stand(drive, settled) -> None:
+    told, seq = [], {}
+    for r in sample.race(("plain", "chain")):
+        for one in [r, r] if r["type"] == "verify" and r["lane"] == 1 and r["round"] == 2 else [r]:
+            told.append(one | {"seq": seq.setdefault(r["lane"], 0)})
+            seq[r["lane"]] += 1
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(told))
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2, phase: 4 })")
+        settled(page)
+        assert page.inner_text(".p-insp h2").startswith("Round 3 of ") and "from 2 passes" in page.inner_text(".p-insp .phead")
+        assert "one block is one round, and some took several passes" in page.text_content(".paxis")
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        settled(page)
+        assert "one block is one pass of the large model" in page.text_content(".paxis")
+
+    drive(use)
+
+
+def test_values_of_knobs_are_words_that_a_reader_knows(drive) -> None:
+    choices = [choice for card in cards().values() for knob in card.knobs for choice in knob.choices]
+    assert [choice for choice in choices if JARGON.search(limits.PLAIN.get(choice, choice))] == [] and set(limits.PLAIN) <= set(choices)
+    assert titles([("typical_acceptance", {"last": "law"}), ("typical_acceptance", {"last": "argmax"})], cards())[0].endswith("last whole distribution")
+
+    def use(page):
+        assert page.evaluate("SpecViz.stage.PLAIN") == limits.PLAIN
+        assert page.evaluate("SpecViz.stage.knobsOf({ knobs: { last: 'law', gamma: 4 } })") == "last whole distribution, gamma 4"
+
+    drive(use)
+
+
+def test_where_a_throw_decides_nothing_dice_are_offered_and_run_the_same_lane(drive, settled) -> None:
+    hot = sample.race(("plain", "chain"))
+    cold = [r | {"sampling": r["sampling"] | {"temperature": 0.0}} if r["type"] == "header" else r for r in hot]
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(cold))
+        page.evaluate("() => { globalThis.asked = []; globalThis.SpecVizPage = { run: (x) => asked.push(x) }; board.goto({ lane: 1, round: 2, tab: 'why' }); }")
+        settled(page)
+        page.click(".cold button:has-text('Run it with dice')")
+        header = next(r for r in cold if r["type"] == "header" and r["lane"] == 1)
+        assert page.evaluate("asked") == [{"prompt": header["prompt"]["text"], "methods": [header["method"]["key"]],
+                                           "knobs": {header["method"]["key"]: header["knobs"]}, "temperature": 1, "tab": "watch"}]  # fmt: skip
+        page.evaluate("() => { delete globalThis.SpecVizPage; board.goto({ lane: 1, round: 3, tab: 'why' }); }")
+        settled(page)
+        assert page.locator(".cold").count() == 1 and page.locator(".cold button").count() == 0  # nothing can run there
+        page.evaluate(LOAD, json.dumps(hot))
+        page.evaluate("board.goto({ lane: 1, round: 2, tab: 'why' })")
+        settled(page)
+        assert page.locator(".cold").count() == 0
+
+    drive(use)
+
+
+# Tokens in sight of the open lane after so many seconds, by a clock of the test's own.
+AFTER = """(seconds) => { const b = board.board, l = b.focus(); b.edge(0); b.play(); b.stamp = 0;
+  for (let t = 0; t <= 1000 * seconds; t += 16) b.advance(t); return SpecViz.fold.sumAt(l, b.cur.round).tokens; }"""
+
+
+def test_the_page_opens_on_a_case_that_wins_at_a_speed_that_can_be_followed(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps([json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]))
+        page.evaluate("board.setLayout('watch')")
+        at_end(page, settled)
+        page.evaluate("board.goto({ lane: 0, round: 27, phase: 4, node: 'tail', tab: 'token' })")  # it ended on a guess
+        settled(page)
+        assert "Kept" in page.inner_text(".short") and "Nothing was guessed" not in page.inner_text(".short")
+        said = page.inner_text(".headline")
+        times = re.search(r"(\d+\.\d+) times as fast", said)
+        assert times and float(times[1]) > 1.1 and "same" in said, said
+        assert 10 <= page.evaluate(AFTER, 20) <= 120  # half a token to six a second; the engine writes hundreds
+
+    drive(use)
+
+
+def test_the_log_says_how_many_threads_computed_and_why(drive, settled) -> None:
+    told = [r | {"env": r["env"] | {"threads": 2, "pass_seconds": 0.014}} if r["type"] == "header" else r for r in sample.race(("plain", "chain"))]
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(told))
+        page.evaluate("board.goto({ lane: 1, round: 2, tab: 'log' })")
+        settled(page)
+        said = page.inner_text(".log")
+        assert "2 threads computed; a pass took 14 ms when the run began." in said and "tried out before each run" in said
+        assert page.evaluate("""() => { const lane = board.board.st.lanes.get(1);
+            return SpecViz.log.threads({ ...lane, checks: [{ kind: 'threads', detail: { threads: 1, before: 2 } }] }); }""").endswith(
+            "Passes turned slow on the way, so it was tried out anew: 1 thread instead of 2.")  # fmt: skip
+        assert page.evaluate("SpecViz.log.threads({ header: { env: {} }, checks: [] })") == ""
+
+    drive(use)
 
 
 def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settled) -> None:

@@ -14,14 +14,18 @@
     for (const x of sure.slice(0, drafted)) all *= x;
     host.append(
       say(
-        "One pass guessed " +
+        "The drafter guessed at once " +
           count(int(d.block, nodes.length), "place") +
           "; " +
           count(drafted, "token") +
           " were sent. ",
         sure.length > drafted
           ? "The draft ended where it no longer trusted itself."
-          : "It gave the whole draft a chance of " + Math.round(100 * all) + " %; " + c.round.path.length + " passed.",
+          : "It gave the whole draft a chance of " +
+              Math.round(100 * all) +
+              " %; " +
+              SV.dom.count(c.round.path.length, "token") +
+              " accepted.",
       ),
     );
     if (sure.length)
@@ -41,11 +45,11 @@
       nodes = c.round.nodes.filter((n) => !n.probe).sort((a, b) => a.depth - b.depth);
     host.append(
       say(
-        "One pass guessed " +
+        "The drafter guessed at once " +
           count(int(d.places, sure.length), "place") +
           ", each without knowing what the one before it became. " +
           count(c.round.path.length, "token") +
-          " passed.",
+          " accepted.",
       ),
     );
     bars(host, {
@@ -58,6 +62,6 @@
     });
   }
 
-  SV.lens.masks = { title: "Places of one pass", draw: masks };
+  SV.lens.masks = { title: "Places guessed at once", draw: masks };
   SV.lens.block = { title: "Trust in the block", draw };
 })();

@@ -40,7 +40,7 @@
         count(drafts.length, "draft") +
           " were followed at once in " +
           count(int(d.passes, 0), "pass", "passes") +
-          " of the draft model; it read their mixture. The likeliest one is judged.",
+          " of the large model; it read their mixture. The likeliest one is judged.",
       ),
     );
     drafts.forEach((x, i) =>

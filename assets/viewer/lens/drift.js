@@ -13,7 +13,7 @@
         "This rule lets through more than the target's distribution allows. Given up this round: " +
           short(sum) +
           " nats.",
-        num(d.threshold) === null ? "" : " A token passed above probability " + short(d.threshold) + ".",
+        num(d.threshold) === null ? "" : " A token is kept above probability " + short(d.threshold) + ".",
       ),
     );
     bars(host, {

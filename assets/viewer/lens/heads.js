@@ -16,8 +16,8 @@
       say(
         "The first expert led in " + first + " of " + count(shares.length, "row") + ". ",
         contrast
-          ? "Level " + contrast + " took no pass: the experts' difference guessed it one token ahead."
-          : "Every level took a pass of its own.",
+          ? "Level " + contrast + " took no step: the experts' difference guessed it one token ahead."
+          : "Every level took a step of its own.",
       ),
     );
     bars(host, {
@@ -55,25 +55,25 @@
       size = int(d.size, 2);
     host.append(
       say(
-        count(paths.length, "pass", "passes") +
+        count(paths.length, "step") +
           " of the head wrote " +
           count(size, "token") +
           " on each path they followed; " +
           count(int(d.nodes, 0), "node") +
           " were kept and " +
           c.round.path.length +
-          " passed.",
+          " were accepted.",
       ),
     );
     bars(host, {
-      name: "Paths followed in each pass",
+      name: "Paths followed in each step",
       width: c.width,
       values: paths,
-      labels: paths.map((_, i) => "pass " + (i + 1)),
+      labels: paths.map((_, i) => "step " + (i + 1)),
     });
   }
 
   SV.lens.experts = { title: "Two experts", draw: experts };
   SV.lens.halves = { title: "Two states of a row", draw: halves };
-  SV.lens.rounds = { title: "Several tokens a pass", draw: rounds };
+  SV.lens.rounds = { title: "Several tokens a step of the head", draw: rounds };
 })();

@@ -12,7 +12,7 @@
     host.append(
       say(
         "This round drafts up to " + int(d.gamma, 0) + ". ",
-        num(d.predicted) === null ? "" : "The network expected " + short(d.predicted) + " to pass. ",
+        num(d.predicted) === null ? "" : "The network expected " + short(d.predicted) + " to be kept. ",
         num(d.acceptance) === null ? "" : "Acceptance so far: " + short(d.acceptance) + ". ",
         "Line: the length chosen. Dots: what was accepted.",
       ),

@@ -24,7 +24,7 @@
           count(int(d.drafted, 0), "token") +
           " put together from pieces; " +
           int(d.accepted, 0) +
-          " passed.",
+          " were kept.",
       ),
       say(
         "The draft has learned " +
@@ -51,12 +51,12 @@
       passed.push([round, held]);
     }
     if (passed.length < 2) return;
-    const series = [{ points: passed, end: "passes " + short(held) }];
+    const series = [{ points: passed, end: "kept " + short(held) }];
     if (hits.length)
       series.push({ points: hits, cls: "thin", step: true, end: "known " + short(hits[hits.length - 1][1]) });
     host.append(
       say(
-        "Line: share of the drafted tokens that passed. Thin line: share of such tokens that the cache knew, so far.",
+        "Line: share of the drafted tokens that were kept. Thin line: share of such tokens that the cache knew, so far.",
       ),
     );
     line(host, { name: "Acceptance and cache hits over the rounds", width: c.width, series, most: 1, right: 110 });

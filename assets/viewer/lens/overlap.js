@@ -14,7 +14,7 @@
       past = c.history().map(({ round, data }) => [round, nums(data && data.line, 64)]);
     if (values.length) {
       host.append(
-        say("What both models find likely, together, is the chance that a drafted token passes: bars near 1 agree."),
+        say("What both models find likely, together, is the chance that a drafted token is kept: bars near 1 agree."),
       );
       bars(host, {
         name: "Agreement of draft and target, place by place",

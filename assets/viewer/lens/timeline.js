@@ -21,7 +21,7 @@
               count(int(d.waiting, 0), "waiting token") +
               ", the draft wrote " +
               int(d.written, 0) +
-              " more, as if all of them were to pass."
+              " more, as if all of them were to be kept."
           : "Pre-verify: nothing waited, so the target judged a first token while the rest of its chunk was being written.",
         " Kept for the next round: " + int(d.kept, 0) + ".",
       ),

@@ -24,7 +24,7 @@ row.setAttribute("role", "radiogroup");
 row.setAttribute("aria-labelledby", name.id);
 row.setAttribute("aria-describedby", note.id);
 const buttons = props.choices.map((choice) => {
-  const button = make("button", "", choice);
+  const button = make("button", "", props.names[choice] || choice);
   button.type = "button";
   button.dataset.choice = choice;
   button.setAttribute("role", "radio");

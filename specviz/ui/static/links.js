@@ -32,8 +32,8 @@
     if (q.has("sys")) set.system = q.get("sys");
     if (q.has("like")) set.predicted = q.get("like");
     if (q.has("m")) set.methods = lanes(q.get("m")).slice(0, 8);
-    if (/^[\w.-]{1,80}$/.test(q.get("model") || "")) set.target = q.get("model");
-    if (/^[\w.-]{1,80}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
+    if (/^[\w./@-]{1,200}$/.test(q.get("model") || "")) set.target = q.get("model");
+    if (/^[\w./@-]{1,200}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
     const knobs = object(q.get("k"));
     if (knobs) set.knobs = knobs;
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
@@ -119,30 +119,28 @@
   };
   const named = (values) => Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
 
-  /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
-  const cardOf = (lane) => {
-    const key = typeof lane === "string" ? lane : lane?.method;
-    const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
-    return (told?.props?.cards ?? told?.cards)?.find((card) => card.key === key);
-  };
-  const known = (lane) => Boolean(cardOf(lane));
-
   const AS_IS = { __type__: "update" }; /* what gr.skip() is */
 
-  /* What the controls should hold: a choice (from a link, a lesson, an example). What it does not name is left alone and not
-     written back: somebody may be typing there while the page loads. */
+  /* What the controls should hold, and a sentence on what is left out: a choice (from a link, a lesson, an example). What it does
+     not name is left alone and not written back: somebody may be typing there while the page loads. */
   page.take = (...values) => {
-    const set = page.pending || {};
+    const set = { ...page.pending },
+      lacks = page.lacks(set);
     page.pending = null;
+    if (typeof set.target === "string") {
+      set.target = page.modelOf(set.target);
+      if (set.target === undefined) delete set.draft; /* it belongs to that model */
+    }
     page.defaults = page.defaults || named(values);
     document.dispatchEvent(new CustomEvent("specviz:taken"));
-    return NAMES.map((name) => {
+    const controls = NAMES.map((name) => {
       const value = set[name];
       if (name === "methods")
-        return Array.isArray(value) ? JSON.stringify(value.filter(known).slice(0, page.most)) : AS_IS;
+        return Array.isArray(value) ? JSON.stringify(value.filter(page.cardOf).slice(0, page.most)) : AS_IS;
       if (name === "knobs") return value && typeof value === "object" ? value : AS_IS;
       return typeof value === KINDS[name] ? value : AS_IS;
     });
+    return [...controls, lacks ? JSON.stringify({ state: "error", text: lacks }) : AS_IS];
   };
 
   /* What a method's knobs hold now, among those kept so far; a knob at its default is not kept. Done here and not on the server:
@@ -165,16 +163,32 @@
 
   /* A lane whose method comes more than once, with the knobs in which it is not as usual. */
   function apart({ method, knobs }) {
-    const usual = Object.fromEntries(cardOf(method.key).knobs.map((knob) => [knob.name, knob.default])),
+    const usual = Object.fromEntries(page.cardOf(method.key).knobs.map((knob) => [knob.name, knob.default])),
       own = Object.entries(plain(knobs) ? knobs : {}).filter(([name, value]) => value !== usual[name]);
     return own.length ? { method: method.key, knobs: Object.fromEntries(own) } : method.key;
   }
 
-  /* What makes the run on the board again, from the headers of its lanes. */
-  page.settings = (heads, now = {}) => {
-    const methods = heads.filter((h) => h.method?.key !== "autoregressive" && known(h.method?.key)),
+  /* How often each lane was run, and how many prompts it decoded at once, as the records tell it. */
+  function times(records) {
+    const ends = records.filter((r) => r.type === "done" && Array.isArray(r.totals?.repeats)),
+      most = Math.max(0, ...ends.map((r) => r.totals.repeats.length)),
+      whole = records.some((r) => r.type === "done" && ["stop", "length"].includes(r.finish));
+    return {
+      repeats: most ? most + 1 : whole && !ends.length ? 1 : undefined,
+      prompts:
+        records.find((r) => r.type === "lens" && r.kind === "class")?.data?.prompts?.length ?? (whole ? 1 : undefined),
+    };
+  }
+
+  /* What makes the run on the board again, from its records; now: what the controls hold, for what no record tells. */
+  page.settings = (records, now = {}) => {
+    const heads = records.filter((r) => r.type === "header"),
+      { repeats = now.repeats, prompts = now.prompts } = times(records);
+    const methods = heads.filter((h) => h.method?.key !== "autoregressive" && page.cardOf(h.method?.key)),
       twice = (h) => methods.filter((other) => other.method.key === h.method.key).length > 1,
-      { prompt, sampling, max_new_tokens, target, draft } = heads[0] || {};
+      { prompt, sampling, max_new_tokens } = heads[0] || {},
+      { target, draft } = heads.find((h) => h.clock !== "client") || {},
+      own = page.drafts?.[page.models?.[target?.name]];
     return {
       prompt: prompt?.text || "",
       methods: methods.map((h) => (twice(h) ? apart(h) : h.method.key)),
@@ -184,11 +198,11 @@
       seed: sampling?.seed,
       length: max_new_tokens,
       system: (prompt?.turns || []).find((t) => t?.role === "system")?.text || "",
-      target: page.models?.[target?.name] ?? now.target ?? "",
-      draft: draft ? (now.draft === "none" ? "" : now.draft) || "" : now.draft === undefined ? "" : "none",
-      repeats: now.repeats,
-      prompts: now.prompts,
-      predicted: now.predicted,
+      target: target?.name ?? "",
+      draft: draft ? (draft.name === own ? "" : draft.name) : own ? "none" : "",
+      repeats,
+      prompts,
+      predicted: now.predicted ?? document.querySelector("#predicted textarea")?.value,
     };
   };
 
@@ -214,9 +228,9 @@
 
   /* A link to what stands on the board, without the run itself; now: what the controls hold, where that is known. */
   page.link = (now = {}) => {
-    const { heads, own } = standing(),
+    const { records, heads, own } = standing(),
       where = page.board()?.link();
-    if (own) return makeLink(page.settings(heads, now), where, { run: true, after: followed(heads) });
+    if (own) return makeLink(page.settings(records, now), where, { run: true, after: followed(heads) });
     const typed = Boolean(now.prompt?.trim()) && now.prompt !== heads[0]?.prompt?.text;
     return makeLink({ ...now, prompt: now.prompt || page.asked() }, typed ? "" : where, {
       trace: heads.length && !typed ? (page.trace ?? "first") : "",

@@ -23,7 +23,7 @@ const SHAPES = {
   one: "each pass gives one token",
   chain: "each pass checks a chain",
   tree: "each pass checks a tree",
-  block: "a whole block in one pass",
+  block: "a whole block guessed at once",
   copy: "guesses are copied",
   grid: "many places at once",
   layers: "fewer of its own layers",

@@ -26,6 +26,7 @@
   function start(root, props, trigger) {
     page.files = props.files;
     page.models = props.models;
+    page.drafts = props.drafts;
     page.send = trigger;
     const list = root.querySelector("[role=tablist]");
     for (const [name, title] of TABS) {
@@ -210,9 +211,9 @@
   }
   /* A recording was opened: the controls hold what made it, and it belongs to no conversation. */
   function bind() {
-    const heads = (api()?.trace() || []).filter((r) => r.type === "header");
-    if (!heads.length) return;
-    page.pending = page.settings(heads);
+    const records = api()?.trace() || [];
+    if (!records.some((r) => r.type === "header")) return;
+    page.pending = page.settings(records, { predicted: "" });
     page.send("apply");
   }
 
@@ -220,7 +221,8 @@
      once it was made. */
   async function again(to) {
     const board = await whenBoard(),
-      alike = page.alike(to.set.temperature, to.after),
+      lacks = page.lacks(to.set),
+      alike = lacks ? "not all of it is here, so it may be another one" : page.alike(to.set.temperature, to.after),
       text = to.packed ? await page.unpack(to.packed) : "";
     if (text && !board.load(text)) {
       board.say(`The run of this link. Press Run to make it again: ${alike}.`);

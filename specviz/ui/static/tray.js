@@ -4,7 +4,7 @@
 function knobWord(card, lane) {
   const own = Object.entries(lane.knobs);
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
-  return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + value).join(", ");
+  return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + SpecViz.stage.plain(value)).join(", ");
 }
 /* The knobs at which the method was published, without those that are the defaults here; null where the defaults are it. */
 function published(card) {
@@ -74,7 +74,7 @@ function trayOf({ most, cardOf, lanes, set, done }) {
       const field = make(knob.choices.length ? "select" : "input");
       if (knob.choices.length)
         for (const choice of knob.choices) {
-          const option = make("option", "", choice);
+          const option = make("option", "", SpecViz.stage.plain(choice));
           option.value = choice;
           field.append(option);
         }

@@ -1,0 +1,32 @@
+/* What a link names, and whether this page has it: methods, and the models that this server was started with. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+
+  /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
+  const cardOf = (lane) => {
+    const key = typeof lane === "string" ? lane : lane?.method;
+    const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
+    return (told?.props?.cards ?? told?.cards)?.find((card) => card.key === key);
+  };
+  /* Another server may have been started with another model, so links name the model itself; here the first one's value is "".
+     A name of the hub is for the server to judge. */
+  const modelOf = (name) =>
+    page.models?.[name] ??
+    (!name || Object.values(page.models || {}).includes(name) || name.includes("/") ? name : undefined);
+  const titled = (lane) => (typeof lane === "string" ? lane : lane.method);
+  const clip = (name) => (name.length > 60 ? name.slice(0, 59) + "\u2026" : name);
+
+  /* What a choice names and this page does not have, in a sentence; "" where it has all of it. */
+  page.lacks = (set) => {
+    const model = typeof set.target === "string" && modelOf(set.target) === undefined,
+      methods = Array.isArray(set.methods) ? set.methods.filter((lane) => !cardOf(lane)).map(titled) : [],
+      missing = [
+        model ? "model " + clip(set.target) : "",
+        methods.length ? (methods.length > 1 ? "methods " : "method ") + methods.map(clip).join(", ") : "",
+      ].filter(Boolean);
+    if (!missing.length) return "";
+    return `This page has no ${missing.join(" and no ")}: left out${model ? ", so another model answers" : ""}.`;
+  };
+
+  Object.assign(page, { cardOf, modelOf });
+})();
