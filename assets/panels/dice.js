@@ -101,7 +101,8 @@
             from: () =>
               SpecViz.save.own(
                 `Not a model: ${total.toLocaleString("en")} rolls of a game with q = ${DRAFT.join(", ")} and ` +
-                  `p = ${TARGET.join(", ")}, ${residual ? "redrawn from the residual" : "without the residual, as the classic mistake has it"}.`,
+                  `p = ${TARGET.join(", ")}, ` +
+                  `${residual ? "redrawn from the residual" : "without the residual, as the classic mistake has it"}.`,
               ),
           },
         ),

@@ -187,7 +187,9 @@
     const methods = heads.filter((h) => h.method?.key !== "autoregressive" && page.cardOf(h.method?.key)),
       twice = (h) => methods.filter((other) => other.method.key === h.method.key).length > 1,
       { prompt, sampling, max_new_tokens } = heads[0] || {},
-      { target, draft } = heads.find((h) => h.clock !== "client") || {},
+      here = heads.filter((h) => h.clock !== "client"),
+      /* Plain decoding names the pair; a lane may name the model in the middle that it drafted with. */
+      { target, draft } = here.find((h) => h.method?.key === "autoregressive") || here[0] || {},
       own = page.drafts?.[page.models?.[target?.name]];
     return {
       prompt: prompt?.text || "",
