@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -209,3 +210,17 @@ def test_chat_prompts_are_long_enough_for_every_head():
 
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     assert len(chat_prompt(words, "")) > Job().numbers("medusa")["heads"]
+
+
+@pytest.mark.parametrize("target", [TARGET, "fox-52M"])
+def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_path, target):
+    """By the target's own name, whatever folder its parts were joined in; a target that is not the first is named in the commands."""
+    told = Job(work=tmp_path, target=target, quiet=True)
+    model = torch.nn.Linear(2, 2)
+    model.config = {}
+    place = tmp_path / "medusa"
+    place.mkdir()
+    runner, features = SimpleNamespace(name="medusa", place=place), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
+    card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
+    more = "" if target == TARGET else f" --target {target}"
+    assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
