@@ -16,8 +16,8 @@ from .text import TokenBytes
 from .tokenizer import open_tokenizer
 
 ROLE = "other_draft"
-NEEDED = ("needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft --ship` "
-          "trains one for the first embedded target, `--target` for another")
+NEEDED = ("needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft --ship "
+          "--target NAME` trains one for an embedded target")
 
 
 def folder_of(book: Register, name: str, folder: Path) -> Path | None:

@@ -100,6 +100,9 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
             problems.setdefault(entry.kind, problem.rstrip("."))
         else:
             folders[entry.kind] = place
+    for entry in book.entries.values():  # said only where nothing else is
+        if entry.role == "head" and entry.path and entry.path.is_dir():
+            problems.setdefault(entry.kind, f"there are some for {entry.target} alone")
     return Heads(folders, {kind: problem for kind, problem in problems.items() if kind not in folders})
 
 
@@ -118,5 +121,5 @@ def body_of(name: str, model: Any) -> Body:
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
     """What would make a method work that needs heads of a kind; the end of a sentence."""
-    how = f"`python -m specviz.training {kind} --ship` trains some for the first embedded target, `--target` for another"
+    how = f"`python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
     return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"
