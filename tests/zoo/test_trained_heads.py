@@ -218,3 +218,14 @@ def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
     wanted = collect(Session(loaded, "autoregressive").run("the cat", 12)).token_ids
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == wanted
     zoo.forget()
+
+
+def test_heads_of_another_target_are_named_where_ones_own_has_none(tmp_path, monkeypatch):
+    path = tiny_pair(tmp_path, more="  elk: {path: elk}\n  elk-medusa: {path: heads, role: head, for: elk, kind: medusa}")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(path))
+    zoo.forget()
+    method = catalogue()["medusa"]
+    assert "elk" not in load().why_not(method)
+    (tmp_path / "heads").mkdir()
+    assert "needs medusa heads, and there are some for elk alone; " in load().why_not(method) == survey()(method)
+    zoo.forget()
