@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable_progress_bar()
     fields = ("data", "device", "minutes", "steps", "seed", "size", "ship", "quiet")
     job = Job(target=options.target or TARGET, work=options.work or default_work(), speed=not options.no_speed,
+              only=tuple(kind for kind in (options.only or "").split(",") if kind),
               **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--threads", type=count, help="CPU threads")
     p.add_argument("--ship", action="store_true", help="also write the result to assets/models")
     p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")
+    p.add_argument("--only", metavar="KINDS", help="of report: the cards of drafters of these kinds alone, as eagle,medusa")
     p.add_argument("--quiet", action="store_true", help="no progress bars")
     p.add_argument("--json", action="store_true", help="of scaling: the points and laws as JSON")
     return p

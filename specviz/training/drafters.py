@@ -39,6 +39,8 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
         items = prompts(job, numbers)
         chosen, skipped = {}, {}
         for method in shown(numbers):
+            if job.only and not any(need.partition(":")[2] in job.only for need in method.needs):
+                continue
             why = loaded.why_not(method)
             chosen |= {} if why else {method.key: method}
             skipped |= {method.key: why} if why else {}

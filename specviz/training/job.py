@@ -45,6 +45,7 @@ class Job:
     prefer_shipped: bool = False  # read models where the app reads them
     quiet: bool = False
     speed: bool = True  # the report also times drafters
+    only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
     def numbers(self, recipe: str) -> dict:
         """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below them."""
@@ -85,16 +86,17 @@ class Job:
 
     def log(self, recipe: str, **figures) -> None:
         """One line a run; the model cards quote it."""
-        line = {"recipe": recipe, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": self.size, **figures}
+        line = {"recipe": recipe, "of": self.target, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": self.size, **figures}
         with open(self.folder() / "log.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:
+        """The last line of a recipe's runs for this job's target; lines that name none are the first one's."""
         path = self.work / "log.jsonl"
         if not path.is_file():
             return None
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return next((line for line in reversed(lines) if line["recipe"] == recipe), None)
+        return next((line for line in reversed(lines) if line["recipe"] == recipe and line.get("of", TARGET) == self.target), None)
 
 
 def fingerprint(model: Path) -> str:

@@ -23,9 +23,11 @@ BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 def run(job: Job) -> Path:
     numbers = job.numbers("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
-    found = {"target": of_target(job, numbers), "draft": of_draft(job, numbers), "drafters": drafters.run(job, numbers)}
+    found: dict = {} if job.only else {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
+    found["drafters"] = drafters.run(job, numbers)
     path = job.folder() / "report.json"
-    write_json(path, found)
+    if not job.only:
+        write_json(path, found)
     for name, text in texts(job, found, numbers).items():
         print(text)
         place = job.model(name)
@@ -35,15 +37,16 @@ def run(job: Job) -> Path:
         if curve.is_file():
             shutil.copyfile(curve, place / "loss.svg")
         into_card(place / "README.md", name, text)
-    job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
+    if not job.only:
+        job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
 
 
 def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
     """What the card of each model is to say."""
     engine = found["drafters"]
-    out = {job.target: target_text(found["target"], drafters.summary(engine)),
-           job.named("draft"): draft_text(found["draft"], numbers["gamma"])}
+    out = {} if job.only else {job.target: target_text(found["target"], drafters.summary(engine)),
+                               job.named("draft"): draft_text(found["draft"], numbers["gamma"])}
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
     return {name: text + ("" if name == job.target else training(job, name)) for name, text in out.items()}

@@ -1,6 +1,8 @@
 """The page that sets the trained drafters side by side is read from the cards that the report writes, and from nothing else."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specviz import ROOT
@@ -52,6 +54,17 @@ def test_the_rows_are_the_cards_figures(job, capsys):
     assert by[titles["eagle2"]][-1] == "3.75" and by[titles["eagle"]][8] == "not measured" and by[titles["eagle"]][3] == "-"
     silent, _, absent = text.partition("no figures in the card yet: ")[2].partition("No weights yet: ")
     assert "Medusa (`Llama-specviz-medusa`)" in silent and "M2R2" not in silent and "M2R2 (`Llama-specviz-m2r2`)" in absent and "Kangaroo" not in silent + absent and "Medusa" not in absent
+
+
+def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
+    """Neither target nor draft model is measured anew, and every other card stays as it is."""
+    cards = {path: path.read_text() for path in job.work.rglob("README.md")}
+    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}} if told.only == ("eagle",) else None)
+    report.run(replace(job, only=("eagle",)))
+    changed = [path for path, text in cards.items() if path.read_text() != text]
+    assert [path.parent.name for path in changed] == ["Llama-specviz-eagle"] and "4.25" in changed[0].read_text()
+    assert not (job.work / "report.json").exists()
 
 
 def test_without_a_model_there_is_no_table(tmp_path):

@@ -224,3 +224,10 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
+
+
+def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
+    first, other = Job(work=tmp_path, quiet=True), Job(work=tmp_path, target="fox-52M", quiet=True)
+    first.log("eagle", steps=1)
+    other.log("eagle", steps=2)
+    assert (first.last_log("eagle")["steps"], other.last_log("eagle")["steps"]) == (1, 2) and other.last_log("hydra") is None
