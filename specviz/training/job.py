@@ -86,7 +86,8 @@ class Job:
 
     def log(self, recipe: str, **figures) -> None:
         """One line a run; the model cards quote it."""
-        line = {"recipe": recipe, "of": self.target, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "size": self.size, **figures}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = {"recipe": recipe, "of": self.target, "time": now, "size": self.size, **figures}
         with open(self.folder() / "log.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
