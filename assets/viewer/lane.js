@@ -162,7 +162,8 @@
           ? m.passes === 1
             ? " target pass"
             : " target passes"
-          : (view.base ? " per target pass" : " tokens per target pass") + (SV.figures.whole(lane, view.k) ? "" : " so far"),
+          : (view.base ? " per target pass" : " tokens per target pass") +
+              (SV.figures.whole(lane, view.k) ? "" : " so far"),
       );
       const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
         share = Math.round((100 * copied) / m.tokens) + " %";

@@ -87,7 +87,8 @@
     /* A live run that was saved and opened again is a recording of it. */
     paint({ header, state, text, race, lost, reopened, slow, served, remembered }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
-      const waits = Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
+      const waits =
+          Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
         over = mode === "live" && (waits || state === "done"),
         busy = (!waits && STATE[state]) || (!header && "Ready") || (over && "Finished");
       setText(this.word, busy || BADGE[mode] || "Trace");
@@ -96,7 +97,9 @@
       setText(
         this.say,
         (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
-          (waits ? ` Until it writes, what stands here is ${mode === "recorded" ? "a recording" : "the run before"}.` : "") +
+          (waits
+            ? ` Until it writes, what stands here is ${mode === "recorded" ? "a recording" : "the run before"}.`
+            : "") +
           (slow ? " " + slow : "") +
           (remembered ? " " + remembered : "") +
           gap,

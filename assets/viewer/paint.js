@@ -80,7 +80,8 @@
     b.links.refresh();
     followText(b, ctx); /* last: scrolling asks for a layout */
     arcs(b, ctx);
-    if (b.bring) b.inspector.body.firstElementChild?.scrollIntoView({ block: "nearest", behavior: b.still ? "auto" : "smooth" });
+    if (b.bring)
+      b.inspector.body.firstElementChild?.scrollIntoView({ block: "nearest", behavior: b.still ? "auto" : "smooth" });
     b.bring = false;
     b.seen = {
       lane: ctx.focus ? ctx.focus.id : null,

@@ -140,8 +140,16 @@
     },
     "who was slower than plain decoding is named, and only who was so in every pair"(SV) {
       const said = (...lanes) => SV.verdict.verdict([lane(0, "autoregressive", [1, 1]), ...lanes]).sentence;
-      ok(said(lane(1, "Slow", [2, 2]), lane(2, "Fast", [0.5, 0.5])).endsWith(" Slow was slower than plain decoding here."), "one");
-      ok(said(lane(1, "A", [2, 2]), lane(2, "B", [3, 3])).endsWith(" B and A were slower than plain decoding here."), "two");
+      ok(
+        said(lane(1, "Slow", [2, 2]), lane(2, "Fast", [0.5, 0.5])).endsWith(
+          " Slow was slower than plain decoding here.",
+        ),
+        "one",
+      );
+      ok(
+        said(lane(1, "A", [2, 2]), lane(2, "B", [3, 3])).endsWith(" A and B were slower than plain decoding here."),
+        "two",
+      );
       ok(!said(lane(1, "Mixed", [2, 0.9]), lane(2, "Near", [1.01, 1.02])).includes("slower"), "noise");
     },
     "a painting that is slow is followed by a rest, the longer the fewer cores there are"(SV) {
