@@ -643,7 +643,6 @@ def test_beside_the_settings_the_lanes_are_shown_as_they_will_run(page, backend)
 @pytest.mark.thorough
 def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     page = visit(width=390, height=844, has_touch=True)
-    assert page.is_hidden("#examples")
     page.tap("#prompt textarea")
     box = page.locator("#examples button").first.bounding_box()
     assert box["y"] + box["height"] <= 844 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
