@@ -92,7 +92,7 @@
         env.ctx.board.goto?.(
           sheet
             ? { lane: to.lane, round: to.round, phase: to.phase }
-            : { ...to, ...(step.tab ? { tab: step.tab } : {}) },
+            : { ...to, show: "node" in to, ...(step.tab ? { tab: step.tab } : {}) },
         );
         if (step.play) env.ctx.board.play?.();
       }

@@ -31,11 +31,12 @@
       },
       say: (ls) => {
         const l = chainOf(ls),
-          a = l && P.read.levels(l);
+          a = l && P.read.levels(l),
+          n = l ? Math.max(...l.rounds.map((r) => r.depth)) : 0;
         return a && a.alpha !== null
           ? `At ${a.kept} of ${a.tried} places tried here: \u03b1 = ${a.alpha.toFixed(2)}. If each guess were ` +
-              "right with that chance by itself, a draft of five would survive whole " +
-              `${Math.round(100 * a.alpha ** 5)} % of the time. Longer drafts reach further into doubt.`
+              `right with that chance by itself, a draft of ${n} would survive whole ` +
+              `${Math.round(100 * a.alpha ** n)} % of the time. Longer drafts reach further into doubt.`
           : "Acceptance, \u03b1, is the share of guesses that stay of those that were looked at. Longer drafts " +
               "reach further into doubt.";
       },
@@ -100,7 +101,7 @@
       say: () =>
         "Rewriting, code and answers that quote the question are full of copies: a lookup method finds them " +
         "for nearly nothing. Free prose at a high temperature is hard for every draft. Try the examples " +
-        "above the board: \u201cCopy and edit\u201d shows it at once.",
+        "beside the prompt: \u201cCopy and edit\u201d shows it at once.",
     },
     {
       title: "And so does the machine",

@@ -58,6 +58,7 @@
       board.goto(to.round, Number.isInteger(to.phase) ? Math.min(4, Math.max(1, to.phase)) : 4);
     if (to.node === "tail" || Number.isInteger(to.node))
       board.selectNode(lane.id, Number.isInteger(to.round) ? board.cur.round : board.where().round, to.node, true);
+    board.bring = Boolean(to.show);
     board.later();
   }
 

@@ -7,7 +7,7 @@
      on("change", f)    f(where) after the cursor, the selection, the layout or the trace changed; returns a function that ends it
      where()            {layout, lane, round, phase, node, tab, t}: what the inspector shows; node is a node id, "tail" or null,
                         phase 1 drafted, 2 verifying, 3 judged, 4 committed; t seconds of engine time
-     goto({...})        any of layout, lane, round, phase, node, tab; stops playback
+     goto({...})        any of layout, lane, round, phase, node, tab; stops playback; show: the answer comes into sight
      setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock),
                         null (by the trace)
      play(), pause()
@@ -176,6 +176,7 @@
       this.mid = w <= 980;
       this.root.classList.toggle("narrow", this.narrow);
       this.root.classList.toggle("mid", this.mid);
+      this.root.classList.toggle("tight", w < 1340); /* the legend goes below the player */
       this.wide = w >= 1560; /* a projector */
       this.root.classList.toggle("wide", this.wide);
       this.big = this.wide ? SV.dom.BIG : 1;

@@ -58,7 +58,14 @@
       const c = this.cur;
       if (c.mode === "follow") return "end";
       if (!this.race() && lane === this.focus()) return { round: c.round, phase: c.phase };
+      if (!this.race() && this.ended()) return "end";
       return { t: this.now() };
+    },
+    /* At rest where the open lane ends: nothing of the others is still to come. */
+    ended() {
+      const c = this.cur,
+        lane = this.focus();
+      return Boolean(c.mode === "hold" && lane?.done && c.round >= lane.committed - 1 && c.phase === 4);
     },
     hold() {
       if (this.cur.mode === "follow") {
@@ -173,6 +180,12 @@
       this.ui.sel = { lane: laneId, round, node };
       this.shut.insp.set(true); /* whoever asks for a token asks why */
       this.later();
+    },
+
+    /* Somebody asks for a token: what is said of it comes into sight. */
+    ask(...token) {
+      this.selectNode(...token);
+      this.bring = true;
     },
 
     /* ---- playback ---- */

@@ -33,6 +33,9 @@
       : ["identical", count(d.same, "token") + ", all compared"];
   }
 
+  /* Whether a lane's figures at round k are those of all of its run, and will not change. */
+  const whole = (lane, k) => SV.verdict.over(lane) && k >= lane.committed;
+
   class Figures {
     constructor() {
       this.cells = {};
@@ -76,11 +79,12 @@
       this.row.hidden = false;
       this.wrap.hidden = true;
       const base = SV.metrics.isBaseline(lane),
-        none = !m.drafted;
+        none = !m.drafted,
+        sofar = m.tokens && !whole(lane, k) ? "so far" : "";
       this.set(
         "tokens_per_second",
         rate(m.tokens_per_second),
-        "",
+        sofar,
         m.spread
           ? "median of " + m.spread.runs + " runs, " + rate(m.spread.low) + " to " + rate(m.spread.high)
           : m.tokens
@@ -90,7 +94,7 @@
       this.set(
         "walltime_speedup",
         base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup),
-        "",
+        base ? "" : sofar,
         m.badges
           ? "a server's own clock: not compared"
           : m.baseline_tokens_per_second === null
@@ -102,14 +106,14 @@
       this.set(
         "block_efficiency",
         m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
-        "",
+        sofar,
         (m.badges ? m.badges.passes + (m.passes === null ? "" : ": ") : "") +
           (m.passes === null ? "" : count(m.passes, "target pass", "target passes")),
       );
       this.set(
         "draft_yield",
         none ? dash : pct(m.draft_yield),
-        "",
+        none ? "" : sofar,
         m.badges ? m.badges.draft : none ? "nothing drafted" : pct(m.acceptance_rate) + " of those examined",
       );
       this.positions(m);
@@ -193,6 +197,7 @@
           cert ? cert[0] : m.checked && !anyCert ? m.agree + " of " + m.checked : dash,
         ];
         setText(this.tds[i][0], SV.stage.titleOf(r.lane));
+        this.tds[i][0].classList.toggle("sofar", Boolean(m.tokens) && !whole(r.lane, r.k));
         text.forEach((t, j) => {
           setText(this.tds[i][j + 1], t);
           this.tds[i][j + 1].classList.toggle(
@@ -234,5 +239,5 @@
     }
   }
 
-  SV.figures = { Figures, certificate };
+  SV.figures = { Figures, certificate, whole };
 })();

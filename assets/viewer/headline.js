@@ -5,7 +5,8 @@
   const { el, svg, setText, count } = SV.dom;
   const { parting, over, busy } = SV.verdict;
   const M = SV.metrics,
-    AS_FAST = 1.05; /* nearer than this is no difference that anybody would feel */
+    AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
+    HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
 
   const dice = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
   const cut = (lane) => Boolean(lane.done && ["stopped", "deadline"].includes(lane.done.finish));
@@ -48,7 +49,8 @@
     const k = busy([lane, base]) ? null : m.walltime_speedup,
       noise = Boolean(m.spread && SV.verdict.verdict([lane, base], runs)?.level),
       much = m.spread ? ` times as fast in the median of ${m.spread.runs} runs` : " times as fast",
-      level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : "no faster on this machine",
+      slow = k * AS_FAST < 1 ? "slower than plain decoding here" : "no faster on this machine",
+      level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : slow,
       faster = k >= AS_FAST && !noise,
       fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
     if (dice(lane)) {
@@ -125,6 +127,10 @@
       this.tick = tick();
       this.same = el("span", { class: "same", hidden: true }, this.tick, this.mark, this.place);
       notice.badge.after(this.same);
+      this.pays = el("button", { class: "pays", on: { click: () => globalThis.SpecVizPage.lesson("pays", HARD) } });
+      setText(this.pays, "When does it not pay?");
+      this.pays.hidden = !globalThis.SpecVizPage?.lesson; /* a board alone has no lessons */
+      notice.say.after(this.pays);
       this.root = el("div", { class: "hero" }, this.text, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */

@@ -66,7 +66,7 @@
         this.show(tab.dataset.tab);
       } else if (row) this.board.goto(Number(row.dataset.round), 4);
       else if (node && this.v && this.v.round && !node.closest("[data-of]"))
-        this.board.selectNode(
+        this.board.ask(
           this.v.lane.id,
           this.v.round.i,
           node.dataset.node === "tail" ? "tail" : Number(node.dataset.node),

@@ -47,7 +47,7 @@
     if (!v || !v.round || !board.inspector.root.contains(document.activeElement)) return false;
     const ids = [...v.round.nodes.map((n) => n.id), ...(v.round.commit ? ["tail"] : [])];
     const i = ids.indexOf(v.sel);
-    board.selectNode(v.lane.id, v.round.i, ids[Math.max(0, Math.min(ids.length - 1, i + d))], true);
+    board.ask(v.lane.id, v.round.i, ids[Math.max(0, Math.min(ids.length - 1, i + d))], true);
     return true;
   }
 

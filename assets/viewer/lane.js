@@ -68,10 +68,10 @@
         cell = t.closest("[data-cell]");
       if (t.dataset.i) {
         const tok = lane.tokens[Number(t.dataset.i)];
-        if (tok) this.board.selectNode(this.id, tok.round, tok.node);
+        if (tok) this.board.ask(this.id, tok.round, tok.node);
       } else if (cell)
-        this.board.selectNode(this.id, Number(cell.dataset.cell), t.dataset.node ? Number(t.dataset.node) : null);
-      else if (t.dataset.node) this.board.selectNode(this.id, this.view.k, Number(t.dataset.node), true);
+        this.board.ask(this.id, Number(cell.dataset.cell), t.dataset.node ? Number(t.dataset.node) : null);
+      else if (t.dataset.node) this.board.ask(this.id, this.view.k, Number(t.dataset.node), true);
     }
 
     /* view: {k, phase, sel, motion, race, base, focus, m (metrics), width} */
@@ -162,9 +162,8 @@
           ? m.passes === 1
             ? " target pass"
             : " target passes"
-          : view.base
-            ? " per target pass"
-            : " tokens per target pass",
+          : (view.base ? " per target pass" : " tokens per target pass") +
+              (SV.figures.whole(lane, view.k) ? "" : " so far"),
       );
       const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
         share = Math.round((100 * copied) / m.tokens) + " %";

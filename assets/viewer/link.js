@@ -5,12 +5,24 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const number = (x) => (x === "tail" ? x : x === undefined || x === "" ? null : Number(x));
 
+  /* A definition that would open behind what the page keeps at its lower edge opens upwards. */
+  function lift(tip, root) {
+    if (!tip) return;
+    tip.classList.remove("up");
+    const covered = parseFloat(getComputedStyle(root).getPropertyValue("--sv-below")) || 0;
+    tip.classList.toggle("up", tip.getBoundingClientRect().bottom > innerHeight - covered);
+  }
+
   class Links {
     constructor(board) {
       this.board = board;
       this.lit = [];
       this.spot = null;
-      for (const name of ["pointerover", "focusin"]) board.root.addEventListener(name, (e) => this.over(e));
+      for (const name of ["pointerover", "focusin"])
+        board.root.addEventListener(name, (e) => {
+          this.over(e);
+          lift(e.target.closest?.(".term, .sv:not(.mid) th")?.querySelector(".tip"), board.root);
+        });
       board.root.addEventListener("pointerleave", () => this.set(null));
     }
     over(e) {

@@ -5,6 +5,7 @@
   const { el, setText, setAttr } = SV.dom;
   const BADGE = { live: "Live", recorded: "Recorded", simulated: "Simulated" };
   const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped" };
+  const WAITS = ["loading", "queued"];
 
   const short = (s, n = 60) => {
     const t = String(s ?? "");
@@ -86,13 +87,19 @@
     /* A live run that was saved and opened again is a recording of it. */
     paint({ header, state, text, race, lost, reopened, slow, served, remembered }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
-      const busy = STATE[state] || (!header && "Ready") || (mode === "live" && state === "done" && "Finished");
+      const waits =
+          Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
+        over = mode === "live" && (waits || state === "done"),
+        busy = (!waits && STATE[state]) || (!header && "Ready") || (over && "Finished");
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
       setText(
         this.say,
         (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
+          (waits
+            ? ` Until it writes, what stands here is ${mode === "recorded" ? "a recording" : "the run before"}.`
+            : "") +
           (slow ? " " + slow : "") +
           (remembered ? " " + remembered : "") +
           gap,
@@ -102,5 +109,5 @@
       setText(this.meta, header ? (t ? "target " + t + d : "") : "");
     }
   }
-  SV.notice = { Notice, sentence, nature, machine, when, remembered };
+  SV.notice = { Notice, WAITS, sentence, nature, machine, when, remembered };
 })();

@@ -13,6 +13,7 @@
       empty = !lanes.length;
     b.root.classList.toggle("race", race);
     b.root.classList.toggle("doubt", Boolean(SV.verdict.busy(lanes)));
+    b.root.classList.toggle("last", !empty && SV.notice.WAITS.includes(b.state));
     b.blank.hidden = !empty;
     const follow = b.cur.mode === "follow",
       playing = b.cur.mode === "play";
@@ -79,6 +80,9 @@
     b.links.refresh();
     followText(b, ctx); /* last: scrolling asks for a layout */
     arcs(b, ctx);
+    if (b.bring)
+      b.inspector.body.firstElementChild?.scrollIntoView({ block: "nearest", behavior: b.still ? "auto" : "smooth" });
+    b.bring = false;
     b.seen = {
       lane: ctx.focus ? ctx.focus.id : null,
       round: ctx.round ? ctx.round.i : -1,

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { rate } = SV.dom;
+  const { rate, count } = SV.dom;
   const M = SV.metrics,
     CLOSE = 0.05;
   const title = (lane) => SV.stage.titleOf(lane);
@@ -22,19 +22,36 @@
         .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !every.every(over)) return null;
     const [a, b] = all,
-      v = a.s.runs < 2 ? once(a, b) : often(a, b),
       slow = busy(lanes),
+      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b),
       apart = lanes.length < every.length ? " Servers keep a clock of their own and are not ranked." : "";
     return {
-      winner: a.lane,
-      second: b.lane,
+      winner: slow ? null : a.lane,
+      second: slow ? null : b.lane,
       ...v,
-      sure: v.sure && !slow,
-      sentence: v.sentence + apart + (slow && " " + slow),
+      sentence: v.sentence + (slow ? "" : behind(all)) + apart,
     };
   }
   const percent = (k) => Math.round((k - 1) * 100) + " %";
   const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
+
+  /* On a busy machine only what no clock measures: the passes. */
+  function uncounted(all, slow) {
+    const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, 1) })),
+      { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],
+      said = `${title(lane)} took the fewest passes of the large model, ${m.passes} for ${count(m.tokens, "token")}.`;
+    return { sure: false, level: true, sentence: `${said} ${slow}` };
+  }
+  /* Which lanes did not pay here, in any pair of runs. */
+  function behind(all) {
+    const plain = all.find((x) => M.isBaseline(x.lane)),
+      slower = (x) => x !== plain && Math.min(...M.ratios(plain.list, x.list)) >= 1 + CLOSE,
+      names = plain ? all.filter(slower).map((x) => title(x.lane)) : [],
+      last = names.pop();
+    if (!last) return "";
+    const who = names.length ? names.join(", ") + " and " + last + " were" : last + " was";
+    return ` ${who} slower than plain decoding here.`;
+  }
 
   function once(a, b) {
     const k = a.s.middle / b.s.middle,
@@ -81,7 +98,7 @@
 
   /* A pass that took three times what it costs here alone: whatever was measured then is not to be believed. */
   const busy = (lanes) =>
-    lanes.some((l) => l.checks.some((c) => c.kind === "busy")) ? "This machine is busy: do not trust these times." : "";
+    lanes.some((l) => l.checks.some((c) => c.kind === "busy")) ? "This machine was busy: times are not counted." : "";
 
   const CUT = ["stopped", "deadline"];
   const cut = (lane) => Boolean(lane.error || (lane.done && CUT.includes(lane.done.finish)));

@@ -172,7 +172,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ended = [ui[n] for n in ("chat", "conversation", "lane", "bar", "follow", "prompt", "notice", "board", "stop")]
     ui["new"].click(hands.new_chat, [ui["chat"]], ended, **at_once)
     ui["edit"].click(hands.edit, [ui["chat"]], ended, **at_once)
-    ui["settings"].click(lambda: gr.Sidebar(open=True), None, ui["sidebar"], **at_once)
+    ui["settings"].click(None, None, None, js="() => document.querySelector('#settings .toggle-button').click()", **quiet)
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
     ui["board"].select(hands.seen, None, None, **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)

@@ -618,6 +618,47 @@ def test_the_same_method_runs_twice_with_other_knobs(page, backend):
 
 
 @pytest.mark.thorough
+def test_beside_the_settings_the_lanes_are_shown_as_they_will_run(page, backend):
+    """Over open settings the page of all methods is whole, its foot holds their knobs, and a second press closes them."""
+    page.click("#open-settings")
+    page.wait_for_selector("#settings.open")
+    number = page.locator("#knob-chain-gamma input[type=number]")
+    number.fill("7")
+    number.press("Tab")
+    page.click(".pg-more")
+    chain = page.locator(".pg-slot:has-text('Draft chain') .pg-knobword")
+    assert chain.inner_text() == "gamma 7"
+    covers = "s => { const r = document.querySelector(s).getBoundingClientRect(), at = document.elementFromPoint(r.right - 4, r.top + r.height / 2); return at.closest(s) !== null; }"
+    assert all(page.evaluate(covers, part) for part in (".pg-done", ".pg-close", ".pg-card"))
+    chain.click()
+    page.click(".pg-fieldkeys button:has-text('Defaults')")
+    assert chain.inner_text() == "gamma 4"
+    page.click(".pg-done")
+    run(page)
+    assert dict(backend.runs[0].lanes)["chain"]["gamma"] == 4
+    page.click("#open-settings")
+    page.wait_for_selector("#settings:not(.open)", state="attached")
+
+
+@pytest.mark.thorough
+def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
+    page = visit(width=390, height=844, has_touch=True)
+    page.tap("#prompt textarea")
+    box = page.locator("#examples button").first.bounding_box()
+    assert box["y"] + box["height"] <= 844 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.tap("#examples button >> nth=0")
+    page.wait_for_function("document.querySelector('#prompt textarea').value")
+    assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
+
+
+@pytest.mark.thorough
+def test_when_it_does_not_pay_is_one_press_away(page):
+    page.click(".pays")
+    page.wait_for_selector(".pn-lesson")
+    assert page.inner_text(".pn-lesson h3") == "A hard place" and page.evaluate("SpecVizPage.tab") == "watch"
+
+
+@pytest.mark.thorough
 def test_the_settings_are_one_line_that_opens(page):
     page.wait_for_function("document.querySelector('.pg-set').textContent.startsWith('96 tokens \u00b7 greedy')")
     assert page.is_hidden("#temperature")

@@ -127,11 +127,30 @@
     "a busy machine is said in the result, and nobody has won on it"(SV) {
       const slow = { checks: [{ kind: "busy", detail: {} }] },
         v = SV.verdict.verdict([lane(0, "Slow", [2, 2, 2]), lane(1, "Fast", [1, 1, 1], slow)]);
-      ok(!v.sure && v.sentence.endsWith("This machine is busy: do not trust these times."), v.sentence);
+      ok(!v.sure && v.winner === null, "nobody");
+      same(
+        v.sentence,
+        "Fast took the fewest passes of the large model, 1 for 10 tokens. This machine was busy: times are not counted.",
+        "sentence",
+      );
       const [plain, fast] = [lane(0, "autoregressive", [2]), lane(1, "Fast", [1], slow)];
       for (const x of [plain, fast]) x.done.finish = "length";
       const said = SV.headline.say(fast, plain).text;
       ok(said.endsWith(": same text, times not counted.") && !said.includes("fast"), said);
+    },
+    "who was slower than plain decoding is named, and only who was so in every pair"(SV) {
+      const said = (...lanes) => SV.verdict.verdict([lane(0, "autoregressive", [1, 1]), ...lanes]).sentence;
+      ok(
+        said(lane(1, "Slow", [2, 2]), lane(2, "Fast", [0.5, 0.5])).endsWith(
+          " Slow was slower than plain decoding here.",
+        ),
+        "one",
+      );
+      ok(
+        said(lane(1, "A", [2, 2]), lane(2, "B", [3, 3])).endsWith(" A and B were slower than plain decoding here."),
+        "two",
+      );
+      ok(!said(lane(1, "Mixed", [2, 0.9]), lane(2, "Near", [1.01, 1.02])).includes("slower"), "noise");
     },
     "a painting that is slow is followed by a rest, the longer the fewer cores there are"(SV) {
       const pace = new SV.pace.Pace(SV.pace.part(2));

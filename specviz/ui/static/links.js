@@ -137,7 +137,7 @@
       const value = set[name];
       if (name === "methods")
         return Array.isArray(value) ? JSON.stringify(value.filter(page.cardOf).slice(0, page.most)) : AS_IS;
-      if (name === "knobs") return value && typeof value === "object" ? value : AS_IS;
+      if (name === "knobs") return value && typeof value === "object" ? (page.knobs = value) : AS_IS;
       return typeof value === KINDS[name] ? value : AS_IS;
     });
     return [...controls, lacks ? JSON.stringify({ state: "error", text: lacks }) : AS_IS];
@@ -152,7 +152,7 @@
       if (values[i] === usual) delete kept[name];
       else kept[name] = values[i];
     });
-    return Object.keys(kept).length ? { ...others, [key]: kept } : others;
+    return (page.knobs = Object.keys(kept).length ? { ...others, [key]: kept } : others);
   };
 
   /* When the page has loaded: what its link says. */

@@ -144,7 +144,7 @@ function paint() {
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
   ]);
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
-  const chosen = props.value + props.off;
+  const chosen = props.value + props.off + JSON.stringify(window.SpecVizPage.knobs);
   if (chosen !== trayed) tray.paint();
   trayed = chosen;
   if (!all.page.hidden) all.paint();

@@ -26,5 +26,12 @@ document.addEventListener("input", (event) => {
 });
 /* a link or a panel fills the fields without an event of theirs */
 document.addEventListener("specviz:taken", () => setTimeout(paint, 120));
-setTimeout(paint, 0);
-setTimeout(paint, 800);
+/* how much of the board the dock covers */
+const covers = new ResizeObserver(([{ target }]) =>
+  document.getElementById("page")?.style.setProperty("--sv-below", target.offsetHeight + "px"),
+);
+for (const wait of [0, 800])
+  setTimeout(() => {
+    paint();
+    if (dock()) covers.observe(dock());
+  }, wait);

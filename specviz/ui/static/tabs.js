@@ -104,6 +104,15 @@
     window.SpecVizPanels?.present?.start({ board: await whenBoard(), go });
   }
 
+  /* A step of one of Learn's lessons, at once. */
+  async function lesson(key, step = 0) {
+    go("learn");
+    await panels.get("learn");
+    document.dispatchEvent(new CustomEvent("specviz:show", { detail: { kind: "learn", view: "start" } }));
+    document.querySelector(`#host-learn [data-track="${key}"]`)?.click();
+    window.SpecVizPanels?.lessons.current()?.go(step);
+  }
+
   /* Whether the board stands under a panel that drives it. */
   function showBoard(on) {
     $("page")?.classList.toggle("with-board", Boolean(on));
@@ -243,5 +252,5 @@
     for (let i = 0; i < 200 && !api(); i++) await new Promise((done) => setTimeout(done, 50));
     return api();
   }
-  Object.assign(page, { start, go, run, showBoard });
+  Object.assign(page, { start, go, run, lesson, showBoard });
 })();

@@ -1,8 +1,13 @@
 /* The chosen lanes at the foot of the page of all methods: what each is, its knobs, once more, away.
    A lane is {method, knobs}. */
+/* What the settings hold for a method: a run takes it where the lane itself says nothing. */
+const settled = (card) => window.SpecVizPage?.knobs?.[card.key] ?? {};
+const usual = (card, knob) => settled(card)[knob.name] ?? knob.default;
 /* The knobs that tell a lane from its method's defaults, or the first of them: "gamma 8". */
 function knobWord(card, lane) {
-  const own = Object.entries(lane.knobs);
+  const own = card.knobs
+    .map((k) => [k.name, lane.knobs[k.name] ?? usual(card, k), k.name in lane.knobs || usual(card, k) !== k.default])
+    .filter(([, , told]) => told);
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
   return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + SpecViz.stage.plain(value)).join(", ");
 }
@@ -16,7 +21,7 @@ function published(card) {
 /* The same method once more, with the first knob set to something that no lane of it has. */
 function another(card, lanes) {
   for (const knob of card.knobs) {
-    const had = lanes.filter((l) => l.method === card.key).map((l) => l.knobs[knob.name] ?? knob.default);
+    const had = lanes.filter((l) => l.method === card.key).map((l) => l.knobs[knob.name] ?? usual(card, knob));
     const whole = Number.isInteger(knob.default);
     const tries = knob.choices.length
       ? knob.choices
@@ -69,7 +74,7 @@ function trayOf({ most, cardOf, lanes, set, done }) {
     const box = make("div", "pg-fields");
     for (const knob of card.knobs) {
       const label = make("label", "", knob.name.replaceAll("_", " ")),
-        now = lane.knobs[knob.name] ?? knob.default;
+        now = lane.knobs[knob.name] ?? usual(card, knob);
       label.title = knob.help;
       const field = make(knob.choices.length ? "select" : "input");
       if (knob.choices.length)
@@ -93,13 +98,15 @@ function trayOf({ most, cardOf, lanes, set, done }) {
           value = field.type === "checkbox" ? field.checked : number ? Number(field.value) : field.value;
         if (number && (field.value === "" || !(value >= knob.low && value <= knob.high))) return (field.value = now);
         const rest = { ...lane.knobs, [knob.name]: value };
-        if (value === knob.default) delete rest[knob.name];
+        if (value === usual(card, knob)) delete rest[knob.name];
         set(lanes().map((l, j) => (j === i ? { ...l, knobs: rest } : l)));
       });
       label.append(field);
       box.append(label);
     }
-    const to = (knobs) => {
+    const defaults = card.knobs.filter((knob) => knob.name in settled(card)).map((knob) => [knob.name, knob.default]);
+    const to = (some) => {
+        const knobs = { ...Object.fromEntries(defaults), ...some };
         set(lanes().map((l, j) => (j === i ? { ...l, knobs } : l)));
         paint(); /* what was typed and not taken goes, too */
       },

@@ -1,0 +1,87 @@
+"""What stopped a newcomer: things that lay over each other, answers out of sight, and figures that were not those of the run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from . import sample
+from .test_board import LOAD, at_end
+
+RUN = sample.race(("plain", "chain"), mode="recorded")
+# Pairs of what stands in the player's row that lie on each other.
+OVER = """() => { const all = [...document.querySelectorAll('.transport .keys, .transport .seg, .transport .where > *, .legend > *')]
+    .filter((e) => e.checkVisibility()).map((e) => [e.className || e.textContent, e.getBoundingClientRect()]);
+  return all.flatMap(([a, x], i) => all.slice(i + 1).filter(([, y]) => x.right > y.left + 1 && y.right > x.left + 1 && x.bottom > y.top + 1 && y.bottom > x.top + 1).map(([b]) => [a, b])); }"""
+
+
+@pytest.mark.parametrize("width", [1376, 1200, 1021, pytest.param(700, marks=pytest.mark.thorough)])
+def test_nothing_lies_over_the_player_however_wide_the_board_is(drive, settled, width) -> None:
+    def use(page):
+        page.evaluate("document.querySelector('.sv').style.width = '%dpx'" % width)
+        for layout in ("race", "watch"):
+            page.evaluate(LOAD, json.dumps(RUN))
+            page.evaluate("(l) => board.setLayout(l)", layout)
+            page.evaluate("board.goto({ lane: 1, round: 2, phase: 4 })")
+            settled(page)
+            assert page.evaluate(OVER) == []
+        page.evaluate("document.querySelector('.p-insp .sum').textContent = 'The draft guessed 4 tokens as a tree; the target kept a path of 2 and corrected the next: 3 tokens from one pass.'")
+        assert page.evaluate("(() => { const h = document.querySelector('.p-insp .phead'); return h.scrollHeight - h.clientHeight; })()") <= 0
+
+    drive(use, size=(1440, 900))
+
+
+@pytest.mark.parametrize("size", [(1100, 700), (390, 844)], ids=["desk", "phone"])
+def test_what_is_asked_for_comes_into_sight_above_what_covers_the_board(drive, settled, size) -> None:
+    def use(page):
+        page.evaluate("document.body.style.setProperty('--sv-below', '150px'); document.body.style.paddingBottom = '150px'")
+        page.evaluate(LOAD, json.dumps(RUN))
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 3, phase: 4, tab: 'token' })")
+        settled(page)
+        assert page.evaluate("scrollY") == 0  # who only goes to a round is left where he reads
+        page.locator(".lane .stage .live .t").nth(2).click()
+        settled(page)
+        box = page.locator(".short p").bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= size[1] - 150
+        top = page.evaluate("(() => { const t = document.querySelector('.lane .term'); t.scrollIntoView({ block: 'center' }); return t.getBoundingClientRect().top; })()")
+        page.evaluate("(y) => { document.body.style.setProperty('--sv-below', innerHeight - y - 60 + 'px'); }", top)
+        page.hover(".lane .term")
+        assert page.locator(".lane .term .tip").bounding_box()["y"] < top
+
+    drive(use, size=size, reduced_motion="reduce")
+
+
+def test_while_a_run_is_loaded_the_last_one_is_named_as_what_it_is(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RUN))
+        said = lambda: [page.text_content(s) for s in (".mode", ".notice .say")]  # noqa: E731
+        for number, state in enumerate(("loading", "queued"), 1):
+            page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": number, "e": [], "status": {"state": state, "text": "Soon."}})
+            settled(page)
+            assert said() == ["Recorded", "Soon. Until it writes, what stands here is a recording."]
+            assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) < 0.6
+        page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": 9, "new": True, "run": "b", "e": sample.race(("chain",), mode="live")[:-1], "status": {"state": "live", "text": ""}})
+        settled(page)
+        assert said()[0] == "Live" and page.locator(".sv.last").count() == 0
+
+    drive(use)
+
+
+def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RUN))
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2 })")
+        settled(page)
+        so_far = "[document.querySelector('.lane .fin').textContent.includes('so far'), document.querySelectorAll('.cellsrow .v small').length && [...document.querySelectorAll('.cellsrow .v small')].filter((e) => e.textContent === 'so far').length]"
+        assert page.evaluate(so_far) == [True, 4]
+        at_end(page, settled)
+        assert page.evaluate(so_far) == [False, 0]
+        assert page.evaluate("board.board.passes.shown.map((x) => x.k === x.lane.committed)") == [True]
+        page.evaluate("board.setLayout('race'); board.board.seekTime(board.board.end() / 3)")
+        settled(page)
+        assert page.locator(".rtable td.sofar").count() == 2
+        at_end(page, settled)
+        assert page.locator(".rtable td.sofar").count() == 0
+
+    drive(use)
