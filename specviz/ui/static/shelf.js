@@ -101,7 +101,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     second.append(chip);
   }
   const measured = make("span", "pg-where"),
-    machine = where.split(",")[0].replace(/^./, (first) => first.toLowerCase());
+    machine = where.split(",", 2).join(","); /* "Some Processor, 2 cores" */
   measured.title = where;
   second.append(measured);
   head.append(first, second);
