@@ -151,13 +151,17 @@ def named(job: Job) -> str:
     for name, entry in kept.items():  # one made here does not draft with one that was made for another target
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
+        for other in ("middle", "like"):
+            if entry.get(other) not in kept:
+                entry.pop(other, None)
     def at(path: str) -> str:
         made = job.work / "stores" / Path(path).name
         return str(made if made.is_dir() else ROOT / path)
 
-    stores = {name: {target: at(path) for target, path in places.items()} if isinstance(places, dict) else at(places)
+    stores = {name: {of: at(path) for of, path in places.items() if of in kept} if isinstance(places, dict) else at(places)
               for name, places in told.get("stores", {}).items()}
-    return yaml.safe_dump(told | {"models": kept, "stores": stores}, sort_keys=False)
+    default = told["default"] if told["default"] in kept else job.target
+    return yaml.safe_dump(told | {"default": default, "models": kept, "stores": stores}, sort_keys=False)
 
 
 # --- for the cards -------------------------------------------------------------------------------------------------------
