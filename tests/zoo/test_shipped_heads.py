@@ -29,15 +29,23 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
         def said(at):
             return head.logits(head.open().read(embeds[at], states[:-1][at])[-1:], target.head).softmax(-1)
 
-        n, moved = len(embeds), []
-        for end in range(n // 2, n):
-            between = 1 + torch.randperm(end - 2, generator=torch.Generator().manual_seed(end))
-            order = torch.cat([torch.tensor([0]), between, torch.tensor([end - 1])])
-            moved.append(float((said(torch.arange(end)) - said(order)).abs().sum() / 2))
+        def moved():
+            """By how much of the probability, on average over places of the text."""
+            shares = []
+            for end in range(len(embeds) // 2, len(embeds)):
+                between = 1 + torch.randperm(end - 2, generator=torch.Generator().manual_seed(end))
+                order = torch.cat([torch.tensor([0]), between, torch.tensor([end - 1])])
+                shares.append(float((said(torch.arange(end)) - said(order)).abs().sum() / 2))
+            return sum(shares) / len(shares)
+
+        seeing = moved()
         (part, rows, angles), = attention.rows_of(head, lambda: head(embeds[None].float(), states[:-1][None].float(), 1))
         first = float(part.weights(rows.float(), angles)[..., 1:, 0].mean())
-    assert sum(moved) / len(moved) > 0.05, "it takes the text for a bag of words"
-    assert first < 0.5, "all its weight is on the first row"
+        part.q_proj.weight.data.zero_()  # every row weighs alike now
+        head.__dict__.pop("fused", None)
+        blind = moved()
+    assert seeing > 0.05 and first < 0.5, f"it moves by {seeing:.3f}, and {first:.0%} of its weight is on the first row"
+    assert blind < 0.05, "what takes the text for a bag of words is found"
     forget()
 
 
