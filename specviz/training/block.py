@@ -23,17 +23,20 @@ from .draft import collate
 from .features import Batch, Features
 from .generate import Answer
 from .job import Job
+from .kept import Kept
 from .runner import Runner
 
 
 class Tapped(Features):
     """Batches whose ``layer`` holds the states that the drafter reads, side by side: [rows * width, taps * hidden]."""
 
-    keeps = False
+    keeps = "layer"
 
     def __init__(self, job: Job, numbers: dict, build: Callable = block.build):
         super().__init__(job, numbers)
         self.taps = tuple(int(tap.removeprefix("layer:")) for tap in build(self.body, numbers).taps)
+        folder = self.root / ("states-" + "-".join(map(str, self.taps)))
+        self.kept = Kept(folder, self.answers, len(self.taps) * self.head.shape[1])
 
     @torch.no_grad()
     def states(self, material) -> Batch:

@@ -102,6 +102,8 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")
+    if begun := runner.numbers.get("begin"):
+        about += f"\n\nIt began with the weights of {job.named(begun)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)
         write_json(place / "config.json", model.config)

@@ -50,13 +50,14 @@ class Features:
     """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
     ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
 
-    ``keeps``: whether batches hold nothing of the target but its last states, which are then kept on disk.
+    ``keeps``: what batches hold of the target, which is then kept on disk: "states", "layer" (with the name of a folder for it, since
+    recipes read different layers), or nothing.
 
     numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
     Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.
     """
 
-    keeps = True
+    keeps: str | None = "states"
 
     def __init__(self, job: Job, numbers: dict, layer: int | None = None):
         self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(job.target)
@@ -72,9 +73,10 @@ class Features:
         self.target = net.to(self.device).eval().requires_grad_(False)
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
-        self.kept = Kept(root / "states", own + read, self.head.shape[1]) if self.keeps and layer is None else None
+        self.root, self.answers = root, own + read
+        self.kept = Kept(root / "states", self.answers, self.head.shape[1]) if self.keeps == "states" and layer is None else None
         self.own = Batches(own, numbers, job.seed, self.device)
-        self.wide = Batches(own + read, numbers, job.seed, self.device)
+        self.wide = Batches(self.answers, numbers, job.seed, self.device)
 
     @property
     def body(self) -> Body:
@@ -95,8 +97,9 @@ class Features:
             return self.states(batches[step])
         rows, material = batches.rows(step), batches[step]
         shape = (*material[0].shape, -1)
-        states = self.kept.rows(rows, shape[1], lambda: self.states(material).states.view(shape))
-        return assembled(material, states.flatten(0, 1).to(self.device), None)
+        found = self.kept.rows(rows, shape[1], lambda: getattr(self.states(material), self.keeps).view(shape))
+        found = found.flatten(0, 1).to(self.device)
+        return assembled(material, found, None) if self.keeps == "states" else assembled(material, found[:, :0], found)
 
     @torch.no_grad()
     def states(self, material) -> Batch:

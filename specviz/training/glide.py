@@ -21,7 +21,7 @@ from .runner import Runner
 class Lent(Features):
     """Batches whose ``layer`` holds keys and values of the layers that are read, side by side: [rows * width, layers * 2 * keys]."""
 
-    keeps = False
+    keeps = None
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers)

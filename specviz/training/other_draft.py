@@ -26,12 +26,14 @@ def run(job: Job) -> Path:
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
-    words = learn(job, numbers, place / "tokenizer")
+    older = job.model(numbers["from"]) if "from" in numbers else None
+    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else learn(job, numbers, place / "tokenizer")
     theirs = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
-    bridge = others.bridge(target, place / "tokenizer", len(theirs), len(words))
+    bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(words))
     train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.build(shape(LlamaConfig.from_pretrained(target, trust_remote_code=False), words), numbers)
+    model = draft.begun(job, numbers, len(words)) if older else draft.build(
+        shape(LlamaConfig.from_pretrained(target, trust_remote_code=False), words), numbers)
     runner = Runner(job, "other_draft", model, numbers, place)
     own = draft.Batches(train, numbers, job.seed, runner.device)
     wide = draft.Batches(train + read, numbers, job.seed, runner.device)

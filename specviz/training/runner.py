@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from tqdm import tqdm
 
+from .begin import begin
 from .curve import draw
 from .files import write_tensors, write_text
 from .job import Job, TrainingError
@@ -50,6 +51,8 @@ class Runner:
         self.checkpoint = place / "checkpoint.safetensors"
         if self.checkpoint.is_file():
             self.resume()
+        elif numbers.get("begin"):
+            begin(job, model, numbers["begin"], numbers.get("begin_names"))
 
     def done(self) -> float:
         """Share of the budget that is spent."""
