@@ -1,0 +1,41 @@
+"""Every drafter with weights of ours that ships for an embedded target: the engine accepts what it drafts, which
+weights that were mixed up, cut short or trained for another target would not bring about. How much of it stands in docs/trained.md."""
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from specviz import Sampling, Session, load
+from specviz.evidence.benchmark import Ours
+from specviz.methods import catalogue
+from specviz.zoo import forget
+from specviz.zoo.registry import register
+
+PROMPTS = ("Copy this text:\nThe owl slept under the green bench. It was late, and the garden was quiet.",
+           "Tell me a short story about a fox and a lantern.",
+           "Write a Python function that returns True if n is even.")
+TARGETS = [entry.name for entry in register().entries.values() if entry.role == "target" and entry.path and entry.path.is_dir()]
+pytestmark = pytest.mark.thorough
+
+
+@cache
+def drafting(target: str) -> list[str]:
+    """Exact methods that draft with trained weights of their own and are available on this target."""
+    loaded = load(target)
+    return [key for key, method in catalogue().items() if method.exactness == "exact" and not loaded.why_not(method)
+            and any(need.startswith(("head:", "draft:")) for need in method.needs)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_ships_drafts(target):
+    """In at least one of twenty passes something is accepted."""
+    loaded, poor = load(target), {}
+    for key in drafting(target):
+        drafts = Ours(Session(loaded, key, None, Sampling(0.0)))
+        totals = [drafts(prompt, Sampling(0.0), 48).totals for prompt in PROMPTS]
+        written, passes = (sum(getattr(one, count) for one in totals) for count in ("tokens", "rounds"))
+        if written < 1.05 * passes:
+            poor[key] = round(written / passes, 3)
+    assert drafting(target) and not poor
+    forget()
