@@ -111,6 +111,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         if not card.is_file():
             parameters = sum(tensor.numel() for tensor in weights.values())
             of = "" if job.target == TARGET else f" --target {job.target}"
+            of += "" if job.size == "default" else f" --size {job.size}"
             facts = dict(name=name, target=job.target, recipe=runner.name, of=of, parameters=parameters / 1e6)
             write_text(card, CARD.format(about=about, **facts))
         if (curve := runner.place / "loss.svg").is_file():

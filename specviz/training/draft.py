@@ -165,15 +165,17 @@ def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, 
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
     return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=numbers["gamma"],
                        told=told or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
+                       began=BEGAN.format(**numbers) if "from" in numbers else "",
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
+BEGAN = "It began as [{from}](../{from}), made wider and deeper where their shapes differ. "
 HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
 **facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along
 answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
 {about}
-{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
+{began}{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
 gamma {gamma}, as that command measures at its end: {told}.
 """
 

@@ -45,7 +45,7 @@ def run(job: Job) -> Path:
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
     made = export(job, job.named("other-draft"), model, words)
     for folder in job.places(job.named("other-draft")):
-        write_text(folder / "README.md", card(job, model, words, bridge, figures))
+        write_text(folder / "README.md", card(job, model, words, bridge, figures, older.name if older else ""))
     return made
 
 
@@ -90,12 +90,13 @@ def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
     return {"nats_a_byte": round(nats / max(1, size), 4), "greedy_right": round(right / max(1, tried), 4)}
 
 
-def card(job: Job, model, words, bridge: others.Bridge, figures: dict) -> str:
+def card(job: Job, model, words, bridge: others.Bridge, figures: dict, older: str) -> str:
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
     front = FRONT.format(name=job.named("other-draft"))
     return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
             f"which the target has {bridge.overlap:.0%}), trained on the answers of {job.target} by `python -m specviz.training "
             "other_draft`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use alone. Their "
-            "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\nLast run: "
+            "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\n"
+            + (f"Tokens and first weights are those of [{older}](../{older}). " if older else "") + "Last run: "
             + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")
