@@ -67,7 +67,8 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
            "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
            "began": datetime.now(timezone.utc).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
-           "tasks": list(tasks), "users": list(users) * (not rates), "rates": list(rates), "deterministic": deterministic,
+           "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
+           "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
            "packed": "batch" in loaded.provides, "skipped": skipped}
     rows: list[dict[str, Any]] = []
     over = False
