@@ -4,10 +4,14 @@ Every request drafts a few tokens more than its share; of all of them the ones w
 verified. The paper multiplies the probabilities of the drafted tokens themselves, which at temperatures above 0 would favour
 drafts by what was drawn and bias the output. Here it is the probability of the draft's best token at each place, which is the same
 at temperature 0, and above it is known before the token is drawn: what is kept stays an honest draw.
+
+Who drafts on only ever becomes less likely. So a request stops as soon as the rows are spoken for by likelier tokens: nothing is left
+out by that which would have been verified, and what is not verified is mostly not drafted either. That is ours.
 """
 from __future__ import annotations
 
-from typing import Sequence
+from bisect import bisect_left, insort
+from typing import Callable, Sequence
 
 from ..core import Budget, DraftTree, JointPolicy, State, Step
 from .rows import note_rows
@@ -24,14 +28,16 @@ class RowBudget(JointPolicy):
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         self.sure = [[] for _ in states]
-        return [Budget(self.gamma + self.extra, stop=_recorder(line)) for line in self.sure]
+        ranked: list[tuple[float, int, int]] = []
+        budget = self.budget(states)
+        return [Budget(self.gamma + self.extra, stop=_recorder(line, i, ranked, budget)) for i, line in enumerate(self.sure)]
 
-    def budget(self, requests: int) -> int:
-        """Draft rows for so many requests."""
-        return self.gamma * requests
+    def budget(self, states: Sequence[State]) -> int:
+        """Draft rows for these requests: as many as drafts of length gamma would take, which near an end are shorter."""
+        return sum(max(0, min(self.gamma, state.left - 1)) for state in states)
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        budget = self.budget(len(trees))
+        budget = self.budget(states)
         lengths = shares([chances(line, len(tree)) for line, tree in zip(self.sure, trees)], budget)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
         why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest"
@@ -40,10 +46,17 @@ class RowBudget(JointPolicy):
         return kept
 
 
-def _recorder(line: list[float]):
+def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]], budget: int) -> Callable[[Step], bool]:
+    """Notes what a request's draft believes; True where a further token of it could not be among the ``budget`` likeliest. ``ranked``:
+    all tokens that were drafted in this round, the likeliest first, in the order of ``shares``."""
+    chance = 1.0
+
     def stop(step: Step) -> bool:
+        nonlocal chance
+        chance *= float(step.probs.max())
+        insort(ranked, (-chance, len(line), mine))
         line.append(float(step.probs.max()))
-        return False
+        return bisect_left(ranked, (-chance, len(line), mine)) >= budget
     return stop
 
 
