@@ -19,8 +19,9 @@ class Scores:
     """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
 
     ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
-    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; seconds: what the
-    pass itself took, asked once it is over, None where the host waited for nothing else.
+    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; foreseen: what the
+    verifier foresaw there, its numbers read with them; seconds: what the pass itself took, asked once it is over, None where the
+    host waited for nothing else.
     """
 
     logits: Tensor
@@ -28,6 +29,7 @@ class Scores:
     at: int = 0
     fed: int = 0
     best: tuple[int, ...] | None = None
+    foreseen: Any = field(default=None, repr=False, compare=False)
     seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
 
     def top(self, row: int) -> int:
@@ -242,6 +244,12 @@ class Verifier:
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
+
+    def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Any:
+        """Before a device is waited for: what ``verify`` may come to need of scores that lie there, so that one wait serves for
+        everything. ``asked`` [n] are its numbers; they are read into ``told``, and ``verify`` finds it as ``scores.foreseen``. None: this
+        rule reads as it goes."""
+        return None
 
     def check(self, tree: DraftTree) -> None:
         """Refuse a tree with draws this rule would judge wrongly."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,14 +31,19 @@ def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def draw_one(logits: Tensor, state: State) -> tuple[int, Tensor]:
+def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
         best = logits.argmax(-1, keepdim=True)
         law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
         return numbers(best)[0], law.scatter_(0, best, 1.0)
     law = state.sampling.probs(logits)
-    return state.dice.pick("draft", law), law
+    return pick(law, state), law
+
+
+def pick(law: Tensor, state: State) -> Any:
+    """A draft token drawn from law [vocab]; on a device it stays there until somebody asks."""
+    return state.dice.pick("draft", law) if law.device.type == "cpu" else state.dice.draw("draft", law)
 
 
 def draw_some(law: Tensor, count: int, state: State) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Callable
 from torch import Tensor
 
 from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Pass, Scores, State, Target, TreeBuilder, numbers
-from .draws import best, draw_some, firsts
+from .draws import best, draw_some, firsts, pick
 from .shapes import Shape
 
 HUB = "hub"
@@ -97,7 +97,7 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
     for first, parent, count in zip(firsts(build, parents), parents, counts):
         law = laws[first]
         draw = draws[first] if first in draws else draws.setdefault(first, build.begin(law, IID))
-        out.append([build.add(state.dice.pick("draft", law), parent, draw) for _ in range(count)])
+        out.append([build.add(pick(law, state), parent, draw) for _ in range(count)])
     return out
 
 

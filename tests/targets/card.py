@@ -3,6 +3,7 @@ upload that waits and every mixture of the two is seen, as on a graphics card, w
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,6 +51,10 @@ class Far(torch.Tensor):
         return self.near.tolist()
 
 
+def _without_gradients(mode=True):
+    return torch.no_grad() if mode else nullcontext()
+
+
 class Card(TorchDispatchMode):
     """While it is entered the device "card" can be computed on. waits: how often the host waited for it, by why: "read" (values asked
     for), "upload" (values sent without being asked to go on meanwhile), "shape" (a shape that follows from values)."""
@@ -60,7 +65,7 @@ class Card(TorchDispatchMode):
 
     def __enter__(self):
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="card") then passes through here, too
-        self._inference, torch.inference_mode = torch.inference_mode, torch.no_grad  # views of wrapped tensors break in it
+        self._inference, torch.inference_mode = torch.inference_mode, _without_gradients  # views of wrapped tensors break in it
         return super().__enter__()
 
     def __exit__(self, *error):
