@@ -160,9 +160,9 @@ class StaticTarget(FastTarget):
         if self._map.changed:
             room.arrange(self._map.inverse())
             self._map.changed = False
-        inputs = room.inputs[self.bucket]
-        inputs.put(rows.ids, (rows.shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
-                   rows.past, rows.shape.sees, rows.lo)
+        inputs, shape = room.inputs[self.bucket], rows.unread
+        inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
+                   rows.past, shape.sees, rows.lo)
         if not model.records:
             return forward(model, room, inputs, self._want, model.steady)
         return room.recorded.run((self.bucket, self._want), lambda: forward(model, room, inputs, self._want, model.steady), model.device)
