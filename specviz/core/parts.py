@@ -36,6 +36,10 @@ class Scores:
         """The likeliest token of a row, the first of several as argmax has them."""
         return int(self.logits[row].argmax()) if self.best is None else self.best[row]
 
+    def tops(self, rows: Sequence[int]) -> list[int]:
+        """The same of several rows."""
+        return self.logits[list(rows)].argmax(-1).tolist() if self.best is None else [self.best[row] for row in rows]
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -28,7 +28,8 @@ class Growing:
         above = at + first
         self._parents = torch.cat([self._parents, above])
         depth = self._tree.depths[first] + 1 if count else 1
-        self._tree = DraftTree((*self._tree.tokens, *numbers(tokens)), (*self._tree.parents, *numbers(above)), (-1,) * (count + n), unread=Unread(
-            (*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n]))
+        unread = Unread((*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n])
+        self._tree = DraftTree((*self._tree.tokens, *numbers(tokens)), (*self._tree.parents, *numbers(above)), (-1,) * (count + n),
+                               unread=unread)
         self._frontier = count, n
         return model.score(self._tree, count).logits[-n:]

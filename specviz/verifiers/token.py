@@ -8,6 +8,7 @@ set to 0. After the last refusal the correction is drawn from what is left of p;
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable
 
 import torch
@@ -73,7 +74,7 @@ def _walk(tree: DraftTree, seen: Foreseen, state: State) -> Verdict:
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            trials.append(_tried(child, *seen.chances(child), seen.laws[child], lambda: seen.left[child], state))
+            trials.append(_tried(child, *seen.chances(child), seen.laws[child], partial(seen.left.get, child), state))
             if trials[-1].verdict == "accepted":
                 hit = child
                 break
