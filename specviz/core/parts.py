@@ -20,8 +20,7 @@ class Scores:
 
     ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
     ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; foreseen: what the
-    verifier foresaw there, its numbers read with them; seconds: what the pass itself took, asked once it is over, None where the
-    host waited for nothing else.
+    verifier foresaw there; seconds: what the pass took, asked once it is over, None where the host waited for nothing else.
     """
 
     logits: Tensor
@@ -37,7 +36,6 @@ class Scores:
         return int(self.logits[row].argmax()) if self.best is None else self.best[row]
 
     def tops(self, rows: Sequence[int]) -> list[int]:
-        """The same of several rows."""
         return self.logits[list(rows)].argmax(-1).tolist() if self.best is None else [self.best[row] for row in rows]
 
 
@@ -250,10 +248,8 @@ class Verifier:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """Before a device is waited for: what ``verify`` may come to need of scores that lie there, so that one wait serves for
-        everything. ``asked`` [n] are its numbers; they are read into ``told``, and ``verify`` finds it as ``scores.foreseen``. None: this
-        rule reads as it goes."""
-        return None
+        """What ``verify`` may come to need of scores on a device, before it is waited for: its numbers ``asked`` [n] are read into ``told``
+        with everything else, and it comes back as ``scores.foreseen``. None: this rule reads as it goes."""
 
     def check(self, tree: DraftTree) -> None:
         """Refuse a tree with draws this rule would judge wrongly."""

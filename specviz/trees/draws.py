@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, numbers
+from ..core import State, TreeBuilder, ids_on, numbers, read
 
 _CHUNKS = 64
 
@@ -59,6 +59,26 @@ def draw_some(law: Tensor, count: int, state: State) -> list[int]:
             law /= mass
         tokens.append(state.dice.pick("draft", law))
     return tokens
+
+
+def draw_afar(laws: Tensor, counts: list[int], state: State) -> list[list[Any]]:
+    """The same of several laws on a device, where one wait tells of all of them how many tokens they had."""
+    tokens, left = [], []
+    for law, count in zip(laws, counts):
+        tokens.append([pick(law, state)])
+        rest = law
+        for _ in range(1, count):
+            rest = rest.index_fill(0, ids_on(law.device, tokens[-1][-1:]), 0.0)
+            mass = rest.sum(dim=0, keepdim=True)
+            rest = torch.where(mass > 0, rest / mass, law)  # a law without tokens is drawn from to no end
+            left.append(mass)
+            tokens[-1].append(pick(rest, state))
+    told = iter(read(torch.cat(left)) if left else ())
+    out = []
+    for drawn in tokens:
+        alive = [True, *(next(told) > 0 for _ in drawn[1:])]
+        out.append(drawn[:alive.index(False)] if False in alive else drawn)
+    return out
 
 
 def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
