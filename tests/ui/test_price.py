@@ -3,14 +3,17 @@ a browser that paints seldom is told seldom, without losing anything."""
 from __future__ import annotations
 
 import threading
+from urllib.request import Request, urlopen
 
+from specviz.ui.first import First
+from specviz.ui.theme import STATIC
 from specviz.ui.stream import CORES, SELDOM, Live
 from specviz.ui.job import BEAT
 from specviz.ui.limits import Turnstile
 
 from .fake import FakeBackend
 from .test_page import begin, finish, state
-from .test_stream import ASK, collect, straight
+from .test_stream import ASK, alone, collect, straight
 
 # Before the page's own scripts: counts what reaches the browser's own functions.
 COUNTS = """globalThis.counted = { copies: 0, frames: 0 };
@@ -57,6 +60,38 @@ def test_at_rest_the_page_asks_for_no_frames(visit):
     clock = "new Promise((done) => { const t0 = performance.now(), say = done; const f = () => { say((performance.now() - t0) / 1e3) }; requestAnimationFrame(f); })"
     was = page.evaluate("counted.frames")
     assert page.evaluate(clock) > 0 and page.evaluate("counted.frames") == was
+
+
+def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
+    script = (STATIC / "still.js").read_text()
+    with urlopen(server.url) as page:
+        text = page.read().decode()
+        assert int(page.headers["content-length"]) == len(text.encode())
+    assert text.count(script) == 1 and text.index("<head>") + len("<head><script>") == text.index(script)
+    with urlopen(server.url + "config") as config:
+        assert script not in config.read().decode() and config.headers["content-type"] == "application/json"
+    with urlopen(Request(server.url, method="HEAD")) as head:
+        assert head.status == 200 and head.read() == b""
+
+    def answer(headers, *bodies):
+        out = []
+
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for i, body in enumerate(bodies, 1):
+                await send({"type": "http.response.body", "body": body, "more_body": i < len(bodies)})
+
+        async def send(message):
+            out.append(message)
+
+        alone(First(app, "x")({"type": "http", "path": "/", "method": "GET"}, None, send))
+        return dict(out[0]["headers"]), b"".join(m["body"] for m in out[1:])
+
+    html = (b"content-type", b"text/html; charset=utf-8")
+    assert answer([html, (b"content-length", b"13")], b"<p><he", b"ad><b>")[1] == b"<p><head><script>x</script><b>"
+    assert answer([html, (b"content-length", b"3")], b"<p>") == ({b"content-type": html[1], b"content-length": b"3"}, b"<p>")
+    for other in ([html, (b"content-encoding", b"gzip")], [(b"content-type", b"text/plain")]):
+        assert answer(other, b"<head>") == (dict(other), b"<head>")
 
 
 def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
