@@ -106,8 +106,8 @@ def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(dri
         assert page.evaluate("board.board.passes.shown.map((x) => x.k === x.lane.committed)") == [True]
         page.evaluate("board.setLayout('race'); board.board.seekTime(board.board.end() / 3)")
         settled(page)
-        assert page.locator(".rtable td.sofar").count() == 2
+        assert page.locator(".rtable td.sofar").count() == 2 and page.locator(".rtable td.best").count() == 0
         at_end(page, settled)
-        assert page.locator(".rtable td.sofar").count() == 0
+        assert page.locator(".rtable td.sofar").count() == 0 and page.locator(".rtable td.best").count() > 0
 
     drive(use)
