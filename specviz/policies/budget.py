@@ -6,7 +6,8 @@ drafts by what was drawn and bias the output. Here it is the probability of the 
 at temperature 0, and above it is known before the token is drawn: what is kept stays an honest draw.
 
 Who drafts on only ever becomes less likely. So a request stops as soon as the rows are spoken for by likelier tokens: nothing is left
-out by that which would have been verified, and what is not verified is mostly not drafted either. That is ours.
+out by that which would have been verified. Beside others it also stops where it is less likely than the least that got a row in the
+round before: what would hardly be verified is not drafted. Both are ours.
 """
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ class RowBudget(JointPolicy):
     def __init__(self, gamma: int = 4, extra: int = 2):
         self.gamma, self.extra = gamma, extra
         self.sure: list[list[float]] = []  # of the tokens drafted this round, a list for each request
+        self.least = 0.0  # chance of the least likely token that got a row in the round before
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         self.sure = [[] for _ in states]
         ranked: list[tuple[float, int, int]] = []
-        budget = self.budget(states)
-        return [Budget(self.gamma + self.extra, stop=_recorder(line, i, ranked, budget)) for i, line in enumerate(self.sure)]
+        budget, least = self.budget(states), self.least if len(states) > 1 else 0.0
+        return [Budget(self.gamma + self.extra, stop=_recorder(line, i, ranked, budget, least)) for i, line in enumerate(self.sure)]
 
     def budget(self, states: Sequence[State]) -> int:
         """Draft rows for these requests: as many as drafts of length gamma would take, which near an end are shorter."""
@@ -38,7 +40,9 @@ class RowBudget(JointPolicy):
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
         budget = self.budget(states)
-        lengths = shares([chances(line, len(tree)) for line, tree in zip(self.sure, trees)], budget)
+        believed = [chances(line, len(tree)) for line, tree in zip(self.sure, trees)]
+        lengths = shares(believed, budget)
+        self.least = min((line[n - 1] for line, n in zip(believed, lengths) if n), default=0.0)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
         why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest"
                for tree, few in zip(trees, kept)]
@@ -46,9 +50,9 @@ class RowBudget(JointPolicy):
         return kept
 
 
-def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]], budget: int) -> Callable[[Step], bool]:
-    """Notes what a request's draft believes; True where a further token of it could not be among the ``budget`` likeliest. ``ranked``:
-    all tokens that were drafted in this round, the likeliest first, in the order of ``shares``."""
+def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]], budget: int, least: float) -> Callable[[Step], bool]:
+    """Notes what a request's draft believes; True where a further token of it could not be among the ``budget`` likeliest, or would be
+    less likely than ``least``. ``ranked``: all tokens that were drafted in this round, the likeliest first, as in ``shares``."""
     chance = 1.0
 
     def stop(step: Step) -> bool:
@@ -56,7 +60,7 @@ def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]]
         chance *= float(step.probs.max())
         insort(ranked, (-chance, len(line), mine))
         line.append(float(step.probs.max()))
-        return bisect_left(ranked, (-chance, len(line), mine)) >= budget
+        return chance < least or bisect_left(ranked, (-chance, len(line), mine)) >= budget
     return stop
 
 

@@ -209,7 +209,7 @@ class Counted(RowBudget):
         self.texts, self.tetris, self.fixed, self.total = texts, 0, 0, 0
 
     def plan_all(self, states):
-        self.total = 10**9  # whole drafts, so that the fixed length's are among them
+        self.total, self.least = 10**9, 0.0  # whole drafts, so that the fixed length's are among them
         return super().plan_all(states)
 
     def budget(self, states):

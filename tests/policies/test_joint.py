@@ -123,6 +123,19 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
     assert saved > 200
 
 
+def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_before():
+    """Beside others; a request alone drafts what the fixed length drafts, however it doubts."""
+    policy, crowd = RowBudget(2, 1), states(2)
+    for budget, chance in zip(policy.plan_all(crowd), (0.9, 0.6)):
+        assert not budget.stop(sure(chance))
+    policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
+    assert policy.least == pytest.approx(0.6)
+    assert [budget.stop(sure(chance)) for budget, chance in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
+    assert not policy.plan_all(crowd[:1])[0].stop(sure(0.4))
+    policy.share(crowd[:1], [DraftTree()])
+    assert policy.least == 0, "where nobody got a row, nobody is measured by one"
+
+
 def test_a_request_without_beliefs_gets_rows_all_the_same():
     policy, crowd = RowBudget(1, 1), states(2)
     policy.plan_all(crowd)[0].stop(sure(0.4))

@@ -31,6 +31,6 @@ METHOD = Method(
     loses="What is drafted beyond the rows that are verified costs time; alone, a request has nobody to trade rows with.",
     differs="The paper ranks by the probabilities of the drafted tokens, which is biased at temperatures above 0; here "
             "the draft's best token at each place ranks, the same at temperature 0. That a request stops drafting once the "
-            "rows are spoken for by likelier tokens is ours, and changes nothing that is verified.",
+            "rows are spoken for by likelier tokens, or where it is less likely than what got a row in the round before, is ours.",
     build=build,
 )
