@@ -7,7 +7,8 @@
   const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0, open: false });
   const OVER = ["done", "stopped", "error"];
 
-  /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} | {kind: "status", status, stale}]. */
+  /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} |
+     {kind: "status", status, stale}]. */
   function take(box, text) {
     const acts = [],
       before = box.lines;

@@ -111,3 +111,22 @@ def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(dri
         assert page.locator(".rtable td.sofar").count() == 0 and page.locator(".rtable td.best").count() > 0
 
     drive(use)
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)], ids=["desk", "projector"])
+def test_a_race_is_short_until_its_parts_are_opened_and_uses_the_width(drive, settled, size) -> None:
+    """It was 2,570 px tall; verdict, passes, proof and table come first, the rest opens when asked."""
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RUN))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        tall = page.evaluate("document.querySelector('.sv').offsetHeight")
+        tops = page.evaluate("['.won', '.passes .prows', '.parts', '.rtable', '.opens'].map((s) => document.querySelector('.sv ' + s).getBoundingClientRect().top)")
+        assert tall < 1700 and tops == sorted(tops)
+        assert page.evaluate("[...document.querySelectorAll('.opens')].filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-expanded'))") == ["false"] * 3
+        assert page.locator(".passes").bounding_box()["width"] > 0.9 * size[0]
+        page.click("[aria-label='Texts of all methods']")
+        settled(page)
+        assert page.evaluate("document.querySelector('.sv').offsetHeight") > tall + 50
+
+    drive(use, size=size)

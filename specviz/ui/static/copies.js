@@ -1,7 +1,7 @@
-/* Copies that cost nothing. While a run streams, Gradio's client copies what every component on the page holds, value by value,
-   with structuredClone: thousands of texts, numbers and nothings a second, among them whole scripts. A text, a number, true, false,
-   null and undefined are their own copies, and a function has none: that is answered here, with an error made once, because the
-   client only drops it. Everything else goes to the browser's own function, and so does a call with options. */
+/* Copies that cost nothing. While a run streams, Gradio's client copies what every component on the page holds, value by
+   value, with structuredClone: thousands of texts, numbers and nothings a second, among them whole scripts. A text, a number,
+   true, false, null and undefined are their own copies, and a function has none: that is answered here, with an error made once,
+   because the client only drops it. Everything else goes to the browser's own function, and so does a call with options. */
 (() => {
   const own = globalThis.structuredClone;
   if (!own || own.plain) return;
