@@ -44,8 +44,8 @@ class TinyNet:
         out.layers = [{k: torch.lerp(a[k], b[k], share) for k in a} for a, b in zip(self.layers, other.layers)]
         return out
 
-    def embed(self, ids: Sequence[int]) -> Tensor:
-        return self.embedding[list(ids)]
+    def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
+        return self.embedding[torch.as_tensor(ids)]
 
     def head(self, states: Tensor) -> Tensor:
         return states @ self.output.T
