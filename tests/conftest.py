@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items):
         "thorough": None if os.environ.get("SPECVIZ_TEST_THOROUGH") else "every method and setting, and the long ones; set SPECVIZ_TEST_THOROUGH=1",
         "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
     }
+    if torch.cuda.is_available():
+        items.sort(key=lambda item: item.get_closest_marker("far") is not None)
     for item in items:
         for marker, why in missing.items():
             if why and item.get_closest_marker(marker):

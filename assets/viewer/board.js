@@ -53,6 +53,7 @@
       this.state = "idle";
       this.statusText = "";
       this.statusState = null;
+      this.stale = false;
       this.reopened = false;
       Object.assign(this.cur, { mode: "follow", round: 0, phase: 4, t: 0, left: null });
       Object.assign(this.ui, { focus: null, sel: null });

@@ -6,6 +6,7 @@
   const { el, svg, setText, niceStep, who } = SV.dom;
   const POINTS = 120,
     EVERY = 240,
+    PART = 4 /* of what painting may take, the chart has so small a part */,
     H = 176,
     NOTE = "tokens per second since the prompt was read, on the engine's clock";
   const DASH = ["solid", "dash", "dot", "dashdot"];
@@ -74,7 +75,7 @@
       if (!series.some((s) => s.pts.length)) this.nothing();
       else if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top, big);
       else this.box.replaceChildren(SV.dom.enlarge(this.svg(series, v, w / big, top), big));
-      this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * 2));
+      this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * PART));
     }
 
     /* The chart by itself, w wide, or null: lines of the small SVG, also where Plotly draws on the page. */

@@ -155,7 +155,8 @@
       );
     }
 
-    /* level: the verdict of these lanes calls their difference noise, or the machine was busy: none of their times is the best */
+    /* level: the verdict of these lanes calls their difference noise, or the machine was busy: none of their times is the best.
+       Nor is any figure while one of the lanes is under way: of two that are, the one ahead here may be behind at the end. */
     many(rows, plain, level) {
       this.row.hidden = true;
       this.wrap.hidden = false;
@@ -177,6 +178,7 @@
         1: best((m) => m.walltime_speedup),
         2: best((m) => m.block_efficiency),
       };
+      const ended = rows.every((r) => r.lane.error || whole(r.lane, r.k));
       rows.forEach((r, i) => {
         const m = r.m,
           base = SV.metrics.isBaseline(r.lane),
@@ -202,7 +204,7 @@
           setText(this.tds[i][j + 1], t);
           this.tds[i][j + 1].classList.toggle(
             "best",
-            j < 3 && (j === 2 || !level) && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
+            j < 3 && ended && (j === 2 || !level) && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
           );
         });
       });

@@ -4,9 +4,11 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
-  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0 });
+  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0, open: false });
+  const OVER = ["done", "stopped", "error"];
 
-  /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} | {kind: "status", status}]. */
+  /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} |
+     {kind: "status", status, stale}]. */
   function take(box, text) {
     const acts = [],
       before = box.lines;
@@ -48,13 +50,17 @@
       }
     }
     box.seen++;
+    if (f.new) box.open = true;
+    /* A run that ends without having written anything: what stands on the board is still the last one. */
+    const stale = !box.open && !f.snap && OVER.includes(f.status?.state);
+    if (f.snap) box.open = false;
     const e = Array.isArray(f.e) ? f.e : [];
     if (e.length) box.records = true;
     if (f.snap) {
       acts.push({ kind: "snap", e, mend: box.lost > 0, fresh: Boolean(f.new) });
       box.lost = 0;
     } else if (e.length) acts.push({ kind: "records", e });
-    if (f.status) acts.push({ kind: "status", status: f.status });
+    if (f.status) acts.push({ kind: "status", status: f.status, stale });
   }
 
   SV.frames = { intake, take };

@@ -13,7 +13,7 @@
         if (act.kind === "new") this.reset();
         else if (act.kind === "records") this.add(act.e);
         else if (act.kind === "snap") this.snap(act);
-        else if (act.kind === "status") this.setStatus(act.status);
+        else if (act.kind === "status") this.setStatus(act.status, act.stale);
       }
       this.settle();
     },
@@ -81,8 +81,10 @@
       const all = this.st.order.map((id) => this.st.lanes.get(id));
       return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
     },
-    setStatus(s) {
+    /* stale: it tells of a run that wrote nothing, over one that did. */
+    setStatus(s, stale = false) {
       if (!s || typeof s !== "object") return;
+      this.stale = stale;
       this.statusState = typeof s.state === "string" ? s.state : null;
       this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
     },

@@ -85,12 +85,14 @@
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
     }
     /* A live run that was saved and opened again is a recording of it. */
-    paint({ header, state, text, race, lost, reopened, slow, served, remembered }) {
+    paint({ header, state, stale, text, race, lost, reopened, slow, served, remembered }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const waits =
           Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
-        over = mode === "live" && (waits || state === "done"),
-        busy = (!waits && STATE[state]) || (!header && "Ready") || (over && "Finished");
+        last = Boolean(header) && stale && state === "stopped" /* who stopped a run before its first token is back at it */,
+        over = mode === "live" && (waits || last || state === "done"),
+        busy = (!waits && !last && STATE[state]) || (!header && "Ready") || (over && "Finished");
+      const what = mode === "recorded" ? "a recording" : "the run before";
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
@@ -98,8 +100,10 @@
         this.say,
         (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
           (waits
-            ? ` Until it writes, what stands here is ${mode === "recorded" ? "a recording" : "the run before"}.`
-            : "") +
+            ? ` Until it writes, what stands here is ${what}.`
+            : header && stale
+              ? ` What stands here is still ${what}.`
+              : "") +
           (slow ? " " + slow : "") +
           (remembered ? " " + remembered : "") +
           gap,

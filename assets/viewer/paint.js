@@ -111,6 +111,7 @@
     b.notice.paint({
       header: b.header(),
       state: b.state,
+      stale: b.stale,
       text: b.statusText,
       race: race || lanes.length > 1,
       lost: b.box.lost,

@@ -23,10 +23,16 @@ def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     sub.add_argument("--suite", metavar="FILE", help="prompts, as of bench; ours by default")
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--out", metavar="FILE", help="also store the result as JSON")
+    sub.add_argument("--table", metavar="FILE", help="measure nothing: table and judgements of what --out stored, in Markdown")
+    sub.add_argument("--write", metavar="PAGE", help="with --table: put them between the marks of this page (docs/load.md)")
     options(sub)
 
 
 def load(args: argparse.Namespace) -> int:
+    if args.write and not args.table:
+        raise UsageError("--write puts a table into a page: say of what with --table.")
+    if args.table:
+        return _table(args)
     from ..evidence.load import COLUMNS, METHODS, load_test
     from ..run.request import read_sampling
     from ..zoo import load as load_models
@@ -54,6 +60,20 @@ def load(args: argparse.Namespace) -> int:
         print(table(report["rows"], COLUMNS))
         print(*report["said"], sep="\n")
     return INTERRUPTED if report["environment"]["interrupted"] else 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    from ..evidence.load_page import figures, read, written
+
+    told = figures(read(Path(args.table)))
+    if args.write:
+        page = Path(args.write)
+        try:
+            page.write_text(written(page.read_text(encoding="utf-8"), told), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{args.write} cannot be written: {error.strerror}.") from None
+    print(json.dumps({"page": told}) if args.json else told)
+    return 0
 
 
 def _show(at: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 class _Waiting(threading.local):
     def __init__(self):
         self.reels: list[weakref.ref[Reel]] = []
+        self.promises: list[tuple[Tensor, type[Exception]]] = []
 
 
 _waiting = _Waiting()
@@ -42,13 +43,33 @@ def read(more: Tensor, *also: Reel) -> list[float]:
     """The numbers of ``more`` [n], read from its device in one go with every number that waits there."""
     reels = [reel for ref in _waiting.reels if (reel := ref()) is not None and reel._values is None]
     mine = [reel for reel in {*reels, *also} if reel.numbers.device == more.device]
-    told = torch.cat([more.double(), *(reel.numbers.double() for reel in mine)]).tolist()
+    promises = [promise for promise in _waiting.promises if promise[0].device == more.device]
+    _waiting.promises = [promise for promise in _waiting.promises if promise[0].device != more.device]
+    told = torch.cat([more.double(), *(broken.double() for broken, _ in promises), *(reel.numbers.double() for reel in mine)]).tolist()
     at = len(more)
+    for _, error in promises:
+        if told[at]:
+            raise error
+        at += 1
     for reel in mine:
         reel._values = [int(number) for number in told[at:at + len(reel.numbers)]]
         at += len(reel.numbers)
     _waiting.reels = [weakref.ref(reel) for reel in reels if reel._values is None]
     return told[:len(more)]
+
+
+def unless(broken: Tensor, error: type[Exception]) -> None:
+    """Raise the error if ``broken`` (bool, [1] or []) holds; on a device, when something is next read there."""
+    if broken.device.type == "cpu":
+        if bool(broken):
+            raise error
+    else:
+        _waiting.promises.append((broken.reshape(1), error))
+
+
+def forget() -> None:
+    """A run begins: what another one left unread, since it was stopped in the middle of a round, is nobody's."""
+    _waiting.promises = []
 
 
 @total_ordering
@@ -73,6 +94,11 @@ class Later:
 
     def __hash__(self) -> int:
         return hash(int(self))
+
+    def __add__(self, other: int) -> int:
+        return int(self) + other
+
+    __radd__ = __add__
 
     def __repr__(self) -> str:
         return "Later()" if self.reel._values is None else repr(int(self))

@@ -19,8 +19,8 @@ class Scores:
     """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
 
     ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
-    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; seconds: what the
-    pass itself took, asked once it is over, None where the host waited for nothing else.
+    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; foreseen: what the
+    verifier foresaw there; seconds: what the pass took, asked once it is over, None where the host waited for nothing else.
     """
 
     logits: Tensor
@@ -28,11 +28,15 @@ class Scores:
     at: int = 0
     fed: int = 0
     best: tuple[int, ...] | None = None
+    foreseen: Any = field(default=None, repr=False, compare=False)
     seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
 
     def top(self, row: int) -> int:
         """The likeliest token of a row, the first of several as argmax has them."""
         return int(self.logits[row].argmax()) if self.best is None else self.best[row]
+
+    def tops(self, rows: Sequence[int]) -> list[int]:
+        return self.logits[list(rows)].argmax(-1).tolist() if self.best is None else [self.best[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,10 @@ class Verifier:
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
+
+    def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Any:
+        """What ``verify`` may come to need of scores on a device, before it is waited for: its numbers ``asked`` [n] are read into ``told``
+        with everything else, and it comes back as ``scores.foreseen``. None: this rule reads as it goes."""
 
     def check(self, tree: DraftTree) -> None:
         """Refuse a tree with draws this rule would judge wrongly."""

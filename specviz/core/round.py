@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Callable
 
 import torch
 
-from .later import plain, read
+from .later import forget, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
@@ -20,6 +21,7 @@ class BrokenModel(RuntimeError):
 
 def open_run(parts: Parts, target: Target, state: State):
     """Prefill the prompt and start the drafter; returns the prefill's Scores. Raises BrokenModel on NaN logits."""
+    forget()
     target.tap(parts.taps)
     prefill = target.sync(state.tokens)
     if len(prefill.logits) and has_nan(prefill.logits[-1]):
@@ -59,7 +61,7 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
              verify: float | None = None) -> Outcome:
     """Judge, cut, commit and observe what the target scored. verify: seconds that took, else all since the draft was made."""
     now = state.clock.now
-    tree, scores = heard(proposal.tree, scores)
+    tree, scores = heard(proposal.tree, scores, lambda: parts.verifier.foresee(proposal.tree, scores, state))
     t3 = now()
     draft, verify = _halves(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
     parts.verifier.check(tree)
@@ -78,18 +80,22 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
     return outcome
 
 
-def heard(tree: DraftTree, scores: Scores) -> tuple[DraftTree, Scores]:
+def heard(tree: DraftTree, scores: Scores, foresee: Callable[[], Any] = lambda: None) -> tuple[DraftTree, Scores]:
     """What a round has to know of its pass, waiting for a device once: its tree's tokens and their chances, each row's likeliest token,
-    and that all is numbers: a prompt of one token is not seen by open_run, and a broken row may come up late. Raises BrokenModel."""
+    what the verifier foresees, and that all is numbers: a prompt of one token is not seen by open_run, and a broken row may come up
+    late. Raises BrokenModel."""
     logits = scores.logits
     if logits.device.type == "cpu":
         broken = has_nan(logits)
     else:
-        chances = tree.chances_on(logits.device)
+        foreseen, chances, rows = foresee(), tree.chances_on(logits.device), len(logits)
         asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if chances is None else [chances])]
-        told, rows = read(torch.cat([part.double() for part in asked])), len(logits)
-        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])))
-        tree = replace(tree, tokens=plain(tree.tokens), chances=None if chances is None else tuple(told[rows + 1:]))
+        asked += [] if foreseen is None else [foreseen.asked]
+        told = read(torch.cat([part.double() for part in asked]))
+        if foreseen is not None:
+            foreseen.told = told[len(told) - len(foreseen.asked):]
+        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])), foreseen=foreseen)
+        tree = replace(tree, tokens=plain(tree.tokens), chances=None if chances is None else tuple(told[rows + 1:rows + 1 + len(tree)]))
     if broken:
         raise BrokenModel(BROKEN)
     return tree, scores

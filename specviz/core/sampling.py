@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .later import Later, numbers, sent, unless
 
 SLACK = 1e-2  # how far the mass of a law may lie from one: float32 sums of a hundred thousand numbers, and half precision
 
@@ -60,16 +61,14 @@ class Sampling:
         if self.greedy:
             # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
             at = x.argmax(-1, keepdim=True)  # of a value that is no number, where there is one
-            if bool(torch.isnan(x.gather(-1, at)).any()):
-                raise BrokenLaw
+            unless(torch.isnan(x.gather(-1, at)).any(), BrokenLaw)
             return torch.zeros_like(x).scatter_(-1, at, 1.0)
         x = x / self.temperature
         if 0 < self.top_k < x.shape[-1]:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)
         p = x.softmax(-1)
-        if bool(torch.isnan(p[..., 0]).any()):  # a softmax breaks a whole row or nothing
-            raise BrokenLaw
+        unless(torch.isnan(p[..., 0]).any(), BrokenLaw)  # a softmax breaks a whole row or nothing
         if self.top_p < 1:
             p = _nucleus(p, self.top_p)
         return p
@@ -104,6 +103,8 @@ class Dice:
 
     def pick(self, stream: str, probs: Tensor) -> int:
         """Index drawn from the law probs [vocab]. A token of probability 0 is never drawn. Raises BrokenLaw."""
+        if probs.device.type != "cpu":
+            return int(self.draw(stream, probs))  # waits once
         total = probs.cumsum(-1)
         mass = float(total[-1])
         if not abs(mass - 1) <= SLACK:  # also where it is not a number
@@ -113,6 +114,18 @@ class Dice:
         if index >= len(probs) or float(probs[index]) <= 0:  # u rounded up to the whole mass
             index = int(probs.argmax())
         return index
+
+    def draw(self, stream: str, probs: Tensor) -> Later:
+        """As ``pick``, of a law that lies on a device: what was drawn is left there until somebody asks."""
+        return numbers(drawn_by(probs[None], [self.stream(stream).random()]))[0]
+
+    def ahead(self, stream: str, count: int) -> list[float]:
+        """The next uniforms of a stream, which stay to be drawn."""
+        source = self.stream(stream)
+        now = source.getstate()
+        found = [source.random() for _ in range(count)]
+        source.setstate(now)
+        return found
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
         """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept). Raises BrokenLaw
@@ -129,6 +142,18 @@ class Dice:
         return torch.tensor(flat, dtype=torch.float64, device=device).reshape(shape)
 
 
+def drawn_by(laws: Tensor, uniforms: list[float]) -> Tensor:
+    """Tokens [n] drawn from laws [n, vocab] as ``pick`` draws them, each by its uniform, on the device where the laws lie."""
+    total = laws.cumsum(-1)
+    mass = total[:, -1:].double()
+    unless((~((mass - 1).abs() <= SLACK)).any(), BrokenLaw)
+    u = sent(torch.tensor(uniforms, dtype=torch.float64)[:, None], laws.device)
+    found = torch.searchsorted(total, (u * mass).to(total.dtype), right=True)
+    inside = found.clamp(max=laws.shape[-1] - 1)
+    good = (found < laws.shape[-1]) & (laws.gather(-1, inside) > 0)
+    return torch.where(good, inside, laws.argmax(-1, keepdim=True))[:, 0]
+
+
 class OneStream:
     """A dice that draws from one stream whatever it is asked for: a nested run is part of its parent's draft."""
 
@@ -137,6 +162,12 @@ class OneStream:
 
     def pick(self, stream, probs):
         return self._dice.pick(self._name, probs)
+
+    def draw(self, stream, probs):
+        return self._dice.draw(self._name, probs)
+
+    def ahead(self, stream, count):
+        return self._dice.ahead(self._name, count)
 
     def flip(self, stream, accept):
         return self._dice.flip(self._name, accept)

@@ -36,6 +36,16 @@ class Entry:
     make: Callable[[Tensor], Tensor]  # hidden [rows, d] -> [len(nodes), d]
 
 
+@dataclass(frozen=True, eq=False)
+class Unread:
+    """What a target of fixed shapes needs of a tree whose parents lie on a device: depths of the nodes, which are known; there, their
+    parents [nodes] and who sees whom [1 + nodes, 1 + nodes], row 0 the root, a row itself included."""
+
+    depths: tuple[int, ...]
+    parents: Tensor
+    sees: Tensor
+
+
 @dataclass(frozen=True)
 class DraftTree:
     """Nodes in topological order under the root (-1, the last committed token).
@@ -49,6 +59,7 @@ class DraftTree:
     inputs   rows that enter the network as states instead of tokens
     origin   per node, where it was copied from (may be shorter than tokens)
     chances  per node, its probability by its draw's law; only where they were read from a device with everything else
+    unread   of a tree that is still growing on a device, whose parents nobody has asked for
     """
 
     tokens: tuple[int, ...] = ()
@@ -60,6 +71,7 @@ class DraftTree:
     inputs: tuple[Entry, ...] = ()
     origin: tuple[Origin | None, ...] = ()
     chances: tuple[float, ...] | None = None
+    unread: Unread | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -75,6 +87,8 @@ class DraftTree:
     @cached_property
     def depths(self) -> tuple[int, ...]:
         """Distance from the root, 1 for its children."""
+        if self.unread is not None:
+            return self.unread.depths
         out: list[int] = []
         for parent in self.parents:
             out.append(1 if parent < 0 else out[parent] + 1)

@@ -7,10 +7,12 @@ is tokens written a second, throughput is rows scored a second, written or not (
 """
 from __future__ import annotations
 
+import os
 import random
 import threading
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, Callable, Iterator, Sequence
 
 from ..core import Sampling
@@ -64,6 +66,9 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
     asks = requests_of(next(iter(sessions.values())), choose([*read_suite(suite)], tasks), count, length)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
            "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
+           "began": datetime.now(timezone.utc).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
+           "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
+           "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
            "packed": "batch" in loaded.provides, "skipped": skipped}
     rows: list[dict[str, Any]] = []
     over = False
@@ -86,6 +91,14 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
         if over:
             break
     yield {"environment": {**env, "interrupted": over}, "rows": compared(rows), "said": where_it_stops(compared(rows), count)}
+
+
+def busy() -> float | None:
+    """What the machine was doing before, in processors; None where it does not tell."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
 
 
 def _warm(server: Server, asks: Sequence[Ask], stop: Callable[[], bool]) -> None:

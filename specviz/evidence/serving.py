@@ -17,6 +17,9 @@ from ..loops.batched import Batch, Request
 from ..run.session import Session
 
 
+PARTS = 4  # of a measurement, whose speeds say how far it wavers
+
+
 @dataclass(frozen=True)
 class Ask:
     """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user asks it."""
@@ -53,6 +56,8 @@ class Served:
     rows: int = 0
     drafted: int = 0
     accepted: int = 0
+    reading: float = 0.0  # seconds spent on prompts, and on drafts
+    drafting: float = 0.0
 
     def row(self) -> dict[str, Any]:
         """The figures; times in seconds, each as [median, 95th percentile]."""
@@ -64,8 +69,20 @@ class Served:
         return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
                 "first_token": middle([answer.first - answer.came for answer in done]),
                 "token_time": middle([answer.token_time for answer in done if answer.token_time is not None]),
-                "latency": middle([answer.done - answer.came for answer in done]), "batch": fmean(self.rounds),
+                "latency": middle([answer.done - answer.came for answer in done]), "parts": parts(done), "batch": fmean(self.rounds),
+                "rounds": len(self.rounds), "rows": self.rows, "reading": self.reading / span, "drafting": self.drafting / span,
                 "drafted": self.drafted / sum(self.rounds), "accepted": self.accepted / self.drafted if self.drafted else None}
+
+
+def parts(done: list[Answer]) -> list[float]:
+    """Goodput of each part of the answers, in the order in which they ended; nothing where there are too few."""
+    ordered, out = sorted(done, key=lambda answer: answer.done), []
+    began = min(answer.came for answer in done)
+    for i in range(PARTS if len(done) >= 2 * PARTS else 0):
+        mine = ordered[i * len(done) // PARTS:(i + 1) * len(done) // PARTS]
+        out.append(sum(answer.tokens for answer in mine) / max(mine[-1].done - began, 1e-9))
+        began = mine[-1].done
+    return out
 
 
 def middle(values: list[float]) -> list[float] | None:
@@ -95,7 +112,9 @@ class Server:
             self._comes(later.popleft(), waiting, out)
         try:
             while waiting or self.live:
+                t0 = self.clock.now()
                 self._admit(waiting)
+                out.reading += self.clock.now() - t0
                 if not self.live:
                     self._skipped += max(0.0, waiting[0][1].came - self.clock.now())
                     continue
@@ -136,6 +155,7 @@ class Server:
             played = self.batch.round()
         now, done = self.clock.now(), []
         out.rounds.append(len(played))
+        out.drafting += played[0][1].seconds["draft"]  # one time for all of them
         for request, outcome in played:
             answer, kit = self.live[request]
             request.state.notes.clear()

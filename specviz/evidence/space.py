@@ -26,7 +26,7 @@ COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 NEEDED = ("title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "app_file", "license")
 MOST_FILES = 10_000  # in a folder
 LONGEST = 60  # characters of the short description
-PATIENCE = 90.0  # seconds until the page must answer
+PATIENCE = 240.0  # seconds until the page must answer
 LEFT_OUT = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".gradio", ".hypothesis"}
 
 

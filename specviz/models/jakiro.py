@@ -41,7 +41,8 @@ class Experts(nn.Module):
 
 def signed(against: Tensor) -> Tensor:
     """Weights [..., 2] with the smaller one below zero."""
-    return against * torch.where(against[..., :1] > against[..., 1:], 1.0, -1.0) * against.new_tensor([1.0, -1.0])
+    first, second = torch.where(against[..., :1] > against[..., 1:], against, -against).split(1, -1)
+    return torch.cat([first, -second], -1)
 
 
 class Mixed(Layer):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .any_length import any_length
 from .linear import Layout, fastest
 from .sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
@@ -116,6 +117,7 @@ class Llama:
             self._measure(config)
         except KeyError as missing:
             raise ModelError(f"config.json of {folder.name} does not say {missing}") from None
+        any_length(device)
         with torch.inference_mode():
             weights = Weights(folder, device, dtype)
             check_weights(config, weights, folder.name, dtype.itemsize, device)

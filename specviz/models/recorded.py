@@ -21,19 +21,18 @@ def bucket_of(rows: int) -> int | None:
 
 
 def send(there: Tensor, here: Tensor) -> None:
-    """Fill a tensor of the device from one of the host; the host goes on meanwhile."""
-    there.copy_(here.pin_memory() if there.is_cuda else here, non_blocking=True)
+    """Fill a tensor of the device from one of the host, or of its own; the host goes on meanwhile."""
+    there.copy_(here.pin_memory() if there.is_cuda and not here.is_cuda else here, non_blocking=True)
 
 
 def seen_by(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Tensor:
     """[rows, 1 + WIDTH + 1], added to scores: on committed slots, on the scratch, on free slots. sees [n, lo + n], bool, of the
     scratch; rows to spare see only themselves."""
     n = len(sees)
-    bias = torch.full((rows, WIDTH + 2), -torch.inf, dtype=dtype)
+    bias = torch.full((rows, WIDTH + 2), -torch.inf, dtype=dtype, device=sees.device)
     bias[:n, 0] = 0
     bias[:n, 1:1 + lo + n].masked_fill_(sees, 0)
-    own = torch.arange(n, rows)
-    bias[own, 1 + lo + own] = 0
+    bias[n:, 1 + lo + n:1 + lo + rows].fill_diagonal_(0)
     return bias
 
 

@@ -51,10 +51,14 @@ class RowCache:
         self.count, self._scratch = self.count - passing, 0
         return out[0] if len(out) == 1 else torch.cat(out)
 
-    def branch(self, x: Tensor, parents: Sequence[int], depths: Sequence[int], side: int = 1) -> Tensor:
+    def branch(self, x: Tensor, parents: Sequence[int] | Tensor, depths: Sequence[int], side: int = 1) -> Tensor:
         """Rows of a tree below the last text row; parents: scratch rows of earlier calls, -1 = the last text row; depths: 1
-        for its children. A row sees the text, its ancestors and itself; of ``side`` rows that follow each other each sees all."""
+        for its children. A row sees the text, its ancestors and itself; of ``side`` rows that follow each other each sees all. Where
+        the parents lie on a device, ``parents`` are who sees whom there, [n, scratch], for this call and those after it."""
         n, old = len(x), self._scratch
+        if isinstance(parents, Tensor):
+            self._sees, self._scratch = None, old + n
+            return self._run(x, [depth - 1 for depth in depths], parents)
         sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)  # row 0 stands for the root, which is no scratch row
         if old:
             sees[:1 + old, :old] = self._sees
@@ -70,6 +74,7 @@ class RowCache:
         work, room = work or self.net.run, self._room(self.count + scratch, max(depths))
         if self._still is not None and holds(n, scratch):
             return run_still(self.net, self._still, x, self.first, self.count, depths, sees, work, work.__name__)
+        sees = sees.cpu()  # shapes that change are made on the host
         turn = self.net.turned([self.first + self.count + depth for depth in depths])
         return work(x, turn, room, self.count + scratch - n, self._mask(sees, x))
 

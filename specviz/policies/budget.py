@@ -4,10 +4,15 @@ Every request drafts a few tokens more than its share; of all of them the ones w
 verified. The paper multiplies the probabilities of the drafted tokens themselves, which at temperatures above 0 would favour
 drafts by what was drawn and bias the output. Here it is the probability of the draft's best token at each place, which is the same
 at temperature 0, and above it is known before the token is drawn: what is kept stays an honest draw.
+
+Who drafts on only ever becomes less likely. So a request stops as soon as the rows are spoken for by likelier tokens: nothing is left
+out by that which would have been verified. Beside others it also stops where it is less likely than the least that got a row in the
+round before: what would hardly be verified is not drafted. Both are ours.
 """
 from __future__ import annotations
 
-from typing import Sequence
+from bisect import bisect_left, insort
+from typing import Callable, Sequence
 
 from ..core import Budget, DraftTree, JointPolicy, State, Step
 from .rows import note_rows
@@ -21,18 +26,23 @@ class RowBudget(JointPolicy):
     def __init__(self, gamma: int = 4, extra: int = 2):
         self.gamma, self.extra = gamma, extra
         self.sure: list[list[float]] = []  # of the tokens drafted this round, a list for each request
+        self.least = 0.0  # chance of the least likely token that got a row in the round before
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         self.sure = [[] for _ in states]
-        return [Budget(self.gamma + self.extra, stop=_recorder(line)) for line in self.sure]
+        ranked: list[tuple[float, int, int]] = []
+        budget, least = self.budget(states), self.least if len(states) > 1 else 0.0
+        return [Budget(self.gamma + self.extra, stop=_recorder(line, i, ranked, budget, least)) for i, line in enumerate(self.sure)]
 
-    def budget(self, requests: int) -> int:
-        """Draft rows for so many requests."""
-        return self.gamma * requests
+    def budget(self, states: Sequence[State]) -> int:
+        """Draft rows for these requests: as many as drafts of length gamma would take, which near an end are shorter."""
+        return sum(max(0, min(self.gamma, state.left - 1)) for state in states)
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        budget = self.budget(len(trees))
-        lengths = shares([chances(line, len(tree)) for line, tree in zip(self.sure, trees)], budget)
+        budget = self.budget(states)
+        believed = [chances(line, len(tree)) for line, tree in zip(self.sure, trees)]
+        lengths = shares(believed, budget)
+        self.least = min((line[n - 1] for line, n in zip(believed, lengths) if n), default=0.0)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
         why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} likeliest"
                for tree, few in zip(trees, kept)]
@@ -40,10 +50,17 @@ class RowBudget(JointPolicy):
         return kept
 
 
-def _recorder(line: list[float]):
+def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]], budget: int, least: float) -> Callable[[Step], bool]:
+    """Notes what a request's draft believes; True where a further token of it could not be among the ``budget`` likeliest, or would be
+    less likely than ``least``. ``ranked``: all tokens that were drafted in this round, the likeliest first, as in ``shares``."""
+    chance = 1.0
+
     def stop(step: Step) -> bool:
+        nonlocal chance
+        chance *= float(step.probs.max())
+        insort(ranked, (-chance, len(line), mine))
         line.append(float(step.probs.max()))
-        return False
+        return chance < least or bisect_left(ranked, (-chance, len(line), mine)) >= budget
     return stop
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
+from ..models.any_length import any_length
 from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, load_causal, window_of
 from .base import CachedTarget
@@ -91,6 +92,7 @@ class HFModel:
         self.config, self.dtype = self.net.config.get_text_config(), dtype
         # rows enter where the first weights are; those that accelerate keeps elsewhere until they are needed are "meta"
         self.device = next((p.device for p in self.net.parameters() if p.device.type != "meta"), torch.device("cpu"))
+        any_length(self.device)
         self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
         self.context = getattr(self.config, "max_position_embeddings", None) or UNBOUNDED
         self.parameters = sum(p.numel() for p in self.net.parameters())

@@ -10,7 +10,7 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import ids_on, sent
+from ..core import DraftTree, Later, ids_on, sent
 from ..models.llama import Llama
 from .base import CachedTarget
 from .rows import LARGE, Rows, Shape
@@ -58,6 +58,13 @@ class LlamaTarget(CachedTarget):
         self._reserve(0)
         return self._cache
 
+    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
+        """As any target's; a token that still lies on the device is left there: it was chosen from logits of this width."""
+        tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
+        ids = [token if type(token) is Later else max(token, 0) for token in tokens]
+        self._readable([token for token in ids if type(token) is not Later])
+        return ids
+
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         model = self.model
@@ -96,7 +103,7 @@ class LlamaTarget(CachedTarget):
         for entry, where in rows.entries(layer) if rows.tree.inputs else ():
             made = entry.make(x)
             x = x.clone()
-            x[where] = made.to(x.dtype)
+            x.index_copy_(0, sent(torch.tensor(where), x.device), made.to(x.dtype))
         if f"layer:{layer}" in self._want:
             taps[f"layer:{layer}"] = x
         return x

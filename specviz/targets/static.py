@@ -16,7 +16,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Later, Scores
+from ..core import DraftTree, Scores
 from ..models.recorded import BUCKETS, WIDTH, bucket_of
 from ..models.static_llama import Inputs, Room, forward, new_room
 from .fast import FastModel, FastTarget
@@ -78,13 +78,6 @@ class StaticTarget(FastTarget):
 
     def expect(self, rows: int) -> None:
         self.bucket = max(self.bucket, bucket_of(rows) or BUCKETS[-1])
-
-    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
-        """As any target's; a token that still lies on the device is left there: it was chosen from logits of this width."""
-        tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
-        ids = [token if type(token) is Later else max(token, 0) for token in tokens]
-        self._readable([token for token in ids if type(token) is not Later])
-        return ids
 
     # --- time: on a card the host goes on while a pass runs ---------------------------------------------------------
     @property
@@ -160,9 +153,9 @@ class StaticTarget(FastTarget):
         if self._map.changed:
             room.arrange(self._map.inverse())
             self._map.changed = False
-        inputs = room.inputs[self.bucket]
-        inputs.put(rows.ids, (rows.shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
-                   rows.past, rows.shape.sees, rows.lo)
+        inputs, shape = room.inputs[self.bucket], rows.unread
+        inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
+                   rows.past, shape.sees, rows.lo)
         if not model.records:
             return forward(model, room, inputs, self._want, model.steady)
         return room.recorded.run((self.bucket, self._want), lambda: forward(model, room, inputs, self._want, model.steady), model.device)

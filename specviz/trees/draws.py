@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, numbers
+from ..core import State, TreeBuilder, ids_on, numbers, read
 
 _CHUNKS = 64
 
@@ -30,14 +31,19 @@ def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def draw_one(logits: Tensor, state: State) -> tuple[int, Tensor]:
+def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
         best = logits.argmax(-1, keepdim=True)
         law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
         return numbers(best)[0], law.scatter_(0, best, 1.0)
     law = state.sampling.probs(logits)
-    return state.dice.pick("draft", law), law
+    return pick(law, state), law
+
+
+def pick(law: Tensor, state: State) -> Any:
+    """A draft token drawn from law [vocab]; on a device it stays there until somebody asks."""
+    return state.dice.pick("draft", law) if law.device.type == "cpu" else state.dice.draw("draft", law)
 
 
 def draw_some(law: Tensor, count: int, state: State) -> list[int]:
@@ -53,6 +59,26 @@ def draw_some(law: Tensor, count: int, state: State) -> list[int]:
             law /= mass
         tokens.append(state.dice.pick("draft", law))
     return tokens
+
+
+def draw_afar(laws: Tensor, counts: list[int], state: State) -> list[list[Any]]:
+    """The same of several laws on a device, where one wait tells of all of them how many tokens they had."""
+    tokens, left = [], []
+    for law, count in zip(laws, counts):
+        tokens.append([pick(law, state)])
+        rest = law
+        for _ in range(1, count):
+            rest = rest.index_fill(0, ids_on(law.device, tokens[-1][-1:]), 0.0)
+            mass = rest.sum(dim=0, keepdim=True)
+            rest = torch.where(mass > 0, rest / mass, law)  # a law without tokens is drawn from to no end
+            left.append(mass)
+            tokens[-1].append(pick(rest, state))
+    told = iter(read(torch.cat(left)) if left else ())
+    out = []
+    for drawn in tokens:
+        alive = [True, *(next(told) > 0 for _ in drawn[1:])]
+        out.append(drawn[:alive.index(False)] if False in alive else drawn)
+    return out
 
 
 def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

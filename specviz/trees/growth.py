@@ -10,7 +10,7 @@ from typing import Callable
 from torch import Tensor
 
 from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Pass, Scores, State, Target, TreeBuilder, numbers
-from .draws import best, draw_some, firsts
+from .draws import best, draw_afar, draw_some, firsts, pick
 from .shapes import Shape
 
 HUB = "hub"
@@ -83,10 +83,12 @@ def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: St
 
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Tokens drawn without replacement from the run's law."""
-    out = []
-    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
+    out, laws = [], state.sampling.probs(rows)
+    drawn = draw_afar(laws, counts, state) if laws.device.type != "cpu" else None
+    for at, (parent, count, law) in enumerate(zip(parents, counts, laws)):
         draw = build.begin(law, WITHOUT_REPLACEMENT)
-        out.append([build.add(token, parent, draw) for token in draw_some(law, count, state)])
+        tokens = draw_some(law, count, state) if drawn is None else drawn[at]
+        out.append([build.add(token, parent, draw) for token in tokens])
     return out
 
 
@@ -97,7 +99,7 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
     for first, parent, count in zip(firsts(build, parents), parents, counts):
         law = laws[first]
         draw = draws[first] if first in draws else draws.setdefault(first, build.begin(law, IID))
-        out.append([build.add(state.dice.pick("draft", law), parent, draw) for _ in range(count)])
+        out.append([build.add(pick(law, state), parent, draw) for _ in range(count)])
     return out
 
 

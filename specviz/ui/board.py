@@ -106,5 +106,5 @@ def own_files() -> dict[str, Path]:
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
-    own = "\n".join(script(name) for name in ("ask.js", "pack.js", "here.js", "links.js", "tabs.js"))
+    own = "\n".join(script(name) for name in ("copies.js", "ask.js", "pack.js", "here.js", "links.js", "tabs.js"))
     return f"<script>{own}\n{script('lazy.js')}</script>"

@@ -127,10 +127,10 @@ class Handlers:
         return {self.ui["stop"]: gr.Button(interactive=False)}
 
     def seen(self, request: gr.Request, event: gr.EventData) -> None:
-        """The browser tells which frame it has painted last."""
-        run, number = self.live.get(request.session_hash), (event._data or {}).get("frame")
-        if run and isinstance(number, int):
-            run.live.seen(number)
+        """The browser tells which frame it has painted last, and maybe how often it paints."""
+        run, told = self.live.get(request.session_hash), event._data or {}
+        if run and isinstance(told.get("frame"), int):
+            run.live.seen(told["frame"], told.get("every"))
 
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""

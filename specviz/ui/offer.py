@@ -20,7 +20,8 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 @dataclass(frozen=True)
 class Offer:
     """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods that pay, offered beside the chosen ones;
-    ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about."""
+    ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about; or name, ``among`` (the keys that the list is
+    narrowed to) and about."""
 
     examples: tuple[dict[str, Any], ...] = ()
     first: tuple[str, ...] = ()
@@ -42,10 +43,17 @@ def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
     families = {card.family: key for key, card in reversed(cards.items())}
     first = methods(told.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
     examples = [row | {"methods": methods(row.get("methods"))} for row in told.get("examples") or () if _whole(row)]
-    presets = [row | {"methods": methods(row.get("methods"))} for row in told.get("presets") or ()
-               if isinstance(row, dict) and isinstance(row.get("name"), str)]
+    presets = [row | {"methods": methods(row.get("methods")), "among": named(cards, row.get("called"))}
+               for row in told.get("presets") or () if isinstance(row, dict) and isinstance(row.get("name"), str)]
     return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]),
-                 tuple(row for row in presets if row["methods"]))
+                 tuple(row for row in presets if row["methods"] or row["among"]))
+
+
+def named(cards: dict[str, Any], called: Any) -> list[str]:
+    """The methods that have one of these names, by their own word (``aliases``) or their key; the catalogue's order."""
+    plain = lambda name: "".join(filter(str.isalnum, str(name).lower()))  # noqa: E731
+    names = set(map(plain, called or ()))
+    return [key for key, card in cards.items() if names & set(map(plain, (key, *getattr(card, "aliases", ()))))]
 
 
 def _whole(row: Any) -> bool:

@@ -14,6 +14,7 @@ from .api import Api
 from .backend import Backend
 from .chat import Chat
 from .door import Door
+from .first import First
 from .handlers import Handlers, lanes_picked
 from .limits import WAITING
 from .offer import EXAMPLES, RECORDED, Offer
@@ -58,7 +59,8 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
-        "app_kwargs": {"middleware": [Middleware(Door, takes=takes(demo), own=board.own_files())]},
+        "app_kwargs": {"middleware": [Middleware(Door, takes=takes(demo), own=board.own_files()),
+                                      Middleware(First, script=board.script("still.js"))]},
     }
     return demo.launch(**(settings | options))
 

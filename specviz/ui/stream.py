@@ -23,6 +23,7 @@ from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
 from .loading import Loader
 
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
+SELDOM = 0.5  # seconds between two frames at most, however seldom a reader says that it paints
 CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 2  # beats
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
@@ -104,18 +105,22 @@ class Live:
         self._loader = loader or Loader(backend)
         self._job = Job(turnstile, self._work, visitor)
         self._seen: int | None = None
+        self._paints = 0.0  # seconds between two paintings of the reader
         self.stop = self._job.stop
 
-    def seen(self, number: int) -> None:
-        """A reader says which frame it has shown last: one that falls behind is told less often, and more at a time."""
+    def seen(self, number: int, every: Any = None) -> None:
+        """A reader says which frame it has shown last, and how often it paints (milliseconds): one that falls behind, or paints
+        seldom, is told less often, and more at a time."""
         self._seen = min(number, self.frames.first)
+        if isinstance(every, (int, float)) and every >= 0:
+            self._paints = min(every / 1000, SELDOM)
 
     def beat(self) -> float:
         """Seconds to the next frame."""
         if self._seen is None:  # a program, which paints nothing
             return BEAT
         behind = self.frames.first - self._seen
-        return BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4)
+        return max(self._paints, BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4))
 
     async def stream(self) -> AsyncIterator[Frame]:
         """Frames until the run is over; the last one says how it ended. Leaving early stops the engine."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
+from ..core import DraftTree, Scores, State, Trial, Verdict, ids_on
 from .token import TokenRejection, follow_best
 
 
@@ -50,14 +50,14 @@ class Lenient(TokenRejection):
         node, path, trials = -1, [], []
         while True:
             belief = scores.logits[node + 1].float().softmax(-1)
-            best = int(scores.logits[node + 1].argmax())
+            best = scores.top(node + 1)
             children, hit = tree.children(node), None
             for child in children:
-                prob = float(belief[tree.tokens[child]])
-                ok, u = state.dice.flip("verify", float(prob >= self.lenience * float(belief[best])))
+                prob, most = belief.index_select(0, ids_on(belief.device, [tree.tokens[child], best])).tolist()
+                ok, u = state.dice.flip("verify", float(prob >= self.lenience * most))
                 trials.append(Trial(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
                 if ok:
-                    self._drift.append(float((belief[best] / belief[tree.tokens[child]]).log()))
+                    self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
                     hit = child
                     break
             if hit is None:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
+from ..core import DraftTree, Scores, State, Trial, Verdict, ids_on
 from .token import TokenRejection
 
 
@@ -30,13 +30,13 @@ class Grade(TokenRejection):
             return super().verify(tree, scores, state)
         count, path = len(tree), tuple(range(len(tree)))
         beliefs = scores.logits[:count].float().softmax(-1)  # row i is about token i
-        likely = beliefs[path, tree.tokens]
+        likely = beliefs.gather(1, ids_on(beliefs.device, tree.tokens)[:, None])[:, 0]
         grade, weight = self.weigh(likely, scores)
         passed, u = (True, None) if weight >= 1 else state.dice.flip("verify", weight)
         state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count, **self.scale())
         kept = likely.tolist()
         laws = [tree.law(i) for i in path]
-        drawn = [None if law is None else float(law[x]) for law, x in zip(laws, tree.tokens)]
+        drawn = [None if law is None else tree.chance(i) for i, law in enumerate(laws)]
         if passed:
             state.note("drift", nats=(beliefs.amax(-1) / likely).log().tolist())
             trials = tuple(Trial(i, "grade", kept[i], drawn[i], weight, u, "accepted", beliefs[i]) for i in path)

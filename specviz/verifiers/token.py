@@ -8,11 +8,15 @@ set to 0. After the last refusal the correction is drawn from what is left of p;
 """
 from __future__ import annotations
 
+from functools import partial
+from typing import Callable
+
 import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
 from .acceptance import note_gap, recursive
+from .foreseen import Foreseen, foreseeable
 
 
 class TokenRejection(Verifier):
@@ -23,6 +27,8 @@ class TokenRejection(Verifier):
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
         note_gap(tree, scores, state, recursive)
+        if scores.foreseen is not None:
+            return _walk(tree, scores.foreseen, state)
         node, path, trials = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
@@ -41,17 +47,43 @@ class TokenRejection(Verifier):
             path.append(hit)
             node = hit
 
+    def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Foreseen | None:
+        """A kin of this rule that walks or tries in a way of its own is not foreseen."""
+        same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
+        return Foreseen(tree, scores, state) if same and foreseeable(state.sampling, tree) else None
+
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
         """Try one child against the law p that earlier siblings left."""
         x, q = tree.tokens[child], tree.law(child)
-        target_prob = float(p[x])
-        draft_prob = None if q is None else float(q[x])
-        accept = target_prob if q is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
-        ok, u = state.dice.flip("verify", accept)
-        rule = "match" if q is None else "ratio"
-        if ok:
-            return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
-        return Trial(child, rule, target_prob, draft_prob, accept, u, "rejected", p, _residual(p, q, x))
+        return _tried(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
+
+
+def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Trial:
+    """One roll of the dice for a child, held against the law p; ``left`` is what its refusal leaves."""
+    accept = target_prob if draft_prob is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
+    ok, u = state.dice.flip("verify", accept)
+    rule = "match" if draft_prob is None else "ratio"
+    if ok:
+        return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
+    return Trial(child, rule, target_prob, draft_prob, accept, u, "rejected", p, left())
+
+
+def _walk(tree: DraftTree, seen: Foreseen, state: State) -> Verdict:
+    """The same walk over what a device has told."""
+    node, path, trials = -1, [], []
+    while True:
+        children, hit = tree.children(node), None
+        for child in children:
+            trials.append(_tried(child, *seen.chances(child), seen.laws[child], partial(seen.left.get, child), state))
+            if trials[-1].verdict == "accepted":
+                hit = child
+                break
+        if hit is None:
+            kind = "correction" if children else "bonus" if len(tree) else "plain"
+            state.dice.flip("verify", 0.0)  # the uniform by which the device has drawn
+            return Verdict(tuple(path), seen.end(node + 1), kind, tuple(trials), seen.last[node + 1])
+        path.append(hit)
+        node = hit
 
 
 def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:

@@ -11,6 +11,7 @@ from specviz import lab
 from specviz.evidence.scaling import FILE, drafts_in, fit, report
 from specviz.lab.scaling import scaling
 from specviz.training.__main__ import main
+from specviz.zoo.registry import register
 
 TOKENS = [60_000, 120_000, 250_000, 500_000, 1_000_000]
 GREEDY, SAMPLED = "acceptance_rate_greedy", "acceptance_rate_sampled"
@@ -112,3 +113,13 @@ def test_the_lab_tells_of_each_target_the_asked_one_first(models):
     (models / "bare").mkdir()
     (models / "bare" / "config.json").write_text("{}")
     assert scaling("bare", models)["targets"][0]["missing"] and [one["target"] for one in scaling("../x", models)["targets"]] == ["u", "t"]
+
+
+def test_the_shipped_drafts_carry_points_and_the_default_targets_a_law():
+    """What the Lab shows of this project's own checkpoints; a shipped target without points is told how they are made."""
+    told = scaling(register().default)["targets"]
+    assert told[0]["target"] == register().default and told[0]["drafts"] and all(one["points"] for one in told[0]["drafts"])
+    law = told[0]["figures"][GREEDY]
+    assert any(law["each"].values()) and law["said"] and all(one["b"] > 0 for one in law["each"].values() if one)
+    bare = scaling("Llama-specviz-16M")["targets"][0]
+    assert bare["target"] == "Llama-specviz-16M" and (bare["drafts"] or bare["missing"])

@@ -25,6 +25,15 @@ class Pair:
     def bridge(self, role):
         return bridges.bridge(self.vocab)
 
+    def piece(self, token):
+        return b"." if token < self.vocab // 5 else b"x"
+
+    def encode(self, text):
+        return [byte % self.vocab for byte in text.encode()[:4]]
+
+    def ends_line(self, token):
+        return token == 3
+
     def head(self, kind):
         return tiny.head(kind, tiny.body(self.target))
 

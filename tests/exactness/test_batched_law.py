@@ -24,7 +24,7 @@ COUNT = 2
 class Scarce(RowBudget):
     """One draft row for all, so that what it is given to is decided anew each round."""
 
-    def budget(self, requests):
+    def budget(self, states):
         return 1
 
 

@@ -6,7 +6,10 @@ import copy
 import pytest
 import torch
 
-from specviz.core import Sampling, State, open_run
+from specviz.core import FixedCosts, Sampling, State, open_run
+from specviz.loops.batched import Batch, why_not_batched
+from specviz.methods import catalogue
+from specviz.targets.fast import FastModel
 from specviz.targets.static import StaticModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network
@@ -56,6 +59,54 @@ def test_methods_write_what_plain_decoding_writes(pair, method):
     tokens, _ = write(method, kit, logits)
     assert tokens == want
     assert kit.target.passes > sum(kit.target.eager.values()) or method.needs & {"early", "skip", "fuzzy"}
+
+
+EVERY = list(catalogue().values())
+APPROXIMATE = methods("approximate")
+
+
+@torch.inference_mode()
+def told(models, method, temperature):
+    """The text of a run whose costs no clock decides."""
+    kit = Pair(*models, VOCAB, [PROMPT, [3, 21, 9, 7, 3, 40]])
+    parts = method.build(kit, **method.read_knobs({}))
+    state = State(list(PROMPT), Sampling(temperature, seed=3), limit=LENGTH, costs=FixedCosts())
+    open_run(parts, kit.target, state)
+    while not state.done:
+        player(parts)(parts, kit.target, state)
+    return state.tokens
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("method", [later(pytest.param(method, id=method.key), method in APPROXIMATE[::4]) for method in EVERY])
+def test_every_method_writes_what_it_writes_on_the_eager_forward(folders, method, temperature):
+    """Also what does not keep the target's law, which plain decoding says nothing about, and what is drawn, by the same dice."""
+    folder, _ = folders
+    eager, static = ([kind(folder / name) for name in ("target", "draft")] for kind in (FastModel, StaticModel))
+    assert told(static, method, temperature) == told(eager, method, temperature)
+
+
+def test_the_two_tests_leave_no_method_out():
+    assert {method.key for method in METHODS} | {method.key for method in APPROXIMATE} == set(catalogue())
+
+
+@pytest.mark.parametrize("method", [later(pytest.param(method, id=method.key), method.key in ("speculative", "smartspec")) for method in METHODS])
+def test_requests_of_a_batch_write_on_the_static_forward_what_they_write_alone(pair, method):
+    """Its rooms hold one sequence, so passes of a batch run one after the other; what is written must not show it."""
+    make, _, want = pair
+    batch, states = Batch(), []
+    for length in (5, LENGTH):
+        kit = make()
+        parts = method.build(kit, **method.read_knobs({}))
+        if why_not_batched(parts):
+            return  # refused with a sentence: tests/loops/test_batched.py
+        states.append(State(list(PROMPT), Sampling(0.0), limit=length))
+        batch.join(parts, kit.target, states[-1])
+    while batch.requests:
+        for request, _ in batch.round():
+            if request.state.done:
+                batch.leave(request)
+    assert [state.tokens for state in states] == [want[:len(PROMPT) + 5], want]
 
 
 @pytest.fixture(scope="module")

@@ -208,7 +208,11 @@ class Counted(RowBudget):
         super().__init__(gamma, extra)
         self.texts, self.tetris, self.fixed, self.total = texts, 0, 0, 0
 
-    def budget(self, requests):
+    def plan_all(self, states):
+        self.total, self.least = 10**9, 0.0  # whole drafts, so that the fixed length's are among them
+        return super().plan_all(states)
+
+    def budget(self, states):
         return self.total
 
     def share(self, states, trees):

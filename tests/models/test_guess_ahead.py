@@ -39,7 +39,7 @@ class Lending:
     """A target as far as heads borrow from it."""
 
     def embed(self, ids):
-        return EMBEDDING[list(ids)]
+        return EMBEDDING[torch.as_tensor(ids)]
 
     def head(self, states):
         return states @ HEAD.T

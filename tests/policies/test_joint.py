@@ -10,7 +10,7 @@ import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
 from specviz.policies import Goodput, Grown, Ragged, RowBudget
-from specviz.policies.budget import shares
+from specviz.policies.budget import chances, shares
 from specviz.policies.lines import Line
 
 
@@ -91,13 +91,49 @@ def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
     budgets = policy.plan_all(crowd)
     assert [budget.gamma for budget in budgets] == [3, 3]
     laws = torch.full((3, 4), 0.25)
-    for budget, chance in zip(budgets, (0.9, 0.4)):
-        assert not any(budget.stop(sure(chance, depth)) for depth in range(3))
+    stopped = [[budget.stop(sure(chance, depth)) for depth in range(3)] for budget, chance in zip(budgets, (0.9, 0.4))]
+    assert stopped == [[False, False, False], [True, True, True]], "four rows are spoken for once the second has drafted a token"
     kept = policy.share(crowd, [DraftTree.chain([1, 2, 3], laws), DraftTree.chain([3, 2, 1], laws)])
     assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
     note = dict(crowd[1].notes)["rows"]
     assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
     assert note["why"] == "1 of its 3 drafted tokens are among the batch's 4 likeliest" and note["request"] == 1
+
+
+def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole_drafts_would_have_given():
+    """In levels, as a batch drafts: who stops would have got no further row."""
+    dice, saved = random.Random(5), 0
+    for _ in range(300):
+        count, policy = dice.randint(1, 6), RowBudget(dice.randint(1, 4), dice.randint(0, 3))
+        crowd = [State([0] * 10, limit=dice.choice((1, 2, 4, 99))) for _ in range(count)]
+        beliefs = [[dice.choice((0.375, 0.5, 0.875, 0.96875)) for _ in range(7)] for _ in crowd]
+        budgets = policy.plan_all(crowd)
+        most = [min(budget.gamma, state.left - 1) for budget, state in zip(budgets, crowd)]
+        lengths, going = [0] * count, {i for i in range(count) if most[i]}
+        for depth in range(7):
+            for i in sorted(going):
+                lengths[i] = depth + 1
+                if budgets[i].stop(sure(beliefs[i][depth], depth)) or lengths[i] == most[i]:
+                    going.discard(i)
+        budget = policy.budget(crowd)
+        whole = shares([chances(line[:n], n) for line, n in zip(beliefs, most)], budget)
+        assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1] * n) for n in lengths])] == whole
+        assert sum(whole) == min(budget, sum(most)) and (count > 1 or lengths == whole), "alone nothing is drafted for nothing"
+        saved += sum(most) - sum(lengths)
+    assert saved > 200
+
+
+def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_before():
+    """Beside others; a request alone drafts what the fixed length drafts, however it doubts."""
+    policy, crowd = RowBudget(2, 1), states(2)
+    for budget, chance in zip(policy.plan_all(crowd), (0.9, 0.6)):
+        assert not budget.stop(sure(chance))
+    policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
+    assert policy.least == pytest.approx(0.6)
+    assert [budget.stop(sure(chance)) for budget, chance in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
+    assert not policy.plan_all(crowd[:1])[0].stop(sure(0.4))
+    policy.share(crowd[:1], [DraftTree()])
+    assert policy.least == 0, "where nobody got a row, nobody is measured by one"
 
 
 def test_a_request_without_beliefs_gets_rows_all_the_same():
@@ -162,17 +198,20 @@ COSTS = {"rows ride along": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.05 + 0
          "rows are dear": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
          "drafts are dear": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
          "one row is cheap": (lambda rows: 1 if rows == 1 else 1.35 + 0.04 * rows, lambda rows: 0.12 + 0.01 * rows, 0.01),
+         "the embedded pair": (lambda rows: 0.9 + 0.04 * rows + 0.03 * max(0, rows - 8), lambda rows: 0.06 + 0.02 * rows, 0.006),
          "from seven rows on they are dear": (lambda rows: max(1, 0.15 * rows), lambda rows: 0.06 + 0.02 * rows, 0.02)}
 
 
 PLAYED = {(drafted, accepted): outcome(drafted, accepted) for drafted in range(9) for accepted in range(drafted + 1)}
 
 
-def simulated(policy, users: int, accept: float, costs, seed: int, answers: int, length: int = 32) -> float:
-    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth."""
+def simulated(policy, users: int, accept: float | None, costs, seed: int, answers: int, length: int = 32) -> float:
+    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth. accept: of every
+    drafted token; None: of a hard text or an easy one."""
     dice, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
     todo = [State([0] * 40, limit=dice.randint(length // 2, length)) for _ in range(answers)]
-    holds = {id(state): [dice.random() < accept for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
+    chances = {id(state): dice.choice((0.3, 0.95)) if accept is None else accept for state in todo}
+    holds = {id(state): [dice.random() < chances[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
     crowd, everybody, written = [], list(todo), sum(state.limit for state in todo)
     while todo or crowd:
         while todo and len(crowd) < users:
@@ -204,7 +243,7 @@ class Always(JointPolicy):
 
 
 @pytest.mark.parametrize("costs, accept", [pytest.param(costs, accept, marks=[] if (i + j) % 3 == 0 else [pytest.mark.thorough])
-                                           for i, costs in enumerate(COSTS) for j, accept in enumerate((0.25, 0.6, 0.9))])
+                                           for i, costs in enumerate(COSTS) for j, accept in enumerate((0.25, 0.6, 0.9, None))])
 def test_smartspec_is_never_far_under_the_better_of_plain_and_fixed(costs, accept):
     """As under a load that is measured: a short warm-up of the largest load, then each load of the sweep on what was learned so far.
     Whatever pays there, and however short it is, what is spent on measuring and trying is little."""

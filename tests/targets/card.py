@@ -3,6 +3,8 @@ upload that waits and every mixture of the two is seen, as on a graphics card, w
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
+from functools import cache
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,8 +23,7 @@ class NoDice(_DummyBackendModule):
         pass
 
 
-set_up("card", NoDice())
-CARD, HOST = torch.device("card"), torch.device("cpu")
+CARD, HOST = torch.device("privateuseone"), torch.device("cpu")  # called "card" from its first use on
 SHAPED = ("nonzero", "masked_select", "unique", "equal", "is_nonzero")  # what follows from values is read by the host
 
 
@@ -50,6 +51,17 @@ class Far(torch.Tensor):
         return self.near.tolist()
 
 
+@cache
+def _register() -> None:
+    """Only when a test needs it: a process that has registered it cannot use a real card any more (torch knows one accelerator), so
+    where there is one, conftest.py puts these tests last."""
+    set_up("card", NoDice())
+
+
+def _without_gradients(mode=True):
+    return torch.no_grad() if mode else nullcontext()
+
+
 class Card(TorchDispatchMode):
     """While it is entered the device "card" can be computed on. waits: how often the host waited for it, by why: "read" (values asked
     for), "upload" (values sent without being asked to go on meanwhile), "shape" (a shape that follows from values)."""
@@ -59,8 +71,9 @@ class Card(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
 
     def __enter__(self):
+        _register()
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="card") then passes through here, too
-        self._inference, torch.inference_mode = torch.inference_mode, torch.no_grad  # views of wrapped tensors break in it
+        self._inference, torch.inference_mode = torch.inference_mode, _without_gradients  # views of wrapped tensors break in it
         return super().__enter__()
 
     def __exit__(self, *error):

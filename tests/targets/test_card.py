@@ -15,6 +15,7 @@ from ..exactness.pair import Pair
 from .card import CARD, Card
 from .tiny import CONFIGS, VOCAB, network
 
+pytestmark = pytest.mark.far
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 10
 
 

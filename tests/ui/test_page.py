@@ -580,8 +580,10 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
     assert "another model" in page.inner_text(".pg-where")
     for preset in page.evaluate("[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"):
-        page.click(f".pg-presets button:text-is('{preset}')")
         own = next(row for row in offer(cards()).presets if row["name"] == preset)
+        if own["among"]:
+            continue  # it narrows the list and chooses nothing: tests/ui/test_picker.py
+        page.click(f".pg-presets button:text-is('{preset}')")
         page.wait_for_function("on => document.querySelector('.pg-pick').dataset.on === on", arg=" ".join(own["methods"]))
         if "temperature" in own:
             page.wait_for_function("heat => document.querySelector('#temperature input').value === heat", arg=f"{own['temperature']:g}")

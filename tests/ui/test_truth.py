@@ -37,6 +37,17 @@ def test_text_written_during_a_run_stays(page, backend):
     assert page.input_value(BOX) == "and this too"
 
 
+def test_stopped_before_the_first_token_the_recording_is_called_one(page, backend):
+    was = page.inner_text("#board .headline")
+    backend.hold(0)
+    begin(page)
+    state(page, "loading")
+    page.click("#stop")
+    finish(page, "stopped")
+    page.wait_for_function("document.querySelector('#board .notice').textContent.includes('What stands here is still a recording')")
+    assert page.inner_text("#board .mode") == "Recorded" and page.inner_text("#board .headline") == was
+
+
 @pytest.mark.thorough
 def test_an_empty_prompt_takes_nothing_away(page, backend):
     page.click("#run")

@@ -68,6 +68,32 @@ def test_while_a_run_is_loaded_the_last_one_is_named_as_what_it_is(drive, settle
     drive(use)
 
 
+def test_a_run_stopped_before_its_first_token_leaves_the_last_one_under_its_own_name(drive, settled) -> None:
+    """It was the old recording that stood there as "Stopped"."""
+    def use(page):
+        said = lambda: [page.text_content(s) for s in (".mode", ".notice .say")]  # noqa: E731
+        tell = lambda f: (page.evaluate("(f) => board.push(JSON.stringify(f))", f), settled(page))  # noqa: E731
+        stopped = {"state": "stopped", "text": "Stopped before the first token."}
+        page.evaluate(LOAD, json.dumps(RUN))
+        tell({"s": 1, "e": [], "status": {"state": "loading", "text": "Soon."}})
+        tell({"s": 2, "e": [], "status": stopped})
+        assert said() == ["Recorded", "Stopped before the first token. What stands here is still a recording."]
+        assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) == 1
+        live = sample.race(("chain",), mode="live")
+        tell({"s": 9, "new": True, "run": "b", "e": live[:-1], "status": {"state": "live", "text": ""}})
+        tell({"s": 10, "e": live, "snap": True, "status": {"state": "done", "text": ""}})
+        tell({"s": 11, "e": [], "status": {"state": "queued", "text": "One before."}})
+        tell({"s": 12, "e": [], "status": stopped})
+        assert said() == ["Finished", "Stopped before the first token. What stands here is still the run before."]
+        tell({"s": 13, "e": [], "status": {"state": "error", "text": "It failed."}})
+        assert said() == ["Error", "It failed. What stands here is still the run before."]
+        tell({"s": 20, "new": True, "run": "c", "e": live[:-1], "status": {"state": "live", "text": ""}})
+        tell({"s": 21, "e": live[:-1], "snap": True, "status": {"state": "stopped", "text": "Stopped; what was decoded is kept."}})
+        assert said() == ["Stopped", "Stopped; what was decoded is kept."]
+
+    drive(use)
+
+
 def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(RUN))
@@ -80,8 +106,27 @@ def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(dri
         assert page.evaluate("board.board.passes.shown.map((x) => x.k === x.lane.committed)") == [True]
         page.evaluate("board.setLayout('race'); board.board.seekTime(board.board.end() / 3)")
         settled(page)
-        assert page.locator(".rtable td.sofar").count() == 2
+        assert page.locator(".rtable td.sofar").count() == 2 and page.locator(".rtable td.best").count() == 0
         at_end(page, settled)
-        assert page.locator(".rtable td.sofar").count() == 0
+        assert page.locator(".rtable td.sofar").count() == 0 and page.locator(".rtable td.best").count() > 0
 
     drive(use)
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)], ids=["desk", "projector"])
+def test_a_race_is_short_until_its_parts_are_opened_and_uses_the_width(drive, settled, size) -> None:
+    """It was 2,570 px tall; verdict, passes, proof and table come first, the rest opens when asked."""
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RUN))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        tall = page.evaluate("document.querySelector('.sv').offsetHeight")
+        tops = page.evaluate("['.won', '.passes .prows', '.parts', '.rtable', '.opens'].map((s) => document.querySelector('.sv ' + s).getBoundingClientRect().top)")
+        assert tall < 1700 and tops == sorted(tops)
+        assert page.evaluate("[...document.querySelectorAll('.opens')].filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-expanded'))") == ["false"] * 3
+        assert page.locator(".passes").bounding_box()["width"] > 0.9 * size[0]
+        page.click("[aria-label='Texts of all methods']")
+        settled(page)
+        assert page.evaluate("document.querySelector('.sv').offsetHeight") > tall + 50
+
+    drive(use, size=size)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...core import Budget, DraftTree, State
+from ...core import Budget, DraftTree, State, ids_on
 from ...trees.draws import best_of_all
 from .last_state import LastState
 from .recurrent import together
@@ -31,18 +31,22 @@ class BeamTree(LastState):
         if self.last is None or budget.gamma < 1:
             return DraftTree()
         width, net = self.width if budget.width > 1 else 1, self.net
-        values, paths = torch.zeros(1, dtype=self.last.dtype, device=self.last.device), [()]
-        states, tokens = torch.zeros_like(self.last)[None], [state.tokens[-1]]
+        values, levels = torch.zeros(1, dtype=self.last.dtype, device=self.last.device), []
+        states, tokens = torch.zeros_like(self.last)[None], ids_on(self.last.device, state.tokens[-1:])
         with torch.inference_mode():
             for _ in range(budget.gamma):
                 states = net.step(states, self.target.embed(tokens))
                 logits = net.logits(self.last.expand(len(states), -1), states, self.target.head)
                 few = logits.topk(min(FEW, logits.shape[-1]), -1)
                 values, rows, places = best_of_all(values[:, None] + few.values.log_softmax(-1), width)
-                tokens = few.indices[rows, places].tolist()
-                paths = [(*paths[row], token) for row, token in zip(rows.tolist(), tokens)]
-                states = states[rows]
+                tokens = few.indices.flatten().index_select(0, rows * few.indices.shape[1] + places)
+                states = states.index_select(0, rows)
+                levels.append(torch.stack([rows, tokens]).double().flatten())
+        told, at, paths = torch.cat([values.double(), *levels]).tolist(), len(values), [()]  # all levels in one go
+        for level in levels:
+            rows_of_it, tokens_of_it = told[at:at + len(level) // 2], told[at + len(level) // 2:at + len(level)]
+            paths, at = [(*paths[int(row)], int(token)) for row, token in zip(rows_of_it, tokens_of_it)], at + len(level)
         build = together(paths)
         state.note("beam", nodes=len(build), apart=sum(map(len, paths)),
-                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, values.tolist())])
+                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, told)])
         return build.tree()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, ids_on, never, rows_of
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, ids_on, never, rows_of, read
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common
@@ -82,23 +82,38 @@ class BlockChain(BlockStates):
         if states is None:
             return build.tree()
         markov, token, chance, told = self.net.markov_head, state.tokens[-1], 1.0, []
+        blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never  # whether to go on is read at the end
+        waits: list[Tensor] = []
         with torch.inference_mode():
             base = self.target.head(states)
             for depth in range(len(states)):
                 latent = None if markov is None else markov.latent(ids_on(states.device, [token]), states[depth:depth + 1])
                 if self.net.confidence_head is not None:
-                    told.append(float(torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))))
-                    chance *= told[-1]
-                    if depth and chance < self.sure:
-                        break
+                    sure = torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))
+                    if blind:
+                        waits.append(sure.reshape(1))
+                    else:
+                        told.append(float(sure))
+                        chance *= told[-1]
+                        if depth and chance < self.sure:
+                            break
                 logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
                 token, law = draw_one(logits, state)
                 build.add(token, len(build) - 1, build.begin(law, IID))
                 if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
                     break
+        tree = build.tree()
+        if waits:
+            told, end = read(torch.cat(waits)), len(tree)
+            for depth, sure in enumerate(told):
+                chance *= sure
+                if depth and chance < self.sure:
+                    told, end = told[:depth + 1], depth
+                    break
+            tree = tree.keep(range(end), looked=False)
         if told:
-            state.note("block", block=self.net.length, drafted=len(build), confidence=[round(x, 4) for x in told])
-        return build.tree()
+            state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in told])
+        return tree
 
 
 class BlockTree(BlockStates):
@@ -132,6 +147,6 @@ class BlockTree(BlockStates):
             before = ids_on(states.device, [token])
             logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
         values, tokens = best(logits.log_softmax(-1)[None], width)
-        for value, child in zip(values[0].tolist(), tokens[0].tolist()):
+        for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
             if math.isfinite(value):
-                heapq.heappush(heap, (cost - value, parent, depth, child))
+                heapq.heappush(heap, (cost - value, parent, depth, int(child)))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, TreeBuilder, rows_of
 from ...trees import best
 from .features import FeatureModel
 
@@ -41,7 +41,7 @@ class BlockwiseTree(Drafter):
         self.model.start(target, state.tokens, prefill)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(self.model.read_of(outcome.scores)[list(outcome.kept)], list(outcome.committed))
+        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if budget.gamma < 1 or not self.model.sync(state.tokens):
@@ -60,7 +60,7 @@ class BlockwiseTree(Drafter):
                 tokens, k = [token for leaf, _ in ends for token in self._tail(build, leaf, guesses.shape[1])], guesses.shape[1]
                 parents = [above[path] for _, path in ends for _ in range(k)]
                 depths = [depth - k + i + 1 for _ in ends for i in range(k)]
-                stood = guesses[[path for _, path in ends]].flatten(0, 1)
+                stood = rows_of(guesses, [path for _, path in ends]).flatten(0, 1)
                 out = self.model.rows.below(self.model.target.embed(tokens), stood, parents, depths)
                 above, run = [run + k * (i + 1) - 1 for i in range(len(ends))], run + k * len(ends)
                 paths, guesses = [(leaf, values[leaf]) for leaf, _ in ends], out.unflatten(0, (len(ends), k))
@@ -77,7 +77,7 @@ class BlockwiseTree(Drafter):
         number of the path it is below)."""
         k, kind = guesses.shape[1], self.model._kind
         found, ids = best(self.model.target.head(guesses.flatten(0, 1).to(kind)).log_softmax(-1), budget.width)
-        found, ids = found.unflatten(0, (-1, k)).tolist(), ids.unflatten(0, (-1, k)).tolist()
+        found, ids = torch.stack([found.double(), ids.double()]).unflatten(1, (-1, k)).tolist()
         level = [(value, leaf, path) for path, (leaf, value) in enumerate(paths)]
         for place in range(min(k, left)):
             wider = [(value + chance, node, path, token) for value, node, path in level
@@ -85,7 +85,7 @@ class BlockwiseTree(Drafter):
             level = []
             for value, node, path, token in sorted(wider, key=lambda one: -one[0])[:budget.nodes]:
                 values.append(value)
-                level.append((value, build.add(token, node), path))
+                level.append((value, build.add(int(token), node), path))
             level = [one for one in level if build.tokens[one[1]] not in state.stop]
         return [(node, path) for _, node, path in level]
 

@@ -80,11 +80,16 @@ class FeatureModel:
                 self.rows.crop(self.rows.count)
                 self._out = new = self._tip
             else:
-                parents = tree.parents[start:]
-                guesses = rows_of(self._out, [parent + 1 for parent in parents])
-                new = self.rows.branch(self.target.embed(tree.tokens[start:]), guesses, parents, tree.depths[start:])
+                above = tree.parents[start:] if tree.unread is None else tree.unread.sees[1 + start:, 1:]
+                new = self.rows.branch(self.target.embed(tree.tokens[start:]), self.above(tree, start), above, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
+
+    def above(self, tree: DraftTree, start: int) -> Tensor:
+        """What the parents' rows gave, of the nodes from ``start`` on."""
+        if tree.unread is None:
+            return rows_of(self._out, [parent + 1 for parent in tree.parents[start:]])
+        return self._out.index_select(0, tree.unread.parents[start:] + 1)
 
 
 class Features(Drafter):

@@ -12,7 +12,7 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target, TreeBuilder
+from ...core import IID, Budget, DraftTree, Drafter, Entry, Outcome, Scores, State, Target, TreeBuilder, ids_on, rows_of, sent
 from ...trees import Shape, best, draw_one
 
 SAID = 4  # likeliest tokens of a guess that are told
@@ -38,7 +38,7 @@ class InTarget(Drafter):
         tree, path = outcome.tree, outcome.verdict.path
         said, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
-            said.append(outcome.scores.logits[[i + 1 for i in at]].mean(0))
+            said.append(rows_of(outcome.scores.logits, [i + 1 for i in at]).mean(0))
         self.guesses = torch.stack(said) if said else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
@@ -52,7 +52,7 @@ class InTarget(Drafter):
                     rows[step].append((at, owner, chain))
         build.inputs += [self._entry(step, made) for step, made in enumerate(rows) if made]
         dropped = {} if self.dropped is None else {"dropped": self.dropped}
-        told = [] if self.guesses is None else [_row(law) for law in self.guesses.softmax(-1)]
+        told = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
         state.note("ahead", rows=told, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
                    layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
         return build.tree()
@@ -60,7 +60,7 @@ class InTarget(Drafter):
     def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
         owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
         return Entry(self.heads.layers[step], tuple(node for node, *_ in made),
-                     lambda x: self.heads.made(step, chains.to(x.device), x[owners]))
+                     lambda x: self.heads.made(step, sent(chains, x.device), rows_of(x, owners)))
 
 
 class InTargetChain(InTarget):
@@ -120,9 +120,11 @@ class StreamTree(InTargetTree):
         with torch.inference_mode():
             states = target.early(layer).step(build.tree(), 0)
             laws = target.head(target.norm(self.heads.early(states))).softmax(-1)
+            above = rows_of(laws, [parent + 1 for parent in build.parents])
+            chances = above.gather(1, ids_on(laws.device, build.tokens)[:, None])[:, 0].tolist()
         kept, at = TreeBuilder(), {-1: -1}
         for node, (token, parent) in enumerate(zip(build.tokens, build.parents)):
-            if parent in at and float(laws[parent + 1, token]) >= self.least:
+            if parent in at and chances[node] >= self.least:
                 at[node] = kept.add(token, at[parent])
         self.dropped = len(build) - len(kept)
         return kept, {at[node]: steps for node, steps in behind.items() if node in at}
@@ -133,6 +135,7 @@ def everywhere(shape: Shape, steps: int) -> Plan:
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 
-def _row(law: Tensor) -> dict[str, list]:
-    chances, tokens = law.topk(min(SAID, len(law)))
-    return {"tokens": tokens.tolist(), "chances": [round(chance, 4) for chance in chances.tolist()]}
+def _rows(laws: Tensor) -> list[dict[str, list]]:
+    chances, tokens = laws.topk(min(SAID, laws.shape[-1]))
+    told = torch.stack([tokens.double(), chances.double()], 1).tolist()
+    return [{"tokens": [int(token) for token in said], "chances": [round(chance, 4) for chance in sure]} for said, sure in told]

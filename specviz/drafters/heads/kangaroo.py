@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, common, never
+from ...core import IID, Budget, DraftTree, Drafter, Outcome, Scores, State, Step, Target, TreeBuilder, common, never, rows_of
 from ...trees import draw_one
 from ..model.chain import belief
 
@@ -76,4 +76,4 @@ class ExitAdapter(Drafter):
         self._crop(true)
         missing = len(true) - len(self.read) - sum(map(len, self._waiting))
         if missing > 0:
-            self._waiting.append(outcome.scores.taps[self.tap][list(outcome.kept)[-missing:]])
+            self._waiting.append(rows_of(outcome.scores.taps[self.tap], outcome.kept[-missing:]))

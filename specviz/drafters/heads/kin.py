@@ -1,7 +1,6 @@
 """Drafting with heads of EAGLE's kin: Jakiro's experts, whose contrast saves the last pass, and FSPAD's two states."""
 from __future__ import annotations
 
-from torch import Tensor
 from torch.nn import functional as F
 
 from ...core import Budget, DraftTree, Scores, State
@@ -17,8 +16,7 @@ class ExpertModel(FeatureModel):
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         if not (self.last and len(tree) and tree.depths[start] == self.last):
             return super().score(tree, start)
-        rows: Tensor = self._out[[parent + 1 for parent in tree.parents[start:]]]
-        return Scores(self.target.head(self.net.further(rows).to(self._kind)))
+        return Scores(self.target.head(self.net.further(self.above(tree, start)).to(self._kind)))
 
 
 class Experts(Features):

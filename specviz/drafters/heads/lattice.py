@@ -13,7 +13,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, State, Target, TreeBuilder
+from ...core import Budget, DraftTree, State, Target, TreeBuilder, rows_of
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, best
 from .last_state import LastState
@@ -42,7 +42,8 @@ class BlockGuess(LastState):
             return DraftTree()
         with torch.inference_mode():
             laws = self.heads(self.last, depth, self.target.head).log_softmax(-1)
-        values, tokens = (rows.tolist() for rows in best(laws, self.top))
+        values, tokens = torch.stack([part.double() for part in best(laws, self.top)]).tolist()  # in one go
+        tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:
             state.note("block", block=len(self.heads), drafted=depth, confidence=[round(math.exp(row[0]), 4) for row in values])
@@ -121,7 +122,7 @@ class ByModel:
         for place in places:
             law: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]
-            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, law[ids].tolist())]
+            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, rows_of(law, ids).tolist())]
             steps.append(max(mixed))
             node = build.add(ids[mixed.index(max(mixed))], node)
         return [(tuple(build.tokens), steps)]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, rows_of
 from ..model.chain import drawn_apart
 from .features import FeatureModel
 
@@ -50,4 +50,4 @@ class OnePassFeatures(Drafter):
         return DraftTree() if rows is None else drawn_apart(rows, state, budget)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(self.model.read_of(outcome.scores)[list(outcome.kept)], list(outcome.committed))
+        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))

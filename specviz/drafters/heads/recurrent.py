@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...core import Budget, DraftTree, State, TreeBuilder
+from ...core import Budget, DraftTree, State, TreeBuilder, ids_on
 from ...trees import best
 from .last_state import LastState
 
@@ -27,17 +27,21 @@ class LevelTree(LastState):
         depth = min(budget.gamma, len(self.heads))
         if self.last is None or depth < 1:
             return DraftTree()
-        found: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-        states, tokens = self.last[None], [state.tokens[-1]]
+        states, tokens, values, levels = self.last[None], ids_on(self.last.device, state.tokens[-1:]), None, []
         with torch.inference_mode():
             for level in range(depth):
-                states = self.heads.step(level, states, torch.tensor(tokens, device=states.device))
-                rows = self.heads.logits(level, states).log_softmax(-1)
-                values, ids = best(rows, min(self.top[level], budget.width))
-                above = [(i, value, token) for i, (row, those) in enumerate(zip(values.tolist(), ids.tolist()))
-                         for value, token in zip(row, those)]
-                found = [(found[i][0] + value, (*found[i][1], token)) for i, value, token in above]
-                states, tokens = states[[i for i, _, _ in above]], [token for _, _, token in above]
+                states = self.heads.step(level, states, tokens)
+                chances, ids = best(self.heads.logits(level, states).log_softmax(-1), min(self.top[level], budget.width))
+                chances = chances.double() if values is None else values[:, None] + chances.double()
+                values, tokens, states = chances.flatten(), ids.flatten(), states.repeat_interleave(ids.shape[1], 0)
+                levels.append(tokens.double())
+            told = torch.cat([values, *levels]).tolist()  # all levels in one go
+        ends, at = len(values), len(values)
+        paths: list[tuple[int, ...]] = [()] * ends
+        for level in levels:
+            tokens_of, at = told[at:at + len(level)], at + len(level)
+            paths = [(*path, int(tokens_of[i * len(level) // ends])) for i, path in enumerate(paths)]
+        found = list(zip(told[:ends], paths))
         kept = sorted(found, key=lambda path: -path[0])[:self.paths if budget.width > 1 else 1]
         return together([path for _, path in kept]).tree()
 

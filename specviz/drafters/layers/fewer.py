@@ -141,7 +141,7 @@ class SkippedLayers(Drafter):
 
     def observe(self, state: State, outcome: Outcome) -> None:
         if len(self.choices) < self.context:
-            self.choices += outcome.scores.logits[list(outcome.kept)].argmax(-1).tolist()
+            self.choices += outcome.scores.tops(outcome.kept)
         elif not self.search.over and state.round % self.every == 0:
             self.try_another(state)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+from ...core import Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, rows_of
 from ...indexes.suffix_automaton import GramIndex
 
 MOST = 4096  # latest places of a token that are compared
@@ -49,7 +49,7 @@ class DenseCopy(Drafter):
             self.keys[:len(rows)] = self._key(rows)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        rows = outcome.scores.taps["final"][list(outcome.kept)]
+        rows = rows_of(outcome.scores.taps["final"], outcome.kept)
         if not self.keys.shape[1]:  # a prompt of one token: the first states are these
             self.first = outcome.scores.at
             self.keys = self.keys.new_zeros(64, rows.shape[1])
@@ -85,10 +85,11 @@ class DenseCopy(Drafter):
         ends = [end for end in self.places.places.get((tokens[-1],), ())[-MOST - 1:] if self.first + 2 <= end < len(tokens)]
         if not ends:
             return []
-        rows = torch.tensor([end - 2 - self.first for end in ends], device=self.keys.device)  # the state before the token
-        likeness = self.keys[rows] @ self.keys[self.count - 1]
-        best = likeness.topk(min(self.neighbours, len(ends)))
-        return [(ends[i], x) for i, x in zip(best.indices.tolist(), best.values.tolist()) if x >= self.least]
+        before = rows_of(self.keys, [end - 2 - self.first for end in ends])  # the states before the tokens
+        likeness = before @ self.keys[self.count - 1]
+        found = likeness.topk(min(self.neighbours, len(ends)))
+        told = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()
+        return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*told)) if x >= self.least]
 
     def add(self, build: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
         """One chain copied from ``place``, joined to what is there already."""

@@ -4,9 +4,10 @@ The model follows any state.tokens: ``sync`` keeps what agrees and drops the res
 """
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Step, Steps, Target, TreeBuilder, by_itself, never
+from ...core import IID, Budget, Drafter, DraftTree, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
 from ...trees.growth import Children
 
@@ -39,6 +40,8 @@ class DraftChain(Drafter):
 def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     """One path from logits [n, vocab] that one pass gave: no place knows what was drawn before it, so each draw's law is its row's."""
     build, sure = TreeBuilder(), []
+    if rows.device.type != "cpu" and budget.stop is never and (state.sampling.greedy or not state.stop):
+        return _drawn_afar(rows, state)
     for depth, logits in enumerate(rows):
         token, law = draw_one(logits, state)
         build.add(token, len(build) - 1, build.begin(law, IID))
@@ -47,6 +50,20 @@ def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
         if token in state.stop or budget.stop is not never and budget.stop(Step(token, told, depth)):
             break
     state.note("masks", places=len(rows), chances=sure)
+    return build.tree()
+
+
+def _drawn_afar(rows: Tensor, state: State) -> DraftTree:
+    """The same on a device, all places drawn before one is read; behind an end token nothing is kept."""
+    made = [draw_one(logits, state) for logits in rows]
+    told = torch.stack([belief(logits, law, state) for logits, (_, law) in zip(rows, made)])
+    sure = read(told.gather(1, ids_on(rows.device, [token for token, _ in made])[:, None])[:, 0])
+    build = TreeBuilder()
+    for token, law in made:
+        build.add(int(token), len(build) - 1, build.begin(law, IID))
+        if token in state.stop:
+            break
+    state.note("masks", places=len(rows), chances=[round(chance, 4) for chance in sure[:len(build)]])
     return build.tree()
 
 

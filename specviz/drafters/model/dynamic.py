@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder, sent
-from ...trees import Scorer, best, best_of_all, heated
+from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder, ids_on, numbers, read, sent
+from ...trees import Growing, Scorer, best, best_of_all, heated, pick
 
 
 class ConfidentTree(Drafter):
@@ -31,13 +31,17 @@ class ConfidentTree(Drafter):
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
             first, rows = len(build), scorer.rows(build, frontier)
+            if not first and self.gain <= 0 and rows.device.type != "cpu":
+                grown = self._afar(build, values, rows, budget, state)
+                hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
+                break
             grown += len(frontier) * min(budget.width, rows.shape[-1])
             self._level(build, values, frontier, rows, budget, state)
             chances = sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes]
             if sum(chances) - hoped <= self.gain:
                 break
             hoped = sum(chances)
-            frontier = sorted(range(first, len(build)), key=lambda node: -values[node])[:1 if budget.width == 1 else self.beam]
+            frontier = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
         tree = build.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
@@ -45,23 +49,52 @@ class ConfidentTree(Drafter):
         state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
         return tree
 
+    def _widest(self, budget: Budget) -> int:
+        return 1 if budget.width == 1 else self.beam
+
     def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
-        """The best children of the frontier, at most budget.nodes of them: what is beyond can be neither kept nor grown from."""
+        """The best children of the frontier."""
+        above = sent(torch.tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier], dtype=rows.dtype), rows.device)
+        told = torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist()  # in one go: the next level waits
+        for value, at, token in sorted(zip(*told), key=lambda child: child[1]):
+            build.add(int(token), frontier[int(at)])
+            values.append(value)
+
+    def _children(self, rows: Tensor, above: Tensor, budget: Budget, state: State) -> tuple[Tensor, Tensor, Tensor]:
+        """Of a frontier whose paths are worth ``above``: the values of its best children, whose they are, and their tokens; at most
+        budget.nodes of them: what is beyond can be neither kept nor grown from."""
         heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
         rows = rows if heat == 1.0 else rows / heat
-        above = sent(torch.tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier], dtype=rows.dtype), rows.device)
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
             found, tokens = best(rows, budget.width)
             found, at = (found + offsets).flatten().sort(descending=True, stable=True)
             found, at = found[:budget.nodes], at[:budget.nodes]
-            parents, tokens = at // tokens.shape[1], tokens.flatten()[at]
-        else:  # any one node might have them all
-            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)
-        told = torch.stack([found.double(), parents.double(), tokens.double()]).tolist()  # in one go: the next level waits for it
-        for value, at, token in sorted(zip(*told), key=lambda child: child[1]):
-            build.add(int(token), frontier[int(at)])
+            return found, at // tokens.shape[1], tokens.flatten().index_select(0, at)
+        return best_of_all(rows + offsets, budget.nodes)  # any one node might have them all
+
+    def _afar(self, build: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
+        """The same levels grown where the logits lie, all of them, and read at the end: how many children there are to choose from is
+        known without looking. How many were looked at is given back."""
+        growing, told, grown, first = Growing(rows, 1 + self.beam * budget.gamma), [], 0, 0
+        above, nodes = rows.new_zeros(1), torch.full((1,), -1, device=rows.device)  # of the frontier: values, places in the tree
+        for left in reversed(range(budget.gamma)):
+            grown += len(rows) * min(budget.width, rows.shape[-1])
+            found, at, tokens = self._children(rows, above, budget, state)
+            order = at.argsort(stable=True)
+            found, at, tokens = (x.index_select(0, order) for x in (found, at, tokens))
+            told.append(torch.stack([found.double(), nodes.index_select(0, at).double(), tokens.double()]))
+            if left:
+                on = found.sort(descending=True, stable=True).indices[:self._widest(budget)]
+                above, nodes = found.index_select(0, on), on + first
+                rows = growing.rows(self.model, tokens.index_select(0, on), at.index_select(0, on))
+                first += len(found)
+        table = torch.cat(told, 1)
+        flat, count = read(table.flatten()), table.shape[1]
+        for value, parent, token in zip(flat[:count], flat[count:2 * count], flat[2 * count:]):
+            build.add(int(token), int(parent))
             values.append(value)
+        return grown
 
 
 class GreedyTree(Drafter):
@@ -133,6 +166,8 @@ class Slot:
     def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
         """The next child and the chance it was drawn with."""
         left = self._left if self.drawn == 0 else self._left.div_(self._mass)
+        if left.device.type != "cpu":
+            return self._drawn_afar(build, parent, left, state)
         token = int(left.argmax()) if self.greedy else state.dice.pick("draft", left)
         chance = float(left[token])
         self._left = left.clone() if self.drawn == 0 else left
@@ -140,3 +175,12 @@ class Slot:
         self._mass = float(self._left.sum())
         self.more, self.drawn = self._mass > 0, self.drawn + 1
         return build.add(token, parent, self.at), chance
+
+    def _drawn_afar(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
+        """The same, with one wait for the token, its chance and what is left."""
+        token = numbers(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
+        place = ids_on(left.device, [token])
+        self._left = left.index_fill(0, place, 0.0)
+        chance, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
+        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        return build.add(int(token), parent, self.at), chance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 
+import torch
 from torch import Tensor
 
 from ...core import IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
@@ -95,7 +96,8 @@ class StochasticBeam(Drafter):
         """Plain beam search: the most likely sequences, chosen."""
         values, tokens = best(rows, width)
         values = values - rows.logsumexp(-1, keepdim=True)
-        found = sorted(((beam[i][1] + value, i, token) for i, (row, ids) in enumerate(zip(values.tolist(), tokens.tolist()))
+        told = torch.stack([values.double(), tokens.double()]).tolist()  # in one go
+        found = sorted(((beam[i][1] + value, i, int(token)) for i, (row, ids) in enumerate(zip(*told))
                         for value, token in zip(row, ids)), key=lambda item: -item[0])[:width]
         return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
-from ...core import Budget, Outcome, State, Step, Steps
+from ...core import Budget, Outcome, State, Step, Steps, rows_of
 from .chain import DraftChain
 
 
@@ -29,11 +30,12 @@ class WatchedChain(DraftChain):
 
     def overlaps(self, state: State, outcome: Outcome) -> list[float]:
         """Sum of the smaller of both probabilities, at each judged place."""
-        return self.common(outcome.scores.logits[judged(outcome)], self.believed, state)
+        return self.common(rows_of(outcome.scores.logits, judged(outcome)), self.believed, state)
 
     def common(self, logits: Tensor, drafted: list[Tensor], state: State) -> list[float]:
         """The same of the target's logits [n, vocab] and the draft's distributions."""
-        return [round(float(p.minimum(q.to(p)).sum()), 4) for p, q in zip(self.believes(logits, state), drafted)]
+        sums = [p.minimum(q.to(p)).sum() for p, q in zip(self.believes(logits, state), drafted)]
+        return [round(each, 4) for each in torch.stack(sums).tolist()] if sums else []
 
     @staticmethod
     def believes(logits: Tensor, state: State) -> Tensor:

@@ -10,7 +10,7 @@ import random
 
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+from ...core import IID, Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, rows_of
 from ...trees import Shape, best, draw_one
 from ..several.fused import join
 from ...indexes.suffix_automaton import Grams
@@ -42,7 +42,7 @@ class BlockJacobi(Drafter):
         return DraftTree.chain(block)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.guesses = outcome.scores.logits[len(outcome.verdict.path) + 1:].argmax(-1).tolist()
+        self.guesses = outcome.scores.tops(range(len(outcome.verdict.path) + 1, len(outcome.scores.logits)))
 
 
 class SampledJacobi(Drafter):
@@ -130,7 +130,7 @@ class JacobiTree(Drafter):
         while tree.children(node):  # first children: the likeliest ones
             node = tree.children(node)[0]
             rows.append(node + 1)
-        self.places = best(outcome.scores.logits[rows], self.wide)[1].tolist() if rows else []
+        self.places = best(rows_of(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
 
 
 class Units(Drafter):

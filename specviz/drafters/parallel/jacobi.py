@@ -22,5 +22,4 @@ class Jacobi(Drafter):
         return DraftTree.chain(block)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        after = outcome.scores.logits[len(outcome.verdict.path) + 1:]
-        self.guesses = after.argmax(-1).tolist() if len(after) else []
+        self.guesses = outcome.scores.tops(range(len(outcome.verdict.path) + 1, len(outcome.scores.logits)))

@@ -57,7 +57,7 @@ class Lookahead(Drafter):
         rows = [node + 1 for node in sorted(outcome.tree.probes)][-len(self.levels[-1]):]
         if len(self.levels) == 1:
             rows = [0, *rows]  # level 0 has the root as its column 0
-        new = outcome.scores.logits[rows].argmax(-1).tolist()
+        new = outcome.scores.tops(rows)
         if len(self.levels) < self.ngram - 1:
             self.levels = [level[1:] for level in (*self.levels, new)]
             return

@@ -28,8 +28,9 @@ METHOD = Method(
     needs=frozenset({"draft"}),
     look="Which requests gave up rows and which got them: an easy text takes what a hard one would have wasted.",
     wins="At equal rows, with requests of different difficulty in one batch.",
-    loses="The extra tokens are drafted for nothing; alone, a request has nobody to trade rows with.",
+    loses="What is drafted beyond the rows that are verified costs time; alone, a request has nobody to trade rows with.",
     differs="The paper ranks by the probabilities of the drafted tokens, which is biased at temperatures above 0; here "
-            "the draft's best token at each place ranks, the same at temperature 0.",
+            "the draft's best token at each place ranks, the same at temperature 0. That a request stops drafting once the "
+            "rows are spoken for by likelier tokens, or where it is less likely than what got a row in the round before, is ours.",
     build=build,
 )

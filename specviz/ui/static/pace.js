@@ -1,6 +1,9 @@
-/* While a run streams: tells the server twice a second which frame was painted last, so that it does not outrun this browser. */
+/* While a run streams: tells the server which frame was painted last, so that it does not outrun this browser, and how often
+   it is painted here: frames in between would only be taken from the engine. Where cores are few it is told less often, too. */
 setInterval(() => {
   const root = element.querySelector(".sv");
   if (root?.dataset.state === "live" && !document.hidden)
-    requestAnimationFrame(() => trigger("select", { frame: Number(root.dataset.seq) }));
-}, 500);
+    requestAnimationFrame(() =>
+      trigger("select", { frame: Number(root.dataset.seq), every: root.svBoard?.board.pace.beat(0) }),
+    );
+}, (navigator.hardwareConcurrency || 4) <= 2 ? 1000 : 500);

@@ -131,6 +131,7 @@ function paint() {
   const pays = cards
     .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
     .filter((card) => (speedOf(card) ?? 1) >= 1)
+    .sort((a, b) => (speedOf(b) ?? 0) - (speedOf(a) ?? 0)) /* as measured; the order of the list where nothing is */
     .slice(0, 3);
   const word = (kind, text) => still(kind + text, () => make("span", kind, text));
   place([

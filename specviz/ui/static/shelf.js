@@ -75,8 +75,10 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     nav = make("nav", "pg-nav"),
     side = make("aside", "pg-card"),
     rows = new Map(),
+    chips = new Map(),
     sections = new Map();
   let pointed = cards[0],
+    among = null /* the preset that the list is narrowed to */,
     opener = null;
   page.hidden = true;
   page.setAttribute("role", "dialog");
@@ -96,8 +98,9 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
   first.lastChild.setAttribute("aria-label", "Close");
   second.append(make("span", "", "Start from"));
   for (const one of presets) {
-    const chip = button("pg-chip", one.name, () => preset(one));
+    const chip = button("pg-chip", one.name, () => (one.among.length ? narrow(one) : preset(one)));
     chip.title = one.about || "";
+    if (one.among.length) chips.set(one, chip);
     second.append(chip);
   }
   const measured = make("span", "pg-where"),
@@ -144,6 +147,11 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     return node;
   }
 
+  function narrow(one) {
+    among = among === one ? null : one;
+    search.value = "";
+    paint();
+  }
   function point(card) {
     pointed = card;
     tell();
@@ -203,7 +211,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
         ? "speeds were measured for another model"
         : "";
     for (const card of all) {
-      const hit = found(card, families, search.value),
+      const hit = among && !among.among.includes(card.key) ? null : found(card, families, search.value),
         s = state(card.key),
         held = rows.get(card.key),
         { node, also } = held,
@@ -212,7 +220,8 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
       held.mark = mark;
       node.hidden = !hit;
       n += hit ? 1 : 0;
-      also.textContent = hit?.alias ? " = " + hit.alias : "";
+      const alias = hit?.alias || (among && card.aliases.find((name) => plain(name) !== plain(card.title)));
+      also.textContent = hit && alias ? " = " + alias : "";
       node.setAttribute("aria-pressed", String(Boolean(s.count)));
       node.setAttribute("aria-disabled", String(s.blocked));
       node.classList.toggle("lock", s.lock);
@@ -226,9 +235,10 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
           .join(", "),
       );
     }
+    for (const [one, chip] of chips) chip.setAttribute("aria-pressed", String(among === one));
     for (const { section, grid } of sections.values())
       section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
-    count.textContent = search.value
+    count.textContent = among || search.value
       ? n === 1
         ? "1 method"
         : n
@@ -239,7 +249,10 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
     tell();
   }
-  search.addEventListener("input", paint);
+  search.addEventListener("input", () => {
+    among = null;
+    paint();
+  });
   page.addEventListener("keydown", (event) => {
     event.stopPropagation();
     const seen = [...rows.values()].map((r) => r.node).filter((node) => !node.hidden),
@@ -277,6 +290,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
   function close() {
     if (page.hidden) return;
     page.hidden = true;
+    among = null;
     search.value = "";
     document.documentElement.classList.remove("pg-still");
     closed();

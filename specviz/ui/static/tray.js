@@ -11,12 +11,14 @@ function knobWord(card, lane) {
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
   return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + SpecViz.stage.plain(value)).join(", ");
 }
-/* The knobs at which the method was published, without those that are the defaults here; null where the defaults are it. */
+/* The knobs at which the method was published: those that are not the defaults here, and those that the settings hold otherwise;
+   null where the defaults are it. */
 function published(card) {
-  const own = Object.entries(card.published || {}).filter(
-    ([name, value]) => card.knobs.find((knob) => knob.name === name)?.default !== value,
-  );
-  return own.length ? Object.fromEntries(own) : null;
+  const wanted = card.knobs.map((knob) => [knob, card.published?.[knob.name] ?? knob.default]),
+    held = settled(card);
+  if (wanted.every(([knob, value]) => value === knob.default)) return null;
+  const told = wanted.filter(([knob, value]) => value !== knob.default || knob.name in held);
+  return Object.fromEntries(told.map(([knob, value]) => [knob.name, value]));
 }
 /* The same method once more, with the first knob set to something that no lane of it has. */
 function another(card, lanes) {

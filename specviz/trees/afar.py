@@ -1,0 +1,35 @@
+"""A tree that grows on a device: tokens, parents and who sees whom stay there, and only how many nodes a level has is known."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Target, Unread, numbers
+
+
+class Growing:
+    """The part of such a tree that its draft model has scored, a frontier a level. rows: logits below the root; most: rows there may
+    come to be, the root's included."""
+
+    def __init__(self, rows: Tensor, most: int):
+        device = rows.device
+        self._sees = torch.zeros(most, most, dtype=torch.bool, device=device)
+        self._sees[:1, :1].fill_(True)
+        self._parents = torch.empty(0, dtype=torch.int64, device=device)
+        self._tree = DraftTree()
+        self._frontier = (-1, 1)  # the first of its nodes, and how many
+
+    def rows(self, model: Target, tokens: Tensor, at: Tensor) -> Tensor:
+        """Logits [n, vocab] below new nodes; at [n]: the place of each one's parent in the frontier before."""
+        count, n, (first, width) = len(self._tree), len(tokens), self._frontier
+        sees = self._sees[1 + count:1 + count + n]
+        sees.copy_(self._sees[1 + first:1 + first + width].index_select(0, at))
+        sees[:, 1 + count:1 + count + n].fill_diagonal_(True)
+        above = at + first
+        self._parents = torch.cat([self._parents, above])
+        depth = self._tree.depths[first] + 1 if count else 1
+        unread = Unread((*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n])
+        self._tree = DraftTree((*self._tree.tokens, *numbers(tokens)), (*self._tree.parents, *numbers(above)), (-1,) * (count + n),
+                               unread=unread)
+        self._frontier = count, n
+        return model.score(self._tree, count).logits[-n:]

@@ -1,0 +1,94 @@
+"""What token rejection may meet, worked out on the device before anything is read, so that a round waits for the device once.
+
+Which children of a node are refused before one passes is drawn; what is left of the law after each refusal is not, and neither is
+how many dice have been rolled when the walk stands at a node. So every child's chance and the token that would end the walk at
+every node can be computed beforehand, level of siblings by level, and the walk itself is one over plain numbers.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core import WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, ids_on
+from ..core.sampling import drawn_by
+
+
+class Foreseen:
+    """asked [3 * nodes + 1] of the device: by node the target's chance of it after its earlier siblings were refused, the chance it was
+    drawn with (0 where it was chosen), and the token that ends the walk at each row. told: the same, read. laws, left: by node the
+    law it is held against, and what a refusal leaves of it; last: by row the law that the last token is drawn from."""
+
+    def __init__(self, tree: DraftTree, scores: Scores, state: State):
+        nodes = len(tree)
+        self.tree, self.told = tree, []
+        self.laws: dict[int, Tensor] = {}
+        self.left: dict[int, Tensor] = {}
+        self.last: list[Tensor] = list(state.sampling.probs(scores.logits))
+        chances = [self._siblings(level, scores.logits) for level in _by_rank(tree)]
+        order = [node for level in _by_rank(tree) for node in level]
+        place = {node: at for at, node in enumerate(order)}
+        uniforms = state.dice.ahead("verify", max(self._rolled(row) for row in range(-1, nodes)) + 1)
+        ends = drawn_by(torch.stack(self.last), [uniforms[self._rolled(row)] for row in range(-1, nodes)])
+        empty = ends.new_empty(0, dtype=torch.float64)
+        both = torch.cat([empty.view(2, 0), *chances], 1)
+        both = both.index_select(1, ids_on(both.device, [place[node] for node in range(nodes)])) if nodes else both
+        self.asked = torch.cat([both.flatten(), ends.double()])
+
+    def chances(self, node: int) -> tuple[float, float | None]:
+        """Of a node: the target's, and the draft's; None where it was chosen."""
+        return self.told[node], None if self.tree.draw[node] < 0 else self.told[len(self.tree) + node]
+
+    def end(self, row: int) -> int:
+        return int(self.told[2 * len(self.tree) + row])
+
+    def _siblings(self, level: list[int], logits: Tensor) -> Tensor:
+        """Children of different parents, as many siblings before each: their two chances [2, nodes]; refuses them."""
+        tree, device = self.tree, logits.device
+        rows = [tree.parents[node] + 1 for node in level]
+        tokens = ids_on(device, [tree.tokens[node] for node in level])[:, None]
+        laws = torch.stack([self.last[row] for row in rows])
+        drafts = torch.stack([torch.zeros_like(law) if q is None else q.to(law) for law, q in zip(laws, map(self._law, level))])
+        chosen = ids_on(device, [tree.draw[node] < 0 for node in level]).bool()[:, None]
+        rest = torch.where(chosen, laws.scatter(1, tokens, 0.0), (laws - drafts).clamp_(min=0))
+        mass = rest.sum(-1, keepdim=True)
+        left = torch.where(mass > 0, rest / mass, laws)
+        for at, (node, row) in enumerate(zip(level, rows)):
+            self.laws[node], self.left[node], self.last[row] = laws[at], left[at], left[at]
+        return torch.cat([laws.gather(1, tokens), drafts.gather(1, tokens)], 1).T.double()
+
+    def _law(self, node: int) -> Tensor | None:
+        """As the tree's own ``law``, which asks for tokens."""
+        tree, k = self.tree, self.tree.draw[node]
+        if k < 0:
+            return None
+        row = tree.probs[k]
+        if tree.drawn[k] == WITHOUT_REPLACEMENT:
+            gone = [tree.tokens[j] for j in tree.children(tree.parents[node]) if j < node and tree.draw[j] == k]
+            if gone:
+                row = row.index_fill(0, ids_on(row.device, gone), 0.0)
+                row = row / row.sum()
+        return row
+
+    def _rolled(self, row: int) -> int:
+        """How many dice have been rolled when the walk ends at a row: one for every child tried on the way."""
+        tree, count = self.tree, len(self.tree.children(row))
+        while row >= 0:
+            count += tree.children(tree.parents[row]).index(row) + 1
+            row = tree.parents[row]
+        return count
+
+
+def _by_rank(tree: DraftTree) -> list[list[int]]:
+    """First children, second children, ..."""
+    levels: list[list[int]] = []
+    for node in range(-1, len(tree)):
+        for rank, child in enumerate(tree.children(node)):
+            if rank == len(levels):
+                levels.append([])
+            levels[rank].append(child)
+    return levels
+
+
+def foreseeable(sampling: Sampling, tree: DraftTree) -> bool:
+    """Whether there is anything to draw, and every node is a candidate."""
+    return not sampling.greedy and not tree.probes

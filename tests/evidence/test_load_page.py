@@ -1,0 +1,112 @@
+"""The table of docs/load.md: its figures by hand, what is judged and why it fell short, and that the page says what the file holds."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from specviz import ROOT
+from specviz.cli import commands
+from specviz.evidence.load_page import BEGIN, END, NONE, figures, read, written
+from specviz.evidence.serving import Answer, Served, parts
+from specviz.run.request import SessionError
+
+ENV = {"machine": "Some (R) | Processor", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "target": {"name": "T"},
+       "draft": {"name": "D"}, "requests": 8, "max_new_tokens": 64, "slots": 16, "temperature": 0.0, "seed": 0, "began": "2026-01-02T03:04",
+       "busy": 0.1, "users": [1, 4], "rates": [], "methods": ["autoregressive", "speculative"], "interrupted": False}
+
+
+def row(load, method, goodput, rows=400, drafting=0.2, apart=(1.0, 1.0), requests=8):
+    """One of 200 tokens."""
+    return {"load": load, "method": method, "requests": requests, "tokens": 200, "seconds": 200 / goodput, "goodput": goodput,
+            "against_plain": goodput / 100, "throughput": rows * goodput / 200, "first_token": [0.01, 0.02], "token_time": [0.004, 0.0055],
+            "latency": [0.5, 1.0], "parts": [goodput * one for one in apart], "batch": 4.0, "rounds": 25, "rows": rows, "reading": 0.1,
+            "drafting": drafting, "drafted": 3.0, "accepted": 0.5}
+
+
+def report(*rows, **env):
+    return {"environment": ENV | env, "rows": list(rows), "said": ["SmartSpec pays <b>always</b>."]}
+
+
+def lines(told, asked):
+    """The lines of one judgement."""
+    return next(part for part in told.split("**Asked**: ")[1:] if asked in part).splitlines()
+
+
+def test_the_table_by_hand():
+    told = figures(report(row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 125.0), row("4 users", "speculative", 9.0, requests=3)))
+    found = [line for line in told.splitlines() if line.startswith("| ")]
+    assert found[1:] == ["| 1 user | Plain decoding | 100.0 | 1.00 | 200.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |",
+                         "| 1 user | Speculative decoding | 125.0 | 1.25 | 250.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |"]
+    assert "Some (R)   Processor, cpu" in told and "T with D; 2026-01-02" in told and "Load average of the machine before: 0.1." in told
+    assert ("    python -m specviz load --users 1,4 --methods autoregressive,speculative --requests 8 --max-new-tokens 64 --slots 16 "
+            "--temperature 0 --seed 0 --target T --draft D --out load.json") in told
+    assert "<b>" not in told and "Asked" not in told, "nothing is judged whose methods were not measured"
+
+
+def test_smartspec_is_judged_against_the_better_of_two_at_every_load():
+    base = [row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 120.0, apart=(1.0, 1.1)),
+            row("4 users", "autoregressive", 300.0), row("4 users", "speculative", 200.0)]
+    well = lines(figures(report(*base, row("1 user", "smartspec", 115.0), row("4 users", "smartspec", 310.0))), "SmartSpec")
+    assert "at least 0.95 at every load. **met**: 0.96 at the least, with 1 user." in well[0]
+    assert well[2:4] == ["- 1 user: 0.96 of Speculative decoding (quarters of the run 0.87 to 0.96).",
+                         "- 4 users: 1.03 of Plain decoding (quarters of the run 1.03 to 1.03)."]
+    ill = lines(figures(report(*base, row("1 user", "smartspec", 119.0), row("4 users", "smartspec", 270.0, drafting=0.3))), "SmartSpec")
+    assert "**not met** with 4 users: 0.90 at the least, with 4 users." in ill[0] and "Why" not in ill[2]
+    assert ill[3].endswith("Why: it wrote 2.00 tokens a request in rounds of 29.6 ms and 16.0 rows, 30% of the time on drafts and 10% on prompts; "
+                           "Plain decoding wrote 2.00 tokens a request in rounds of 26.7 ms and 16.0 rows, 20% of the time on drafts and 10% "
+                           "on prompts.")
+
+
+def test_tetris_is_judged_by_its_rows_and_by_the_clock():
+    told = figures(report(row("4 users", "speculative", 100.0, rows=500), row("4 users", "tetris", 98.0, rows=480, drafting=0.25)))
+    assert "**met**: 1.04 at the least" in lines(told, "each row that was scored")[0]
+    assert "**not met** with 4 users: 0.98 at the least" in lines(told, "TETRIS (row budget)'s goodput")[0]
+
+
+def test_a_part_is_as_long_as_its_answers_take():
+    done = [Answer("a", 0.0, 0.5, float(end), 10) for end in (1, 2, 4, 4, 5, 6, 7, 9)]
+    assert parts(done) == [20 / 2, 20 / 2, 20 / 2, 20 / 3] and parts(done[:7]) == []
+    assert Served(done, [8], rows=80).row()["parts"] == parts(done)
+
+
+def test_a_page_keeps_its_words_and_one_without_marks_is_told():
+    assert written(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
+    for page in ("nothing", f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"):
+        with pytest.raises(SessionError, match="no place for figures"):
+            written(page, "new")
+
+
+def test_what_a_measurement_stores_the_command_shows_and_writes(at_home, tmp_path, capsys):
+    stored, page = tmp_path / "load.json", tmp_path / "page.md"
+    assert commands.main(["load", "--users", "1,2", "--requests", "8", "--max-new-tokens", "6", "--tasks", "chat", "--out", str(stored)]) == 0
+    capsys.readouterr()
+    page.write_text(f"# Load\n{BEGIN}\n{END}\n", encoding="utf-8")
+    assert commands.main(["load", "--table", str(stored), "--write", str(page)]) == 0
+    told = capsys.readouterr().out
+    assert page.read_text(encoding="utf-8") == f"# Load\n{BEGIN}\n{told.rstrip()}\n{END}\n" and told.count("**Asked**") == 3
+    assert "--users 1,2 --methods autoregressive,speculative,smartspec,tetris --tasks chat --requests 8" in told
+    assert told.count("- 2 users: ") == 3 and "time on drafts" in told
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--write", "docs/load.md"], "say of what with --table"), (["--table", "nowhere.json"], "holds no report"),
+])
+def test_a_mistake_is_one_line(capsys, words, says):
+    assert commands.main(["load", *words]) != 0
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+
+
+def test_a_file_that_is_no_report_is_told(tmp_path):
+    for text in ("[]", "{}", json.dumps({"environment": ENV, "rows": [{}]}), "\x00"):
+        (tmp_path / "f.json").write_text(text)
+        with pytest.raises(SessionError, match="holds no report"):
+            read(tmp_path / "f.json")
+
+
+def test_the_page_shows_what_was_stored_beside_it():
+    """docs/load.md is made by `python -m specviz load --table docs/load.json --write docs/load.md`."""
+    page, stored = (ROOT / "docs" / name for name in ("load.md", "load.json"))
+    text = page.read_text(encoding="utf-8")
+    assert written(text, figures(read(stored) if stored.exists() else None)) == text and figures(None) == NONE

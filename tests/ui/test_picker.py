@@ -1,0 +1,113 @@
+"""What the picker offers and in which order, what "as published" means beside the settings, and whose draft a link carries."""
+from __future__ import annotations
+
+import pytest
+
+from specviz.ui.cards import cards
+from specviz.ui.limits import BASELINE
+from specviz.ui.offer import named, offer
+from specviz.ui.rows import measured
+
+from .test_page import open_fields, run, shelf  # noqa: F401
+from .test_rows import rows
+
+CHIPS = "[...document.querySelectorAll('.pg-chip[aria-pressed=false]')].map((c) => c.dataset.key).filter(Boolean)"
+
+
+@pytest.mark.thorough
+def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # noqa: F811
+    page = visit(url=shelf.url)
+    speeds = {row["key"]: row["speed"] for row in rows(cards(), ())}
+
+    def shown(dice):
+        own = [speeds[key][dice] for key in page.evaluate(CHIPS)]
+        assert own and own == sorted(own, reverse=True) and min(own) >= 1
+        paying = [speeds[key][dice] for key in offer(cards()).first if key not in page.get_attribute(".pg-pick", "data-on").split()
+                  and speeds[key] and speeds[key][dice] >= 1]
+        assert own == sorted(paying, reverse=True)[:3]  # the fastest of what is offered
+
+    assert measured()["of"]
+    shown(0)
+    greedy = page.evaluate(CHIPS)
+    open_fields(page)
+    page.fill("#temperature input", "1")
+    page.wait_for_function(f"old => {CHIPS}.join() !== old", arg=",".join(greedy))
+    shown(1)
+
+
+def test_what_engines_offer_is_found_by_the_methods_own_aliases():
+    preset = next(row for row in offer(cards()).presets if row["among"])
+    assert preset["name"] == "In engines" and not preset["methods"]
+    assert {"eagle3", "mtp", "dflash", "pard", "prompt_lookup", "suffix_decoding", "speculative", "medusa"} <= set(preset["among"])
+    for name in preset["called"]:
+        assert named(cards(), [name]), f"no method is called {name}"
+    assert named(cards(), ["EAGLE-3", "no such name"]) == ["eagle3"] and named(cards(), None) == [] == named(cards(), [""])
+
+
+@pytest.mark.thorough
+def test_the_preset_of_engines_narrows_the_list_and_chooses_nothing(visit, shelf):  # noqa: F811
+    page = visit(url=shelf.url)
+    chosen = page.get_attribute(".pg-pick", "data-on")
+    among = next(row for row in offer(cards()).presets if row["among"])["among"]
+    seen = "[...document.querySelectorAll('.pg-row')].filter((r) => !r.hidden).map((r) => r.dataset.key)"
+    page.click(".pg-more")
+    everything = page.evaluate(seen)
+    page.click(".pg-presets button:text-is('In engines')")
+    assert sorted(page.evaluate(seen)) == sorted(among) and page.get_attribute(".pg-pick", "data-on") == chosen
+    assert "= draft_model" in page.inner_text(".pg-row[data-key=speculative]")
+    assert page.inner_text(".pg-count") == f"{len(among)} methods"
+    page.fill(".pg-shelf input[type=search]", "jacobi")
+    assert "jacobi" in page.evaluate(seen) and not set(page.evaluate(seen)) & {"speculative"}
+    page.fill(".pg-shelf input[type=search]", "")
+    assert page.evaluate(seen) == everything
+    page.click(".pg-presets button:text-is('In engines')")
+    page.click(".pg-presets button:text-is('In engines')")
+    assert page.evaluate(seen) == everything  # pressed again it lets go
+
+
+@pytest.mark.thorough
+def test_as_published_is_that_whatever_the_settings_hold_and_leaves_the_models_alone(page, backend):
+    """The chain was published with gamma 8 and a warm cache; the settings say gamma 7, cold, depth in front, and another draft."""
+    page.evaluate("""() => { SpecVizPage.pending = { draft: 'wide', methods: ['chain'], knobs: { chain: { gamma: 7, warm: false, shape: 'front' } } };
+        SpecVizPage.send('input'); }""")
+    page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'chain'")
+    page.click(".pg-more")
+    page.hover(".pg-row[data-key=chain]")
+    page.click(".pg-as")
+    page.click(".pg-done")
+    run(page)
+    ask = backend.runs[0]
+    knobs = [own for key, own in ask.lanes if key == "chain"]
+    assert knobs == [{"gamma": 7, "warm": False, "shape": "front"}, {"gamma": 8, "warm": True, "shape": "even"}]
+    assert ask.draft == "wide" and page.input_value("#draft input") == "Wide, 2 M"
+    backend.loaded.discard("|wide")
+
+
+HEADERS = """([lanes]) => SpecVizPage.settings(lanes.map(([key, draft], lane) => ({ type: 'header', lane, method: { key, title: key }, knobs: {},
+    target: { name: 'fake' }, draft: draft && { name: draft } })), { predicted: '' }).draft"""
+
+
+def test_a_link_takes_its_draft_from_plain_decodings_lane(page):
+    """A lane may name the model in the middle that it drafted with; plain decoding names the pair that was chosen."""
+    draft = lambda *lanes: page.evaluate(HEADERS, [lanes])  # noqa: E731
+    assert draft(["chain", "middle"], [BASELINE, "wide"]) == "wide" == draft([BASELINE, "wide"], ["chain", "middle"])
+    assert draft(["chain", "middle"], [BASELINE, "fake-draft"]) == ""  # the target's own
+    assert draft(["chain", "middle"], [BASELINE, None]) == "none"
+    assert draft(["chain", "wide"]) == "wide"  # nobody else says it
+
+
+@pytest.mark.thorough
+def test_the_draft_of_a_link_is_the_one_that_the_settings_get(visit, server, backend):
+    page = visit()
+    page.evaluate("SpecVizPage.pending = { draft: 'wide' }; SpecVizPage.send('input');")
+    page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
+    run(page, "with wide")
+    link = page.evaluate("SpecVizPage.link()")
+    other = visit(url=link)
+    other.wait_for_function("document.querySelector('#draft input').value === 'Wide, 2 M'")
+    other.before = -1
+    other.click("#run")
+    other.wait_for_function("document.querySelector('#board .sv').dataset.state === 'done' && Number(document.querySelector('#board .sv').dataset.seq) > 0")
+    assert backend.idle() and backend.runs[-1].draft == "wide" == backend.runs[0].draft
+    backend.loaded.discard("|wide")
