@@ -145,8 +145,10 @@ def named(job: Job) -> str:
     for name, entry in told["models"].items():
         try:
             kept |= {name: entry | {"path": str(job.model(Path(entry["path"]).name).resolve())}} if "path" in entry else {}
-        except TrainingError:
-            continue  # not trained yet
+        except TrainingError:  # not trained yet; another target's twin of it may be, and lies beside it
+            if "for" in entry:
+                place = job.shipped if job.prefer_shipped else job.work / "models"
+                kept |= {name: entry | {"path": str(place.resolve() / Path(entry["path"]).name)}}
     own = {name for name, entry in kept.items() if Path(entry["path"]).parent == (job.work / "models").resolve()}
     for name, entry in kept.items():  # one made here does not draft with one that was made for another target
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
