@@ -57,9 +57,10 @@ def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]]
 
     def stop(step: Step) -> bool:
         nonlocal chance
-        chance *= float(step.probs.max())
+        sure = float(step.probs.max())  # once: on a device it is waited for
+        chance *= sure
         insort(ranked, (-chance, len(line), mine))
-        line.append(float(step.probs.max()))
+        line.append(sure)
         return chance < least or bisect_left(ranked, (-chance, len(line), mine)) >= budget
     return stop
 

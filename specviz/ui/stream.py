@@ -24,7 +24,7 @@ from .loading import Loader
 
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
 SELDOM = 0.5  # seconds between two frames at most, however seldom a reader says that it paints
-CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 2  # beats
+CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 4  # beats
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
 Frame = dict[str, Any]
