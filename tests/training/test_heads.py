@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -220,10 +221,14 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     model.config = {}
     place = tmp_path / "medusa"
     place.mkdir()
-    runner, features = SimpleNamespace(name="medusa", place=place), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
+    runner, features = SimpleNamespace(name="medusa", place=place, numbers={}), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
     card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
+    assert "It began" not in card
+    told, runner.numbers = replace(told, size="grown"), {"begin": "eagle"}
+    card = (chains.export(told, told.named("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
+    assert f"medusa --data DIR{more} --size grown\n" in card and f"It began with the weights of {told.named('eagle')} as it was then" in card
 
 
 def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
