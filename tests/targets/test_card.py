@@ -1,8 +1,6 @@
 """How often a round waits for the device, on a device that is not there: what would be slow on a card fails without one."""
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
@@ -13,7 +11,8 @@ from specviz.targets.static import StaticModel
 
 from ..exactness.pair import Pair
 from .card import CARD, Card
-from .tiny import CONFIGS, VOCAB, network
+from .tiny import VOCAB
+from .waits import save_pair
 
 pytestmark = pytest.mark.far
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 10
@@ -21,15 +20,7 @@ PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 10
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Target and draft; the draft is the target with noise on its weights."""
-    net, folder = network(CONFIGS["llama"](), seed=2), tmp_path_factory.mktemp("card")
-    noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in noisy.parameters():
-            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.1)
-    net.save_pretrained(folder / "target")
-    noisy.save_pretrained(folder / "draft")
-    return folder
+    return save_pair(tmp_path_factory.mktemp("card"))
 
 
 def run(models, key, waits=None):
