@@ -50,8 +50,8 @@ class Features:
     """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
     ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
 
-    ``keeps``: what batches hold of the target, which is then kept on disk: "states", "layer" (with the name of a folder for it, since
-    recipes read different layers), or nothing.
+    ``keeps``: the one thing that batches hold of the target, which is then kept on disk: "states", "layer" (each choice of layers in a
+    folder of its own), or None where that would be too much.
 
     numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
     Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.

@@ -11,7 +11,7 @@ TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where,
     ("Lena", "the old mill", "a red button"), ("The owl", "the market", "a basket of pears"), ("Tom", "the harbour", "a letter"),
     ("A small grey cat", "the bridge", "nothing at all"), ("Clara", "the edge of the wood", "a lantern"), ("The fox", "the well", "Tom")))
 SHIPPED = [entry for entry in register().entries.values()
-           if entry.role == "head" and entry.kind in ("eagle", "fspad", "jakiro", "falcon") and (entry.path / "config.json").is_file()]
+           if entry.role == "head" and entry.kind in ("eagle", "fspad", "jakiro", "falcon", "mtp") and (entry.path / "config.json").is_file()]
 
 
 @pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: entry.name)
