@@ -4,21 +4,24 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
+from specviz import zoo
 from specviz.models import hydra as heads_hydra, medusa as heads_medusa
 from specviz.models.heads import Body
-from specviz.training import chains, files, hydra, medusa, ranks
+from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.generate import Answer, pack
 from specviz.training.files import write_tensors
-from specviz.training.job import TARGET, Job, TrainingError, fingerprint
+from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.training.runner import Runner
 
 from ..zoo.checkpoints import write
@@ -207,7 +210,6 @@ def test_chat_prompts_are_long_enough_for_every_head():
     """A head that stands k tokens back never looks before the row: the template alone is longer than that."""
     from transformers import AutoTokenizer
 
-    from specviz.training.job import SHIPPED
 
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     assert len(chat_prompt(words, "")) > Job().numbers("medusa")["heads"]
@@ -236,3 +238,14 @@ def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
     first.log("eagle", steps=1)
     other.log("eagle", steps=2)
     assert (first.last_log("eagle")["steps"], other.last_log("eagle")["steps"]) == (1, 2) and other.last_log("hydra") is None
+
+
+def test_the_report_knows_drafters_that_only_a_later_target_has(tmp_path):
+    """An entry of the first target's stands for its twins: without it a drafter that was trained for the later one alone is passed over."""
+    later = Job(work=tmp_path, target="Llama-specviz-52M", quiet=True, prefer_shipped=True)
+    told = yaml.safe_load(drafters.named(later))["models"]
+    assert not (SHIPPED / "Llama-specviz-mtp").is_dir() and (SHIPPED / "Llama-specviz-52M-mtp").is_dir()
+    assert Path(told["Llama-specviz-mtp"]["path"]).parent == SHIPPED.resolve()
+    with drafters.models(later):
+        assert zoo.registry.register().entries["Llama-specviz-52M-mtp"].path.is_dir()
+    zoo.forget()
