@@ -71,5 +71,8 @@ def test_a_whole_block_is_muons_own_step():
     assert float((ours - theirs).detach().abs().max()) < 0.02, "torch's own computes in bfloat16"
 
 
-def test_the_number_format_is_chosen_by_measuring():
-    assert half_is_faster(torch.device("cpu")) in (True, False) and half_is_faster(torch.device("cuda")) is True
+@pytest.mark.parametrize("has", ["_is_amx_tile_supported", "_is_avx512_bf16_supported", "nothing"])
+def test_the_number_format_follows_the_instructions_of_the_processor(has, monkeypatch):
+    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name == has, raising=False)
+    assert half_is_faster(torch.device("cpu")) is (has != "nothing") and half_is_faster(torch.device("cuda")) is True
