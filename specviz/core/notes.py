@@ -114,6 +114,10 @@ NOTES: dict[str, Note] = {
     "halves": _note(
         "heads", "How far what the head says of the next token is from what it hands on (FSPAD).",
         likeness=("`[-1..1, ...]` of the two in each row that drafted, the root's first", [0.9, 0.7, 0.8])),
+    "frequent": _note(
+        "heads", "The frequent tokens among which a head chooses, and what of the text it could not have drafted (FR-Spec).",
+        spoken=("tokens that it may draft", 2048), vocabulary=("of the target", 8192),
+        beyond=("written in this round, of the others", _IDS[:1])),
     "rounds": _note(
         "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
         size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),

@@ -180,8 +180,9 @@ def spread(layers: int) -> list[int]:
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
     """An untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until ``speak`` the
-    first ones), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
-    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)),
+    first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are spoken), read_layers,
+    layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
     return Eagle3({**like(body, numbers), **said, **flags}, f"the EAGLE-3 head of {body.name}")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..models import eagle3
-from . import attention, chains
+from . import attention, chains, losses
 from .block import Tapped
 from .features import Batch
 from .job import Job
@@ -38,7 +38,8 @@ def run(job: Job) -> Path:
     model = features.model = eagle3.build(features.body, numbers)
     if model.d2t is not None:
         model.speak(frequent(features, len(model.d2t)))
-    start(model, features)
+    if model.lm_head is not None:
+        start(model, features)
     runner = Runner(job, "eagle3", model, numbers, features.place("eagle3"))
 
     def loss_at(step: int):
@@ -47,7 +48,8 @@ def run(job: Job) -> Path:
         return loss(model, features, batch, numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    about = CARD.format(**numbers | dict(spoken=model.lm_head.out_features, vocab=model.vocab, read=list(model.read_layers)))
+    output = BORROWED if model.lm_head is None else OWN.format(spoken=model.lm_head.out_features, vocab=model.vocab)
+    about = CARD.format(**numbers | {"output": output, "read": list(model.read_layers)})
     return chains.export(job, job.named("eagle3"), model, features, runner, about)
 
 
@@ -87,8 +89,13 @@ def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) ->
         kept = kept[fine[kept]]
         if not len(kept):
             continue
-        logq = model.own(states[batch.where[kept] - 1]).float().log_softmax(-1)
-        found = -(law[kept] * logq.gather(1, at[kept])).sum(-1).mean()
+        rows = states[batch.where[kept] - 1]
+        if model.lm_head is None:
+            rows = rows if model.norm_output else model.norm(rows)
+            found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept])
+        else:
+            logq = model.own(rows).float().log_softmax(-1)
+            found = -(law[kept] * logq.gather(1, at[kept])).sum(-1).mean()
         weight = numbers["fading"] ** step
         total, weights = total + weight * found, weights + weight
     if not weights:  # not one token of this batch is spoken
@@ -109,9 +116,10 @@ def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9), at, fine
 
 
-CARD = """An EAGLE-3 head (one layer and an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is lent). It
-reads what enters the target's layers {read} (0 is the first) and continues states of its own, one token at a time; the target checks
-what comes of it, so a wrong guess costs time and never changes the text.
+OWN = "an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is lent"
+BORROWED = "the target's embedding and output matrix are lent: a matrix of its own over few of the tokens would leave out too many"
+CARD = """An EAGLE-3 head (one layer; {output}). It reads what enters the target's layers {read} (0 is the first) and continues states
+of its own, one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the text.
 
 Cross-entropy to the target's distribution, {rollout} steps on its own states, each weighing {fading} of the one before. The paper
 trains seven steps on a hundred times the text, and on whole distributions; here only the leading tokens of each are kept."""

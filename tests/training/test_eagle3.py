@@ -1,9 +1,11 @@
 """The recipe of EAGLE-3's head: it learns and resumes, uses the text, and the engine keeps what the replay promises."""
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from specviz.core import Parts
 from specviz.drafters.heads.features import Features as FeatureDrafter
@@ -13,6 +15,7 @@ from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, eagle3
 from specviz.training.draft import collate
+from specviz.training.files import write_json
 from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection
 
@@ -63,6 +66,29 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
             found.append(-sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items()))
     assert 0 < len(found) < len(batch.where)
     assert float(eagle3.loss(head, features, batch, numbers)) == pytest.approx(sum(found) / len(found), rel=1e-4)
+
+
+def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_tokens(material, trained, tmp_path):  # noqa: F811
+    """By hand, over the stored leaders and one outcome for the rest; what is written has no matrix and reads back without one."""
+    work = job(material, trained)
+    numbers = work.numbers("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
+    features = eagle3.Spoken(work, numbers)
+    head = models.build(features.body, numbers)
+    batch = features.states(collate(features.heldout[:2], 64, features.device))
+    states = eagle3.guesses(head, features, batch, 1)[0].detach()
+    found = []
+    for row, place in enumerate(batch.where.tolist()):
+        q = (features.head.float() @ head.norm(states[place - 1])).softmax(-1).detach()
+        p = batch.top_logp[row].float().exp().tolist()
+        p, q = [*p, max(1 - sum(p), 1e-6)], [*(float(q[i]) for i in batch.top_ids[row]), 1 - sum(float(q[i]) for i in batch.top_ids[row])]
+        found.append(sum(a * math.log(a / b) for a, b in zip(p, q)))
+    assert float(eagle3.loss(head, features, batch, numbers).detach()) == pytest.approx(sum(found) / len(found), rel=1e-3)
+    save_file(dict(head.state_dict()), tmp_path / "model.safetensors")
+    write_json(tmp_path / "config.json", {**head.config, "model_type": "eagle3"})
+    again = models.load(tmp_path, features.body)
+    assert again.lm_head is None and again.tokens is None
+    features.model = again
+    assert features.logits(states[:1]).shape == (1, features.body.vocab)
 
 
 def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811

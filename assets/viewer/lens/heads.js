@@ -1,4 +1,4 @@
-/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, Falcon's passes. */
+/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, Falcon's passes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -73,7 +73,29 @@
     });
   }
 
+  function frequent(host, notes, c) {
+    const d = notes[0] || {},
+      spoken = int(d.spoken, 0),
+      all = int(d.vocabulary, 0),
+      beyond = nums(d.beyond, 64);
+    host.append(
+      say(
+        "The head chose among the " + count(spoken, "most frequent token") + " of " + all + ". ",
+        beyond.length
+          ? "Of this round's text it could not have drafted " + count(beyond.length, "token") + "."
+          : "All that was written this round is among them.",
+      ),
+    );
+    bars(host, {
+      name: "The vocabulary",
+      width: c.width,
+      values: [spoken, Math.max(0, all - spoken)],
+      labels: ["may draft", "left out"],
+    });
+  }
+
   SV.lens.experts = { title: "Two experts", draw: experts };
   SV.lens.halves = { title: "Two states of a row", draw: halves };
+  SV.lens.frequent = { title: "The frequent tokens", draw: frequent };
   SV.lens.rounds = { title: "Several tokens a step of the head", draw: rounds };
 })();

@@ -1,0 +1,65 @@
+"""A head that chooses among frequent tokens: which they are, what it is lent, and what stays between runs."""
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from specviz.core import Sampling, State, open_run, play
+from specviz.drafters.heads import frequent
+from specviz.drafters.heads.frequent import Frequent, most_frequent
+from specviz.methods import catalogue
+from specviz.targets.tiny import TinyTarget
+
+from ...exactness.toys import PROMPT, toy
+
+FR_SPEC = catalogue()["fr_spec"]
+
+
+def run(kit, count: int, length: int = 30):
+    """(tokens drafted, the state, its notes) of a greedy run with so many frequent tokens."""
+    parts = FR_SPEC.build(kit, **FR_SPEC.read_knobs({"vocabulary": count, "nodes": 6, "depth": 2}))
+    state, drafted, notes = State(list(PROMPT), Sampling(0.0), limit=length), set(), []
+    open_run(parts, kit.target, state)
+    while not state.done:
+        outcome = play(parts, kit.target, state)
+        drafted |= set(outcome.tree.tokens)
+        notes += [data for kind, data in state.notes if kind == "frequent"]
+        state.notes.clear()
+    return drafted, state, notes
+
+
+def test_the_most_frequent_tokens_are_counted_in_the_corpus_and_equals_go_by_id():
+    corpus = np.array([4, 4, 4, 1, 1, 3, 0, 99, 2**32 - 1], np.uint32)  # what is no token of the vocabulary does not count
+    assert [most_frequent(corpus, 6, count).tolist() for count in (1, 2, 3, 5)] == [[4], [1, 4], [0, 1, 4], [0, 1, 2, 3, 4]]
+    assert len(most_frequent(corpus, 6, 100)) == 6
+
+
+def test_the_cut_matrix_says_what_the_whole_one_says_of_its_tokens_and_nothing_of_the_others():
+    target = TinyTarget(toy(7).net, 32)
+    tokens, states = torch.tensor([1, 4, 5]), torch.randn(3, target.hidden, dtype=target.net.output.dtype)
+    cut = Frequent(target, tokens)
+    assert torch.allclose(cut(states)[:, tokens], target.head(states)[:, tokens], atol=1e-6)
+    others = [token for token in range(7) if token not in tokens]
+    assert bool((cut(states)[:, others] == -torch.inf).all())
+
+
+def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_told():
+    whole = toy(7, sharp=0.5)
+    drafted, state, notes = run(whole, 3)
+    spoken = set(most_frequent(whole.open_store("text").array.tokens, 7, 3).tolist())
+    written = state.tokens[len(PROMPT):]
+    assert drafted and drafted <= spoken and notes
+    assert [token for note in notes for token in note["beyond"]] == [token for token in written if token not in spoken]
+    assert {note["spoken"] for note in notes} == {3} and {note["vocabulary"] for note in notes} == {7}
+    assert run(toy(7, sharp=0.5), 7)[0] - spoken, "with all tokens others are drafted, too"
+
+
+def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch):
+    made = []
+    monkeypatch.setattr(frequent, "Frequent", lambda target, tokens: made.append(target) or Frequent(target, tokens))
+    one, other = toy(7, seed=1), toy(7, seed=2)
+    head = one.head("eagle")
+    for kit in (one, one, other):
+        kit.head = lambda kind: head
+        run(kit, 4, 4)
+    assert len(made) == 2
