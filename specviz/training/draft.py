@@ -165,11 +165,19 @@ def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, 
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
     return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=numbers["gamma"],
                        told=told or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
-                       began=BEGAN.format(**numbers) if "from" in numbers else "",
+                       began=begins(name, numbers),
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
+def begins(name: str, numbers: dict) -> str:
+    """What it was before its first step."""
+    if "from" not in numbers:
+        return ""
+    return AGAIN if numbers["from"] == name else BEGAN.format(**numbers)
+
+
 BEGAN = "It began as [{from}](../{from}), made wider and deeper where their shapes differ. "
+AGAIN = "It went on from what was shipped under its name before. "
 HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
 **facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along

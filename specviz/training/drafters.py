@@ -39,7 +39,8 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
         items = prompts(job, numbers)
         chosen, skipped = {}, {}
         for method in shown(numbers):
-            if job.only and not any(need.partition(":")[2] in job.only for need in method.needs):
+            kinds = {"draft"} if method.key in numbers["with_draft"] else {need.partition(":")[2] for need in method.needs}
+            if job.only and not kinds & set(job.only):
                 continue
             why = loaded.why_not(method)
             chosen |= {} if why else {method.key: method}

@@ -23,7 +23,9 @@ BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
 def run(job: Job) -> Path:
     numbers = job.numbers("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
-    found: dict = {} if job.only else {"target": of_target(job, numbers), "draft": of_draft(job, numbers)}
+    found: dict = {} if job.only else {"target": of_target(job, numbers)}
+    if not job.only or "draft" in job.only:
+        found["draft"] = of_draft(job, numbers)
     found["drafters"] = drafters.run(job, numbers)
     path = job.folder() / "report.json"
     if not job.only:
@@ -45,8 +47,9 @@ def run(job: Job) -> Path:
 def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
     """What the card of each model is to say."""
     engine = found["drafters"]
-    out = {} if job.only else {job.target: target_text(found["target"], drafters.summary(engine)),
-                               job.named("draft"): draft_text(found["draft"], numbers["gamma"])}
+    out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
+    if "draft" in found:
+        out[job.named("draft")] = draft_text(found["draft"], numbers["gamma"])
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
     return {name: text + ("" if name == job.target else training(job, name)) for name, text in out.items()}

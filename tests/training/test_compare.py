@@ -67,6 +67,33 @@ def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     assert not (job.work / "report.json").exists()
 
 
+def test_the_report_of_the_draft_model_writes_its_replay_and_its_card_alone(job, monkeypatch):
+    cards = {path: path.read_text() for path in job.work.rglob("README.md")}
+    row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"speculative": row}})
+    replay = {"greedy": {"mean": {"block_efficiency": 3.625, "acceptance_rate": 0.5, "by_position": [0.5]}}}
+    monkeypatch.setattr(report, "of_draft", lambda told, numbers: replay)
+    report.run(replace(job, only=("draft",)))
+    changed = [path for path, text in cards.items() if path.read_text() != text]
+    assert [path.parent.name for path in changed] == ["Llama-specviz-draft"]
+    assert "4.25" in changed[0].read_text() and "| mean | 3.62 |" in changed[0].read_text()
+
+
+def test_the_kind_draft_stands_for_the_methods_that_show_the_draft_model(job, monkeypatch):
+    """Of one kind, the methods of that kind alone are run."""
+    class Loaded:
+        heads, more, draft_folder, facts = type("Heads", (), {"folders": {}}), {}, job.work / "the draft", {"env": {}}
+        why_not = staticmethod(lambda method: None)
+
+    monkeypatch.setattr(drafters.zoo, "load", lambda *_, **__: Loaded)
+    monkeypatch.setattr(drafters, "prompts", lambda *_: [])
+    monkeypatch.setattr(drafters, "walk", lambda *_: {})
+    monkeypatch.setattr(drafters, "by_task", lambda *_: {"mean": {}})
+    monkeypatch.setattr(drafters, "model_of", lambda _, method: method.key)
+    run = {kind: set(drafters.run(replace(job, only=(kind,)), job.numbers("report"))["methods"]) for kind in ("draft", "medusa")}
+    assert run["draft"] == set(job.numbers("report")["with_draft"]) and "medusa" in run["medusa"] and not run["medusa"] & run["draft"]
+
+
 def test_without_a_model_there_is_no_table(tmp_path):
     job = Job(work=tmp_path, size="tiny")
     rows = compare.of_target(job, job.numbers("report"))
