@@ -61,7 +61,7 @@ def run(job: Job, recipe: str) -> Path:
     runner.train(loss_at, lambda: measure(model, features, numbers))
     about = CARD.format(**numbers | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
                                          after=list(model.read_layers), length=model.length))
-    return chains.export(job, job.named(recipe), model, features, runner, about)
+    return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
 
 def drawn(batch: Batch, each: int, dice: random.Random) -> Tensor:

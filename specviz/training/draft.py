@@ -117,12 +117,12 @@ class Lesson:
             net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(self.device).eval()
             self.teacher = generate.Maker(net, self.words, self.numbers, self.job)
         asked = self.own.rows(step)[:self.numbers["policy_rows"]]
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # what is told is kept in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
             writer = generate.Maker(self.model, self.words, self.numbers, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
-        heard = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
-        return collate(heard, self.numbers["length"], self.device)
+            heard = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
+            return collate(heard, self.numbers["length"], self.device)
 
 
 def longer(pieces, size: int) -> list[int]:

@@ -108,6 +108,15 @@ def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
         assert torch.equal(one.model(ids).logits.flatten(0, 1)[where].argmax(-1), labels)
 
 
+def test_it_writes_in_full_precision_while_it_learns_in_half_of_it(work):
+    """Where bfloat16 is faster a step runs in it, and what is told of its own text is kept in another kind of 16 bits."""
+    one = lesson(work, "distillspec")
+    plain = one.written(5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = one.written(5)
+    assert all(torch.equal(a, b) for a, b in zip(plain, half))
+
+
 def test_first_plain_text_whole_then_the_targets_answers_alone(work, monkeypatch):
     """FastDraft: every token of others' exchanges, then the tokens of the target's answers; its distributions are not used."""
     one = lesson(work, "fastdraft")

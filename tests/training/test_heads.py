@@ -127,7 +127,7 @@ def test_states_and_places_are_the_targets_own(features):
     width = batch.ids.shape[1]
     lengths = torch.tensor([[len(answer.ids)] for answer in features.wide.rows(0)])
     seen = torch.arange(width) < lengths  # what is padded is nobody's
-    assert torch.allclose(batch.states.view(want.shape)[seen].float(), want[seen], rtol=1 / 256) and batch.layer is None
+    assert torch.allclose(batch.states.view(want.shape)[seen].float(), want[seen].float(), rtol=1 / 256) and batch.layer is None
     assert torch.equal(batch.ids.flatten()[batch.where + 1], batch.labels)
     for steps in (1, 3, 20):
         kept, places = batch.back(steps)
