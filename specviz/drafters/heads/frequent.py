@@ -59,6 +59,8 @@ class Lending:
         self._target, self.head = target, head
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has a target
+            raise AttributeError(name)
         return getattr(self._target, name)
 
 
