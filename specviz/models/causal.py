@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -71,6 +72,40 @@ class CausalNet(Fused):
         return F.linear(states, self.output)
 
 
+class LowRank(nn.Module):
+    """What a frozen model learns in matrices of small rank beside its own (LoRA, Hu et al. 2106.09685): W x + B (A x), under PEFT's
+    names. Runs and speaks as the model does; its own weights are A [rank, in] and B [out, rank] of every matrix of a layer."""
+
+    def __init__(self, whole: Causal, rank: int):
+        super().__init__()
+        self.whole = (whole.requires_grad_(False),)  # not among the weights of this module
+        self.config = {key: whole.config[key] for key in ("hidden_size", "vocab_size")}
+        self.config |= {"peft_type": "LORA", "r": rank, "lora_alpha": rank}
+        for name, linear in whole.model.named_modules():
+            if isinstance(linear, nn.Linear):
+                pair = _below(self, f"model.{name}")
+                pair.lora_A = nn.Linear(linear.in_features, rank, bias=False)
+                pair.lora_B = nn.Linear(rank, linear.out_features, bias=False)
+                nn.init.zeros_(pair.lora_B.weight)
+                linear.register_forward_hook(lambda _, given, out, pair=pair: out + pair.lora_B(pair.lora_A(given[0])))
+
+    @property
+    def output(self) -> Tensor:
+        return self.whole[0].output
+
+    def forward(self, *rows: Any, **more: Any) -> Tensor:
+        return self.whole[0](*rows, **more)
+
+
+def _below(root: nn.Module, path: str) -> nn.Module:
+    """The module of a dotted name, made where it is not."""
+    for name in path.split("."):
+        if not hasattr(root, name):
+            root.add_module(name, nn.Module())
+        root = getattr(root, name)
+    return root
+
+
 def build(body: Body, numbers: dict[str, Any]) -> Causal:
     """An untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim, intermediate."""
     config = {**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
@@ -83,8 +118,31 @@ def load(folder: str | Path, body: Body) -> Causal:
     problem = why_not(folder, body.name, body.hidden, body.vocab, "cllm")
     if problem:
         raise ModelError(problem)
-    config, found = read(HeadWeights(folder, body), config_of(folder))
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    if weights.first(r".*\.lora_A\.weight"):
+        config, found = adapted(weights, config, body)
+    else:
+        config, found = read(weights, config)
     return fill(Causal(config, folder.name), found, body)
+
+
+def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """``read`` of the target itself, to whose matrices those of small rank are added; 16-bit numbers, as the target's are. Raises
+    ModelError."""
+    if body.folder is None:
+        raise ModelError(f"{weights.title} holds what {body.name} learned beside its own weights, and it is not known where those lie")
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if type(rank) is not int or rank < 1 or not isinstance(alpha, (int, float)):
+        raise ModelError(f"config.json of {weights.title} does not say of which rank its matrices are (r, lora_alpha)")
+    config, found = read(HeadWeights(body.folder, body), config_of(body.folder))
+    for name, matrix in found.items():
+        at = name.removesuffix("weight")
+        if f"{at}lora_A.weight" in weights:
+            rows, columns = matrix.shape
+            more = weights.get(f"{at}lora_B.weight", rows, rank) @ weights.get(f"{at}lora_A.weight", rank, columns)
+            found[name] = (matrix + alpha / rank * more).to(torch.bfloat16).to(matrix.dtype)
+    weights.none_left()
+    return config, found
 
 
 def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -128,9 +128,9 @@ def load(folder: str | Path, body: Body) -> Eagle:
     return fill(Eagle(config, folder.name), found, body)
 
 
-def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None) -> Any:
-    """A head of EAGLE's kin, every weight under the name that ours has; biases of queries, keys and values may be there. Raises
-    ModelError with a sentence."""
+def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None, *fine: str) -> Any:
+    """A head of EAGLE's kin, every weight under the name that ours has; biases of queries, keys and values may be there, and so may
+    weights of the patterns ``fine``, which are not read. Raises ModelError with a sentence."""
     if problem:
         raise ModelError(problem)
     weights = HeadWeights(folder, body)
@@ -140,7 +140,7 @@ def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | N
         raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one")
     made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.none_left(*fine)
     return fill(made, found, body)
 
 

@@ -35,6 +35,19 @@ def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     return x
 
 
+class Cells(nn.Module):
+    """What counts of an LSTM that starts from nothing at every row, by torch's names; the matrices for a state before (weight_hh)
+    are left out."""
+
+    def __init__(self, wide: int, hidden: int):
+        super().__init__()
+        for level in range(LEVELS):
+            rows = 4 * hidden
+            for name, shape in (("weight_ih", (rows, hidden if level else wide)), ("bias_ih", (rows,)), ("bias_hh", (rows,))):
+                drawn = torch.empty(shape).uniform_(-(hidden ** -0.5), hidden ** -0.5)  # as torch does
+                self.register_parameter(f"{name}_l{level}", nn.Parameter(drawn))
+
+
 class Falcon(Eagle):
     """config: a Llama-like config.json; ``k_mask``: rows of a block, and tokens of a pass."""
 
@@ -44,7 +57,7 @@ class Falcon(Eagle):
         if type(self.size) is not int or not 1 < self.size < 64:
             raise ModelError(f"config.json of {name} says k_mask is {str(self.size)[:40]}, where a number of tokens must stand")
         self.fc = None
-        self.lstm = nn.LSTM(2 * d, d, num_layers=LEVELS)
+        self.lstm = Cells(2 * d, d)
         self.layers = nn.ModuleList([Layer(self.sizes, False, True, bool(config.get("qkv_bias", False)))])
 
     @property
@@ -134,4 +147,4 @@ def build(body: Body, numbers: dict[str, Any]) -> Falcon:
 def load(folder: str | Path, body: Body) -> Falcon:
     """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    return alike(folder, body, Falcon, why_not(folder, body.name, body.hidden, body.vocab, "falcon"))
+    return alike(folder, body, Falcon, why_not(folder, body.name, body.hidden, body.vocab, "falcon"), r"lstm\.weight_hh_l\d+")

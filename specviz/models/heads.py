@@ -25,7 +25,8 @@ COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target
 @dataclass(frozen=True)
 class Body:
     """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
-    still: whether its forward has shapes that stay, so that the head's is to have them, too."""
+    still: whether its forward has shapes that stay, so that the head's is to have them, too; folder: where its weights lie, for
+    heads that are the target itself with something beside it."""
 
     name: str
     hidden: int
@@ -36,6 +37,7 @@ class Body:
     config: dict[str, Any] = field(default_factory=dict)
     keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
     still: bool = False
+    folder: Path | None = None
 
 
 class HeadWeights(Weights):

@@ -12,6 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from . import mx
+
 
 class ModelError(ValueError):
     """A checkpoint cannot be used; the message is a sentence for people."""
@@ -37,7 +39,9 @@ class Weights:
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype):
         self._folder, self._device, self._dtype = folder, device, dtype
-        self._where = self._index()
+        where = self._index()
+        self._scales = {name: shard for name, shard in where.items() if name.endswith(mx.SCALE) and name.removesuffix(mx.SCALE) in where}
+        self._where = {name: shard for name, shard in where.items() if name not in self._scales}
         self._open: dict[str, Any] = {}
         self.count = 0
 
@@ -78,20 +82,33 @@ class Weights:
         """The tensor, on the device and in the working type. Raises ModelError: missing, another shape, or not numbers."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}")
-        shard = self._where[name]
-        if shard not in self._open:
-            self._open[shard] = self._file(shard)
-        try:
-            tensor = self._open[shard].get_tensor(name)
-        except SafetensorError:
-            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names") from None
+        tensor = self._stored(self._where[name], name)
         if tuple(tensor.shape) != shape:
             raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
-        tensor = tensor.to(self._device, self._dtype)
+        tensor = self._eight_bits(name, tensor).to(self._device, self._dtype)
         self.count += tensor.numel()
         if not bool(torch.isfinite(tensor).all()):
             raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
         return tensor
+
+    def _stored(self, shard: str, name: str) -> Tensor:
+        if shard not in self._open:
+            self._open[shard] = self._file(shard)
+        try:
+            return self._open[shard].get_tensor(name)
+        except SafetensorError:
+            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names") from None
+
+    def _eight_bits(self, name: str, tensor: Tensor) -> Tensor:
+        """The numbers of a tensor that lies in eight bits beside its scales (mx.py); any other as it is."""
+        if name + mx.SCALE not in self._scales:
+            return tensor
+        scales = self._stored(self._scales[name + mx.SCALE], name + mx.SCALE)
+        blocks = (*tensor.shape[:-1], -(-tensor.shape[-1] // mx.BLOCK)) if tensor.dim() else ()
+        if (tensor.dtype, scales.dtype) != (torch.int8, torch.uint8) or tuple(scales.shape) != blocks:
+            raise ModelError(f"{name} of {self._folder.name} has scales beside it, and together they are not weights in eight bits as "
+                             "they are written here")
+        return mx.unpacked(tensor, scales)
 
     def maybe(self, name: str, *shape: int) -> Tensor | None:
         return self.get(name, *shape) if name in self else None

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from ..models import mx
 from .job import Job, TrainingError
 
 
@@ -18,15 +19,16 @@ def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = 
     names: {name there: name here} where they are called otherwise, for whole names or what they begin with.
     Raises TrainingError when there is no such head, or when nothing of it fits.
     """
-    own, copied = dict(model.named_parameters()), 0
+    own, copied, found = dict(model.named_parameters()), 0, {}
     for path in sorted(job.model(job.named(kind)).glob("*.safetensors")):
-        for name, weight in load_file(path).items():
-            there = next((start for start in names or {} if name.startswith(start)), None)
-            name = name if there is None else names[there] + name.removeprefix(there)
-            if name in own and own[name].shape == weight.shape:
-                with torch.no_grad():
-                    own[name].copy_(weight)
-                copied += weight.numel()
+        found |= load_file(path)
+    for name, weight in mx.read(found).items():
+        there = next((start for start in names or {} if name.startswith(start)), None)
+        name = name if there is None else names[there] + name.removeprefix(there)
+        if name in own and own[name].shape == weight.shape:
+            with torch.no_grad():
+                own[name].copy_(weight)
+            copied += weight.numel()
     if not copied:
         raise TrainingError(f"Nothing of {job.named(kind)} fits the head that is to begin with it.")
     return copied / sum(weight.numel() for weight in own.values())

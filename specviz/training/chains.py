@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..models import mx
 from . import attention
 from .data import TASKS
 from .draft import collate
@@ -95,9 +96,11 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
-    """config.json, bfloat16 weights, card and loss curve in `<work>/models`, and with `--ship` in `assets/models`. Raises
-    TrainingError above ``most`` bytes; no file is larger than 8 MB."""
+    """config.json, bfloat16 weights (matrices in eight bits where the recipe's ``bits`` are 8), card and loss curve in
+    `<work>/models`, and with `--ship` in `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8 MB."""
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
+    parameters = sum(tensor.numel() for tensor in weights.values())
+    weights = mx.stored(weights) if runner.numbers.get("bits", 16) == 8 else weights
     weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
@@ -109,7 +112,6 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         write_json(place / "config.json", model.config)
         card = place / "README.md"
         if not card.is_file():
-            parameters = sum(tensor.numel() for tensor in weights.values())
             of = "" if job.target == TARGET else f" --target {job.target}"
             of += "" if job.size == "default" else f" --size {job.size}"
             facts = dict(name=name, target=job.target, recipe=runner.name, of=of, parameters=parameters / 1e6)

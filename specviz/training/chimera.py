@@ -20,7 +20,7 @@ from .job import Job
 
 def run(job: Job) -> Path:
     return ahead.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
-                     lambda model, numbers: CARD.format(**numbers), look=encoded)
+                     lambda model, numbers: CARD.format(**numbers), look=encoded, most=1.4e7)  # three states wide before they are one
 
 
 def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:

@@ -1,5 +1,7 @@
 """CLLM: the target goes on learning until any block of guesses leads it to the block that stands (Kou et al. 2403.00835).
 
+With a ``rank`` only matrices of that rank beside the target's own learn, and only they are kept (LoRA, Hu et al. 2106.09685).
+
 In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target
 make it one point of a trajectory, whose end is known: the answer itself. The model is to say behind the wrong block what it says
 behind the right one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
@@ -40,6 +42,8 @@ def run(job: Job) -> Path:
     features = Trajectories(job, numbers)
     torch.manual_seed(job.seed)
     model = copy.deepcopy(features.before).requires_grad_()
+    if numbers["rank"]:
+        model = causal.LowRank(model, numbers["rank"]).to(features.device)
     runner = Runner(job, "cllm", model, numbers, features.place("cllm"))
 
     def loss_at(step: int):
@@ -49,7 +53,8 @@ def run(job: Job) -> Path:
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
     told = measure(model.eval(), features, numbers)
-    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | told), most=4e7)
+    trained = LOW_RANK.format(**numbers) if numbers["rank"] else "all of its weights trained on"
+    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | told, trained=trained), most=4e7)
 
 
 @torch.no_grad()
@@ -73,7 +78,7 @@ def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Rando
     return ids, torch.where(differs.any(1), differs.int().argmax(1), width)
 
 
-def loss(model: causal.Causal, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
+def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
     """Consistency behind the first wrong token of each row's block, and distillation along the right text for ``stay`` times the
     weight."""
     width = batch.ids.shape[1]
@@ -90,7 +95,7 @@ def loss(model: causal.Causal, batch: Batch, ids: Tensor, first: Tensor, numbers
 
 
 @torch.inference_mode()
-def measure(model: causal.Causal, features: Trajectories, numbers: dict) -> dict[str, float]:
+def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbers: dict) -> dict[str, float]:
     """What was gained and what it cost, on held-out answers of the target: tokens a Jacobi pass of each model on texts of its
     own, and the loss of each on the target's."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
@@ -107,7 +112,7 @@ def measure(model: causal.Causal, features: Trajectories, numbers: dict) -> dict
     return found
 
 
-def jacobi(model: causal.Causal, answer: Answer, size: int) -> tuple[int, int]:
+def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> tuple[int, int]:
     """(tokens, passes) of as many tokens as the answer has, in blocks of ``size``; as the engine's BlockJacobi does it."""
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
     guesses: list[int] = []
@@ -122,7 +127,8 @@ def jacobi(model: causal.Causal, answer: Answer, size: int) -> tuple[int, int]:
     return goal - answer.start, passes
 
 
-CARD = """A consistency model: the target itself, all of its weights trained on, so that Jacobi decoding in blocks of {block}
+LOW_RANK = "with matrices of rank {rank} trained beside its own (LoRA)"
+CARD = """A consistency model: the target itself, {trained}, so that Jacobi decoding in blocks of {block}
 comes right in fewer passes. **It is a target of its own: it writes what these weights say, not what the target would have
 written.**
 

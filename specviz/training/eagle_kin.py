@@ -38,7 +38,8 @@ def run(job: Job, recipe: str) -> Path:
         return LOSSES[recipe](model, features, batch, noisy, numbers, glance), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
+    about, most = CARDS[recipe].format(**numbers), 1.1e7  # bytes, most of them of Falcon's recurrence
+    return chains.export(job, job.named(recipe), model, features, runner, about, most)
 
 
 def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:

@@ -117,4 +117,4 @@ def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
 def body_of(path: Path) -> Body:
     """The facts of a target that is not loaded."""
     config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict())
+    return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

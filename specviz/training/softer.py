@@ -33,10 +33,14 @@ class Beside(Drafted):
         return body_of(self.path)
 
     @torch.no_grad()
-    def read(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """(states after the target's last norm [rows, width, hidden], log-probabilities [rows, width, vocab]) of a text."""
-        states = self.target.base_model(ids).last_hidden_state
-        return states, (states @ self.head.T).float().log_softmax(-1)
+    def read(self, ids: Tensor) -> Tensor:
+        """The target's states after its last norm, [rows, width, hidden], of a text."""
+        return self.target.base_model(ids).last_hidden_state
+
+    @torch.no_grad()
+    def guess(self, ids: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        """The draft model's logits [n, vocab] of the token behind a place of each of these rows."""
+        return self.draft.lm_head(self.draft.base_model(ids).last_hidden_state[rows, places]).float()
 
 
 def run(job: Job, recipe: str) -> Path:
@@ -74,19 +78,19 @@ def wordings(model: judge.Judge, features: Beside, batch: Batch, numbers: dict, 
 @torch.no_grad()
 def swapped(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
     """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
-    after = numbers["after"]
-    said = features.draft(batch.ids).logits.flatten(0, 1)
+    after, width = numbers["after"], batch.ids.shape[1]
     chosen = torch.tensor(places(batch, after, dice), dtype=torch.long, device=batch.ids.device)
     at = batch.where[chosen]
-    law = said[at].float()
+    law = features.guess(batch.ids, at // width, at % width)
     law[torch.arange(len(at)), batch.labels[chosen]] = -torch.inf  # the likeliest token that is not the target's
     ids = batch.ids.flatten().clone()
     ids[at + 1] = law.argmax(-1)
     clean, other = (features.read(text.view_as(batch.ids)) for text in (batch.ids, ids))
     behind = at[:, None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
     tokens = batch.ids.flatten()[behind + 1]
-    expected = [logp.flatten(0, 1)[behind].gather(-1, tokens[..., None])[..., 0].mean(-1) for _, logp in (clean, other)]
-    return other[0].flatten(0, 1)[at + 1], (expected[0] - expected[1] <= numbers["margin"]).float()
+    expected = [features.logits(states.flatten(0, 1)[behind]).log_softmax(-1).gather(-1, tokens[..., None])[..., 0].mean(-1)
+                for states in (clean, other)]
+    return other.flatten(0, 1)[at + 1], (expected[0] - expected[1] <= numbers["margin"]).float()
 
 
 def writers(model: judge.Reward, features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
@@ -104,9 +108,9 @@ def steps(features: Beside, batch: Batch, tokens: int, dice: random.Random) -> t
     rows, first = at // width, at % width
     texts, count = batch.ids[rows].clone(), torch.arange(len(at), device=at.device)
     for step in range(tokens):
-        texts[count, first + step + 1] = features.draft(texts).logits[count, first + step].argmax(-1)
+        texts[count, first + step + 1] = features.guess(texts, count, first + step).argmax(-1)
     behind = first[:, None] + torch.arange(1, tokens + 1, device=at.device)
-    return tuple(features.read(text)[0][count[:, None], behind] for text in (batch.ids[rows], texts))
+    return tuple(features.read(text)[count[:, None], behind] for text in (batch.ids[rows], texts))
 
 
 def measure(model, features: Beside, judged, numbers: dict) -> dict[str, float]:

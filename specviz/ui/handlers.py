@@ -12,7 +12,7 @@ from typing import Any, AsyncIterator, Callable, Sequence
 import gradio as gr
 
 from .backend import Backend
-from .chat import Chat
+from .chat import Chat, Turn
 from .controls import FIRST, drafts, unlawful
 from .door import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
@@ -55,6 +55,8 @@ class Handlers:
         if self._running(session) and self.live[session].watched:  # one that never came to be watched is in nobody's way
             return {ui["notice"]: _line("error", "A run is under way: stop it first.")}
         self._choose(chat, lane)
+        if self._over(session):  # pressed between its last frame and its settling: on a busy machine that is long enough
+            self._keep(chat, self.live[session])
         again = not str(prompt or "").strip() and chat.turns
         earlier = chat.turns[:-1] if again else chat.turns
         text = chat.turns[-1].question if again else prompt
@@ -103,11 +105,7 @@ class Handlers:
         if run is None:
             return out
         del self.live[request.session_hash]
-        chat.frame = run.live.frames.first
-        fresh = Chat(list(run.earlier))
-        turn = fresh.add(run.ask.prompt, run.live.frames.records)
-        if turn:
-            chat.turns = fresh.turns
+        turn = self._keep(chat, run)
         out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(run.ask.models),
                 ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
         if not turn and not str(written or "").strip():
@@ -142,6 +140,21 @@ class Handlers:
     def _running(self, session: str) -> bool:
         run = self.live.get(session)
         return run is not None and not run.over
+
+    def _over(self, session: str) -> bool:
+        run = self.live.get(session)
+        return run is not None and run.over
+
+    @staticmethod
+    def _keep(chat: Chat, run: Underway) -> Turn | None:
+        """The answer of a run that is over becomes a turn, and the next frame gets the number behind its frames: a page takes one
+        with a lower number for one that came late. Twice is as good as once."""
+        chat.frame = max(chat.frame, run.live.frames.first)
+        fresh = Chat(list(run.earlier))
+        turn = fresh.add(run.ask.prompt, run.live.frames.records)
+        if turn:
+            chat.turns = fresh.turns
+        return turn
 
     def _begun(self, session: str, run: Underway) -> None:
         """Keep a run for its watcher; with too many of them, those that nobody came to watch or to settle are let go."""

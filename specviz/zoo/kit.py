@@ -68,7 +68,7 @@ class Kit:
         if kind not in loaded.heads.folders:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
-            head = reader(kind).load(folder, body_of(loaded.name, loaded.model))
+            head = reader(kind).load(folder, body_of(loaded.name, loaded.model, loaded.folder))
             for part in head.modules():
                 getattr(part, "fused", None)  # stored as it drafts now, not within the first run
             return head

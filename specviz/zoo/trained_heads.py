@@ -112,11 +112,11 @@ def sizes(config: dict[str, Any]) -> tuple[int, int]:
     return inner.get("hidden_size") or inner.get("n_embd") or 0, inner.get("vocab_size") or 0
 
 
-def body_of(name: str, model: Any) -> Body:
-    """What a head's reader is told of a loaded target."""
+def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
+    """What a head's reader is told of a loaded target; folder: where it lies."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
-                getattr(model, "forward", "eager") != "eager")
+                still=getattr(model, "forward", "eager") != "eager", folder=folder)
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:

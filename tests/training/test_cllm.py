@@ -1,19 +1,25 @@
 """The recipe of a consistency model: which blocks it is shown, its loss by hand, learning, resumption, and that a run writes its own text."""
 from __future__ import annotations
 
+import copy
+import json
 import random
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from specviz.core import Sampling, State
 from specviz.methods.parallel_decoding.cllm import METHOD
-from specviz.models import causal
+from specviz.models import causal, mx
+from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 from specviz.trace.events import Committed
 from specviz.training import cllm
 from specviz.training.draft import collate
-from specviz.training.job import TARGET
+from specviz.training.features import body_of
+from specviz.training.job import TARGET, Job
 
 from ..models.tiny import body
 from .recipes import START, job, learns_and_resumes
@@ -70,6 +76,29 @@ def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says
         p, q = ((model(one)[0] @ model.output.T).log_softmax(-1) for one in (batch.ids, ids))
     want = [float((p[i].exp() * (p[i] - q[i])).sum()) for i in range(start - 1, start + 3)]
     assert want[0] == pytest.approx(0, abs=1e-5) and found - along == pytest.approx(sum(want) / 4, rel=1e-3) and found > along
+
+
+def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, trained, features, tmp_path, monkeypatch):
+    numbers = Job.numbers
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"rank": 2, "bits": 8})
+    place = cllm.run(job(pair, tmp_path))
+    kept = load_file(place / "model.safetensors")
+    assert kept and all(".lora_" in name for name in kept) and sum(t.numel() for t in kept.values()) < 0.2 * sum(w.numel() for w in features.before.parameters())
+    target = body_of(trained / "models" / TARGET)
+    read = causal.load(place, target)
+    whole = copy.deepcopy(features.before)
+    one = causal.LowRank(whole, 2)
+    one.load_state_dict({name: tensor.float() for name, tensor in mx.read(kept).items()})
+    ids = features.own.answers[0].ids[None, :40]
+    with torch.no_grad():
+        found, want, before = read(ids), one(ids), features.before(ids)
+    assert torch.allclose(found, want, atol=0.05) and float((found - want).norm()) < 0.2 * float((want - before).norm()) > 0
+    with pytest.raises(ModelError, match="not known where those lie"):
+        causal.load(place, replace(target, folder=None))
+    told = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps({key: value for key, value in told.items() if key != "r"}))
+    with pytest.raises(ModelError, match="does not say of which rank"):
+        causal.load(place, target)
 
 
 def test_a_run_writes_what_its_own_weights_write(pair, trained, features):

@@ -13,7 +13,7 @@ import yaml
 from safetensors.torch import load_file
 
 from specviz import zoo
-from specviz.models import hydra as heads_hydra, medusa as heads_medusa
+from specviz.models import hydra as heads_hydra, medusa as heads_medusa, mx
 from specviz.models.heads import Body
 from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
@@ -104,6 +104,20 @@ def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
     assert [path.name for path in place.glob("*.safetensors*")] == ["model.safetensors"]
     again = heads_medusa.load(place, Body("toy", 32, 300, 2))
     assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values()))
+
+
+def test_a_recipe_may_store_its_matrices_in_eight_bits(work, monkeypatch):
+    numbers = Job.numbers
+    monkeypatch.setattr(mx, "WORTH", 500)
+    wide = heads_medusa.load(medusa.run(job(work)), Body("toy", 32, 300, 2))
+    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"bits": 8})
+    place = medusa.run(job(work))
+    kept = load_file(place / "model.safetensors")
+    assert {tensor.dtype for tensor in kept.values()} == {torch.int8, torch.uint8, torch.bfloat16}
+    made = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    for name, tensor in wide.state_dict().items():
+        assert torch.allclose(made.state_dict()[name], tensor, atol=float(tensor.abs().max()) / 64)
+    assert f"{sum(t.numel() for t in wide.state_dict().values()) / 1e6:.2f} million parameters" in (place / "README.md").read_text()
 
 
 def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import gradio as gr
@@ -65,6 +66,23 @@ def test_two_presses_are_one_run(hands):
     assert set(begin(hands, chat)) == {"notice"} and "under way" in begin(hands, chat)["notice"]
     assert all("board" not in told for told in watch(hands))  # the second press has nothing to watch
     assert hands.settle(chat, "", ME) == {"run": gr.skip()} and hands.live and not chat.turns
+
+
+def test_a_press_before_the_last_run_was_settled_follows_it(hands):
+    """Its answer is part of the conversation, and no frame of the new run has a number that the page has seen: it would wait for a
+    board that never changes."""
+    chat = Chat()
+    begin(hands, chat)
+    seen = json.loads(watch(hands)[-1]["board"].splitlines()[-1])["s"]
+    begin(hands, chat, "and the owl")
+    assert hands.settle(chat, "", ME) == {"run": gr.skip()}, "the first one's settling, late"
+    assert json.loads(watch(hands)[0]["board"].splitlines()[-1])["s"] > seen
+    assert hands.settle(chat, "", ME) and [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl"]
+    begin(hands, chat)
+    watch(hands)
+    assert "too long" in begin(hands, chat, "x" * 5000)["notice"] or hands.live
+    hands.settle(chat, "", ME)
+    assert [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl", "tell of the fox"], "a refused press keeps it once"
 
 
 def test_a_run_that_nobody_came_to_watch_is_in_nobodys_way(hands):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
-from ...models.linear import fastest
+from ...models.linear import fastest, unmeasured
 
 _cut: WeakKeyDictionary[Any, dict[int, Frequent]] = WeakKeyDictionary()  # by head: measuring and cutting is done once, not every run
 
@@ -36,7 +36,8 @@ class Frequent:
         with torch.inference_mode():
             rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
         self.vocab, self.tokens = target.vocab, tokens.to(states.device)
-        self.linear = fastest([rows], rows.numel() * rows.element_size(), budget=0.05)(rows)
+        with unmeasured():  # cut within a run, which must write the same in the next process
+            self.linear = fastest([rows], rows.numel() * rows.element_size())(rows)
 
     def __call__(self, states: Tensor) -> Tensor:
         said = self.linear(states)

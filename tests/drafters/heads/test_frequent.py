@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from specviz.core import Sampling, State, open_run, play
 from specviz.drafters.heads import frequent
 from specviz.drafters.heads.frequent import Frequent, most_frequent
 from specviz.methods import catalogue
+from specviz.models import linear
 from specviz.targets.tiny import TinyTarget
 
 from ...exactness.toys import PROMPT, toy
@@ -52,6 +54,15 @@ def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_told():
     assert [token for note in notes for token in note["beyond"]] == [token for token in written if token not in spoken]
     assert {note["spoken"] for note in notes} == {3} and {note["vocabulary"] for note in notes} == {7}
     assert run(toy(7, sharp=0.5), 7)[0] - spoken, "with all tokens others are drafted, too"
+
+
+def test_no_clock_chooses_how_the_cut_matrix_is_stored(monkeypatch):
+    """It is cut within a run, and a deterministic one writes the same in the next process."""
+    monkeypatch.setattr(linear, "_measure", lambda *_: pytest.fail("measured"))
+    target = TinyTarget(toy(7).net, 32)
+    target.embed = lambda ids, inner=target.embed: inner(ids).float()
+    target.head = lambda states, inner=target.head: inner(states.double()).float()
+    assert isinstance(Frequent(target, torch.tensor([1, 4])).linear, linear.TransposedLinear)
 
 
 def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch):
