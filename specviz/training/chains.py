@@ -18,7 +18,7 @@ from .draft import collate
 from .features import Batch, Features
 from .files import FRONT, write_json, write_shards, write_text
 from .generate import Answer
-from .job import TARGET, Job, TrainingError
+from .job import Job, TrainingError
 from .runner import Runner
 
 # (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 speaks of the token after place p
@@ -112,9 +112,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         write_json(place / "config.json", model.config)
         card = place / "README.md"
         if not card.is_file():
-            of = "" if job.target == TARGET else f" --target {job.target}"
-            of += "" if job.size == "default" else f" --size {job.size}"
-            facts = dict(name=name, target=job.target, recipe=runner.name, of=of, parameters=parameters / 1e6)
+            facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
             write_text(card, CARD.format(about=about, **facts))
         if (curve := runner.place / "loss.svg").is_file():
             shutil.copyfile(curve, place / "loss.svg")

@@ -83,14 +83,15 @@ def guesses(model: eagle3.Eagle3, features: Spoken, batch: Batch, steps: int) ->
 def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) -> Tensor:
     """Cross-entropy to the target's distribution, a step of the rollout after the other, each ``fading`` times the one before."""
     total = weights = 0.0
-    law, at, fine = reduced(model, batch)
+    borrowed = model.lm_head is None  # the target's output matrix, which speaks every token
+    law, at, fine = (None, None, None) if borrowed else reduced(model, batch)
     for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
-        kept = kept[fine[kept]]
+        kept = kept if borrowed else kept[fine[kept]]
         if not len(kept):
             continue
         rows = states[batch.where[kept] - 1]
-        if model.lm_head is None:
+        if borrowed:
             rows = rows if model.norm_output else model.norm(rows)
             found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept])
         else:

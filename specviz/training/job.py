@@ -58,6 +58,11 @@ class Job:
     def sections(self, recipe: str) -> dict[str, dict]:
         return yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
 
+    @property
+    def options(self) -> str:
+        """What a command line says of this job's target and size, where they are not the usual ones; for the cards."""
+        return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
+
     def folder(self, *parts: str) -> Path:
         path = self.work.joinpath(*parts)
         path.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def card(job: Job, model, words, bridge: others.Bridge, figures: dict, older: st
     front = FRONT.format(name=job.named("other-draft"))
     return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
             f"which the target has {bridge.overlap:.0%}), trained on the answers of {job.target} by `python -m specviz.training "
-            "other_draft`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use alone. Their "
-            "**facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\n"
+            f"other_draft{job.options}`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use "
+            "alone. Their **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\n"
             + (f"Tokens and first weights are those of [{older}](../{older}). " if older else "") + "Last run: "
             + ", ".join(f"{name} {value}" for name, value in known.items()) + ".\n")
