@@ -56,8 +56,9 @@ def run(job: Job, recipe: str) -> Path:
         logits, good = judged(model, features, features.batch(step, runner.done()), numbers, dice)
         return loss(logits, good, numbers["bad"]), len(good)
 
-    runner.train(loss_at, lambda: measure(model, features, judged, numbers))
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
+    told = runner.train(loss_at, lambda: measure(model, features, judged, numbers))
+    known = KNOWN.format(**told) if "loss_heldout" in told else ""
+    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
 
 def places(batch: Batch, room: int, dice: random.Random) -> list[int]:
@@ -125,6 +126,10 @@ def measure(model, features: Beside, judged, numbers: dict) -> dict[str, float]:
             "good": round(float(good.mean()), 4), "right": round(float(((logits > 0) == (good > 0.5)).float().mean()), 4)}
 
 
+KNOWN = """
+
+On held-out answers: a loss of {loss_heldout} where the best constant answer has {loss_of_a_constant}, and right in {right} of the
+cases, of which {good} are good ones."""
 JUDGED = {judge.JUDGE: wordings, judge.REWARD: writers}
 CARDS = {
     judge.JUDGE: """A judge: one matrix on the target's states. **What it lets pass is not what the target would have written.**

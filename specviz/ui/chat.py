@@ -77,6 +77,14 @@ class Chat:
             turn.records = None
         return self.turns[-1]
 
+    def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
+        """``add`` behind these turns, however often it is asked; None, and nothing is changed, when nothing was said."""
+        fresh = Chat(list(earlier))
+        turn = fresh.add(question, records)
+        if turn:
+            self.turns = fresh.turns
+        return turn
+
     def number(self) -> int:
         """Takes the next frame's number."""
         self.frame += 1

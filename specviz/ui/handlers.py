@@ -6,33 +6,23 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, AsyncIterator, Callable, Sequence
 
 import gradio as gr
 
 from .backend import Backend
-from .chat import Chat, Turn
+from .chat import Chat
 from .controls import FIRST, drafts, unlawful
 from .door import visitor
-from .limits import BASELINE, LANES, NO_DRAFT, Ask, Refused, Turnstile, read, together
+from .limits import BASELINE, LANES, NO_DRAFT, Refused, Turnstile, read, together
 from .loading import Loader
 from .rows import timed
 from .stream import Live, empty, pack, shown
+from .underway import Underway
 
 VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"
-
-
-@dataclass
-class Underway:
-    """A visitor's run from the press of Run until its answer is kept. watched: its frames are being told; over: all were."""
-
-    live: Live
-    ask: Ask
-    earlier: list  # the turns before it
-    watched: bool = False
-    over: bool = False
 
 
 class Handlers:
@@ -52,11 +42,12 @@ class Handlers:
                     lane, chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
-        if self._running(session) and self.live[session].watched:  # one that never came to be watched is in nobody's way
+        last = self.live.get(session)
+        if last and last.watched and not last.over:  # one that never came to be watched is in nobody's way
             return {ui["notice"]: _line("error", "A run is under way: stop it first.")}
         self._choose(chat, lane)
-        if self._over(session):  # pressed between its last frame and its settling: on a busy machine that is long enough
-            self._keep(chat, self.live[session])
+        if last and last.over:  # pressed before it was settled: a busy machine takes its time
+            last.keep(chat)
         again = not str(prompt or "").strip() and chat.turns
         earlier = chat.turns[:-1] if again else chat.turns
         text = chat.turns[-1].question if again else prompt
@@ -105,7 +96,7 @@ class Handlers:
         if run is None:
             return out
         del self.live[request.session_hash]
-        turn = self._keep(chat, run)
+        turn = run.keep(chat)
         out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._told(run.ask.models),
                 ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
         if not turn and not str(written or "").strip():
@@ -140,21 +131,6 @@ class Handlers:
     def _running(self, session: str) -> bool:
         run = self.live.get(session)
         return run is not None and not run.over
-
-    def _over(self, session: str) -> bool:
-        run = self.live.get(session)
-        return run is not None and run.over
-
-    @staticmethod
-    def _keep(chat: Chat, run: Underway) -> Turn | None:
-        """The answer of a run that is over becomes a turn, and the next frame gets the number behind its frames: a page takes one
-        with a lower number for one that came late. Twice is as good as once."""
-        chat.frame = max(chat.frame, run.live.frames.first)
-        fresh = Chat(list(run.earlier))
-        turn = fresh.add(run.ask.prompt, run.live.frames.records)
-        if turn:
-            chat.turns = fresh.turns
-        return turn
 
     def _begun(self, session: str, run: Underway) -> None:
         """Keep a run for its watcher; with too many of them, those that nobody came to watch or to settle are let go."""
