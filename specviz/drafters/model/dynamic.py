@@ -70,8 +70,10 @@ class ConfidentTree(Drafter):
             found, tokens = best(rows, budget.width)
             found, at = (found + offsets).flatten().sort(descending=True, stable=True)
             found, at = found[:budget.nodes], at[:budget.nodes]
-            return found, at // tokens.shape[1], tokens.flatten().index_select(0, at)
-        return best_of_all(rows + offsets, budget.nodes)  # any one node might have them all
+            parents, tokens = at // tokens.shape[1], tokens.flatten().index_select(0, at)
+        else:
+            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)  # any one node might have them all
+        return found.minimum(above.index_select(0, parents)), parents, tokens  # what is as good as sure may be rounded up
 
     def _afar(self, build: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
         """The same levels grown where the logits lie, all of them, and read at the end: how many children there are to choose from is

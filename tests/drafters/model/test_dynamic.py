@@ -41,6 +41,19 @@ def test_the_confident_tree_keeps_the_likeliest_paths(seed, heat, heated):
     assert set(tree.draw) == {-1}
 
 
+@pytest.mark.parametrize("width", [2, 99])
+def test_no_rounding_makes_a_child_worth_more_than_its_parent(width):
+    """A child that is as good as sure: its logit less the sum of all may be a little above nothing, and a cut that kept the child would
+    lose its parent."""
+    torch.manual_seed(0)
+    sure = 40 * torch.rand(200, 1)
+    rows = torch.cat([sure, sure - 30, sure - 60], 1)
+    above = -torch.rand(200)
+    found, parents, tokens = ConfidentTree(None, 200)._children(rows, above, Budget(width=width, nodes=90), State([0]))
+    assert set(tokens.tolist()) == {0} and bool((found <= above[parents]).all())
+    assert torch.allclose(found, above[parents], atol=1e-4)
+
+
 def test_the_confident_tree_expands_the_best_of_each_level():
     rows, draft = model(5, 4)
     tree = ConfidentTree(rows, beam=2).propose(State([0]), Budget(gamma=3, width=3, nodes=99))
