@@ -6,7 +6,7 @@
   const MOST = 1500; /* ms that a board may stand still, however slow it is to paint */
 
   /* The part of one core that may go into painting. */
-  const part = (cores) => (cores <= 2 ? 0.15 : cores <= 4 ? 0.3 : 0.5);
+  const part = (cores) => (cores <= 2 ? 0.1 : cores <= 4 ? 0.3 : 0.5);
   const own = part(globalThis.navigator?.hardwareConcurrency || 4);
 
   /* ms from the beginning of one painting to that of the next, where one takes so long. */

@@ -1,7 +1,7 @@
 """From an engine's records to what a page or a program receives: one run, as a stream of frames at a steady beat.
 
 The engine runs in a thread of its own (job.py) and never waits for a reader. Twenty times a second everything it has told since the
-last beat becomes one frame (docs/TRACE.md, "Live frames"); ten times where cores are few and the engine needs them. A reader that
+last beat becomes one frame (docs/TRACE.md, "Live frames"); three times where cores are few and the engine needs them. A reader that
 falls behind gets fewer and larger frames; whoever stops reading ends the run. Models are loaded before the run stands in line
 (loading.py).
 """
@@ -24,7 +24,7 @@ from .loading import Loader
 
 SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
 SELDOM = 0.5  # seconds between two frames at most, however seldom a reader says that it paints
-CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 4  # beats
+CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 6  # beats
 WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
 
 Frame = dict[str, Any]

@@ -156,7 +156,7 @@
       const pace = new SV.pace.Pace(SV.pace.part(2));
       same(pace.beat(100), 100, "nothing learned");
       for (let i = 0; i < 30; i++) pace.learn(60);
-      ok(Math.abs(pace.beat(100) - 400) < 1, "60 ms are 15 % of 400 ms: " + pace.beat(100));
+      ok(Math.abs(pace.beat(100) - 600) < 1, "60 ms are 10 % of 600 ms: " + pace.beat(100));
       ok(new SV.pace.Pace(SV.pace.part(8)).beat(100) === 100 && SV.pace.share(1e9) < 5000, "never for ever");
     },
     "the target's size and nature stand by its name"(SV) {
