@@ -36,11 +36,12 @@ def calm(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) 
             part.calm(rows, numbers["score_limit"])
 
 
-def entropy(model: nn.Module, run: Callable[[], object]) -> float:
-    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike."""
+def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:
+    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike. None
+    where the model has no attention of this kind (M2R2's queries read keys that are lent)."""
     shares = []
     for part, rows, angles in rows_of(model, run):
         weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at
         most = torch.arange(2, rows.shape[-2] + 1, device=rows.device).log()
         shares.append(float((-torch.special.xlogy(weights, weights).sum(-1) / most).mean()))
-    return round(sum(shares) / len(shares), 4) if shares else 0.0
+    return round(sum(shares) / len(shares), 4) if shares else None

@@ -47,8 +47,8 @@ def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Modul
     found = tables(guesses, features, some, numbers["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
     looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
-    return {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()} | {
-        "attention_entropy": round(sum(looked) / max(1, len(looked)), 4)}
+    known = {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
+    return known if not looked or None in looked else known | {"attention_entropy": round(sum(looked) / len(looked), 4)}
 
 
 @torch.inference_mode()

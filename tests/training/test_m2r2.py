@@ -1,6 +1,8 @@
 """The recipe of M2R2's adapters: it learns and resumes, reads the keys that the engine lends, uses them, and keeps what its replay says."""
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
@@ -30,6 +32,12 @@ def trained(material, tmp_path_factory):  # noqa: F811
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
     return whole_numbers(m2r2.Shared(work, work.numbers("m2r2"), layer=1), trained)
+
+
+def test_no_entropy_is_told_of_attention_that_is_not_looked_at(trained):
+    """Its queries read keys that are lent: nothing was measured, and 0 would say that it looks at one place."""
+    told = [json.loads(line) for path in (trained / "m2r2").glob("*/measures.jsonl") for line in path.read_text().splitlines()]
+    assert told and all("block_efficiency_greedy" in line and "attention_entropy" not in line for line in told)
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from specviz import load
-from specviz.core import Budget, Sampling, State
+from specviz.core import Budget, Sampling, State, open_run
 from specviz.methods import catalogue
 from specviz.models.eagle_layers import Attention
 from specviz.training import attention
@@ -62,7 +62,8 @@ READING = [entry for entry in register().entries.values()
 
 @pytest.mark.parametrize("entry", READING, ids=lambda entry: entry.name)
 def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_last_three_is_shuffled(entry):
-    """The same of heads whose rows are not EAGLE's, by what they draft (Chimera reads the last three tokens in another way, too); with attention that weighs all rows alike nothing changes."""
+    """The same of heads whose rows are not EAGLE's, by what they draft (Chimera reads the last three tokens in another way, too);
+    with attention that weighs all rows alike nothing changes."""
     loaded = load(entry.target, "none")
     kit = loaded.kit()
     method = catalogue()[DRAFTING[entry.kind]]
@@ -91,13 +92,44 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
         for part in kit.head(entry.kind).modules():
             if isinstance(part, Attention):
                 part.q_proj.weight.zero_()
-            for kept in ("fused", "prefix_fused"):
-                part.__dict__.pop(kept, None)
+            part.__dict__.pop("fused", None)
         blind = moved()
     kit.close()
     forget()
     assert seeing > 0.1, f"it drafts otherwise in {seeing:.0%} of the places"
     assert blind < 0.05, f"what takes the text for a bag of words is found; it drafts otherwise in {blind:.0%}"
+
+
+LENT = [entry for entry in register().entries.values() if entry.role == "head" and entry.kind in ("glide", "m2r2")
+        and entry.path and (entry.path / "config.json").is_file()]
+
+
+@pytest.mark.parametrize("entry", LENT, ids=lambda entry: entry.name)
+def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_alike(entry):
+    """Heads that look at the target's own keys and values, which no test can shuffle: their queries choose among them."""
+    loaded = load(entry.target, "none")
+    kit = loaded.kit()
+    method, ids = catalogue()[entry.kind], loaded.tokenizer.encode(TEXT)
+    ends = range(len(ids) // 2, len(ids), 4)
+
+    def drafted(end):
+        parts = method.build(kit, **method.read_knobs({}))
+        state = State(ids[:end], Sampling(0.0), limit=64)
+        open_run(parts, kit.target, state)
+        return tuple(parts.drafter.propose(state, Budget(3, 2, 6)).tokens)
+
+    with torch.inference_mode():
+        before, again = ([drafted(end) for end in ends] for _ in range(2))
+        for name, part in kit.head(entry.kind).named_modules():
+            if name.endswith(("q_proj", "q_b_proj")):
+                part.weight.zero_()
+            part.__dict__.pop("fused", None)
+        after = [drafted(end) for end in ends]
+    kit.close()
+    forget()
+    assert before == again
+    share = sum(a != b for a, b in zip(before, after)) / len(before)
+    assert share > 0.2, f"it drafts otherwise in {share:.0%} of the places"
 
 
 def test_there_are_some():
