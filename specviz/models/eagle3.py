@@ -13,7 +13,6 @@ and the last but two. Later variants: ``norm_before_residual``; norms of their o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -148,9 +147,8 @@ class BesideNet(Fused):
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         embeds, state = x.split(self.hidden, -1)
         block, normed = self.blocks[0], self.beside(state)
-        both = torch.cat([block.norm_in(embeds), normed], -1)
-        first = replace(block, norm_in=lambda _: both)  # the residual is narrower than what is read
-        x = self.transform(block, self.attend(first, normed if self.before else state, turn, slots[0], at, mask))
+        both = torch.cat([block.norm_in(embeds), normed], -1)  # twice as wide as the residual
+        x = self.transform(block, self.attend(block, normed if self.before else state, turn, slots[0], at, mask, both))
         for block, room in zip(self.blocks[1:], slots[1:]):
             x = self.transform(block, self.attend(block, x, turn, room, at, mask))
         return x if self.after is None else self.after(x)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from .linear import Layout, fastest
 from .llama import Block, Llama, Norm, inverse_frequencies, rope_of
+from .scripted import script
 from .still_rows import Rooms
 from .weights import ModelError
 
@@ -172,6 +173,7 @@ class Fused(Llama):
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             self._tables(rope_of(config))
+            script(self, layers[0].self_attn.q_proj.in_features)
 
     def turned_to(self, count: int) -> Tensor:
         """Rotations of the first ``count`` positions."""

@@ -40,13 +40,16 @@ class LearningLlama(Llama):
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
         return Layout()
 
+    def _compile(self) -> None:
+        """Nothing: its weights become others."""
+
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else PlainNorm(weight, self.eps)
 
-    def project(self, block: Block, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As Llama's, writing over nothing."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
-        q, k, v = block.qkv(block.norm_in(x)).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
+        q, k, v = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
         q, k = (part if norm is None else norm(part) for part, norm in ((q, block.norm_q), (k, block.norm_k)))
         pairs = torch.view_as_complex(torch.cat([q, k], 1).unflatten(-1, (-1, 2))) * turn
         q, k = torch.view_as_real(pairs).flatten(-2).split([heads, kv], 1)

@@ -8,9 +8,9 @@ Pairs that rotate together are stored side by side, so a rotation is one complex
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from .any_length import any_length
 from .linear import Layout, fastest
+from .scripted import script
 from .sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
 
@@ -90,6 +91,8 @@ class Norm:
 
 @dataclass
 class Block:
+    """One layer. attend, transform: its halves compiled (models/scripted.py), where they are."""
+
     norm_in: Norm
     qkv: Any
     norm_q: Norm | None
@@ -98,6 +101,8 @@ class Block:
     norm_mlp: Norm
     gate_up: Any
     down: Any
+    attend: Callable[..., Tensor] | None = field(default=None, init=False)
+    transform: Callable[[Tensor], Tensor] | None = field(default=None, init=False)
 
 
 class Llama:
@@ -123,6 +128,10 @@ class Llama:
             check_weights(config, weights, folder.name, dtype.itemsize, device)
             self._load(weights)
             self._tables(rope_of(config))
+            self._compile()
+
+    def _compile(self) -> None:
+        script(self, self.hidden)
 
     def _measure(self, config: dict[str, Any]) -> None:
         self.hidden, self.layers, self.vocab = config["hidden_size"], config["num_hidden_layers"], config["vocab_size"]
@@ -214,11 +223,15 @@ class Llama:
     def embed(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.embedding)
 
-    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
+               reads: Tensor | None = None) -> Tensor:
         """x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
         written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot. With ``at``
-        a tensor [n] these slots are written and all are read; a mask of a wider type makes the sums in that type."""
-        q, new = self.project(block, x, turn)
+        a tensor [n] these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: what is
+        projected in place of x after its norm."""
+        if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
+            return block.attend(x, turn, slots, at, mask, reads)
+        q, new = self.project(block, x, turn, reads)
         if isinstance(at, Tensor):
             seen = slots.index_copy_(2, at, new)
         else:
@@ -229,10 +242,10 @@ class Llama:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
         return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask).to(x.dtype))
 
-    def project(self, block: Block, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries [1, kv_heads, group * n, head_dim], and keys with values [2, kv_heads, n, head_dim], of x [n, hidden]."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
-        qkv = block.qkv(block.norm_in(x)).view(n, heads + 2 * kv, width)
+        qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if block.norm_q is not None:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
@@ -247,6 +260,8 @@ class Llama:
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
         """x plus its feed-forward."""
+        if block.transform is not None:
+            return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))
         return block.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
 

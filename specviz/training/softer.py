@@ -13,7 +13,7 @@ import random
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..models import judge
 from ..models.heads import Body
@@ -21,6 +21,7 @@ from . import chains
 from .draft import collate
 from .draft_length import Drafted, loss
 from .features import Batch, body_of
+from .in_target import visible
 from .job import Job
 from .runner import Runner
 
@@ -32,15 +33,6 @@ class Beside(Drafted):
     def body(self) -> Body:
         return body_of(self.path)
 
-    @torch.no_grad()
-    def read(self, ids: Tensor) -> Tensor:
-        """The target's states after its last norm, [rows, width, hidden], of a text."""
-        return self.target.base_model(ids).last_hidden_state
-
-    @torch.no_grad()
-    def guess(self, ids: Tensor, rows: Tensor, places: Tensor) -> Tensor:
-        """The draft model's logits [n, vocab] of the token behind a place of each of these rows."""
-        return self.draft.lm_head(self.draft.base_model(ids).last_hidden_state[rows, places]).float()
 
 
 def run(job: Job, recipe: str) -> Path:
@@ -61,13 +53,35 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
 
-def places(batch: Batch, room: int, dice: random.Random) -> list[int]:
-    """For each row of text one index into ``batch.where`` behind which the answer has so many tokens; rows too short are left
-    out."""
+def places(batch: Batch, room: int, count: int, dice: random.Random) -> tuple[Tensor, Tensor]:
+    """(rows [r], places in them [r, count]) behind which the answer has so many tokens; rows too short are left out, and in rows
+    with fewer places some are taken again."""
     width, found = batch.ids.shape[1], {}
-    for index, row in enumerate((batch.where // width).tolist()):
-        found.setdefault(row, []).append(index)
-    return [dice.choice(mine[:-room]) for mine in found.values() if len(mine) > room]
+    for place in batch.where.tolist():
+        found.setdefault(place // width, []).append(place % width)
+    found = {row: mine[:-room] for row, mine in found.items() if len(mine) > room}
+    taken = [dice.sample(mine, count) if len(mine) >= count else dice.choices(mine, k=count) for mine in found.values()]
+    to = {"dtype": torch.long, "device": batch.ids.device}
+    return torch.tensor(list(found), **to), torch.tensor(taken, **to).view(-1, count)
+
+
+@torch.no_grad()
+def behind(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+    """A model's states after its last norm of a text, [rows, width, hidden], and of other endings of it, [rows, n, steps, hidden], in
+    one pass. ids [rows, width]; at [rows, n]: the last place an ending sees of its row; tails [rows, n, steps]: the endings."""
+    width, (each, steps) = ids.shape[1], tails.shape[1:]
+    deep = torch.arange(1, steps + 1, device=ids.device)
+    positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
+    sees = visible(at, width, 1, steps)
+    mask = torch.zeros(sees.shape, dtype=net.dtype, device=ids.device).masked_fill_(~sees, torch.finfo(net.dtype).min)
+    states = net.base_model(torch.cat([ids, tails.flatten(1)], 1), attention_mask=mask[:, None], position_ids=positions,
+                            use_cache=False).last_hidden_state
+    return states[:, :width], states[:, width:].unflatten(1, (each, steps))
+
+
+def picked(rows: Tensor, at: Tensor) -> Tensor:
+    """Of rows [r, width, ...] those at places [r, n] or [r, n, m], likewise."""
+    return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 
 def wordings(model: judge.Judge, features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
@@ -79,47 +93,50 @@ def wordings(model: judge.Judge, features: Beside, batch: Batch, numbers: dict, 
 @torch.no_grad()
 def swapped(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
     """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
-    after, width = numbers["after"], batch.ids.shape[1]
-    chosen = torch.tensor(places(batch, after, dice), dtype=torch.long, device=batch.ids.device)
-    at = batch.where[chosen]
-    law = features.guess(batch.ids, at // width, at % width)
-    law[torch.arange(len(at)), batch.labels[chosen]] = -torch.inf  # the likeliest token that is not the target's
-    ids = batch.ids.flatten().clone()
-    ids[at + 1] = law.argmax(-1)
-    clean, other = (features.read(text.view_as(batch.ids)) for text in (batch.ids, ids))
-    behind = at[:, None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
-    tokens = batch.ids.flatten()[behind + 1]
-    expected = [features.logits(states.flatten(0, 1)[behind]).log_softmax(-1).gather(-1, tokens[..., None])[..., 0].mean(-1)
-                for states in (clean, other)]
-    return other.flatten(0, 1)[at + 1], (expected[0] - expected[1] <= numbers["margin"]).float()
+    after = numbers["after"]
+    rows, at = places(batch, after, numbers["places"], dice)
+    ids = batch.ids[rows]
+    law = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
+    law.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the likeliest token that is not the target's
+    follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
+    tails = torch.cat([law.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
+    text, other = behind(features.target, ids, at, tails)
+    tokens = picked(ids, follows + 1)[..., None]
+    expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1) for states in (picked(text, follows), other)]
+    return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
 
 
 def writers(model: judge.Reward, features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
     """Reward: (log odds, whose) of steps that the target wrote and of those that the draft model wrote from the same places."""
-    own, theirs = steps(features, batch, numbers["tokens"], dice)
+    own, theirs = steps(features, batch, numbers, dice)
     return model.logit(torch.cat([own, theirs])), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
-def steps(features: Beside, batch: Batch, tokens: int, dice: random.Random) -> tuple[Tensor, Tensor]:
+def steps(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
     """States [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their places."""
-    width = batch.ids.shape[1]
-    chosen = torch.tensor(places(batch, tokens, dice), dtype=torch.long, device=batch.ids.device)
-    at = batch.where[chosen]
-    rows, first = at // width, at % width
-    texts, count = batch.ids[rows].clone(), torch.arange(len(at), device=at.device)
-    for step in range(tokens):
-        texts[count, first + step + 1] = features.guess(texts, count, first + step).argmax(-1)
-    behind = first[:, None] + torch.arange(1, tokens + 1, device=at.device)
-    return tuple(features.read(text)[count[:, None], behind] for text in (batch.ids[rows], texts))
+    tokens = numbers["tokens"]
+    rows, at = places(batch, tokens, numbers["places"], dice)
+    ids, draft = batch.ids[rows], features.draft
+    last = picked(draft.base_model(ids).last_hidden_state, at)
+    tails = ids.new_zeros(*at.shape, 0)
+    while True:
+        tails = torch.cat([tails, draft.lm_head(last).argmax(-1)[..., None]], -1)
+        if tails.shape[-1] == tokens:
+            break
+        last = behind(draft, ids, at, tails)[1][:, :, -1]
+    text, theirs = behind(features.target, ids, at, tails)
+    own = picked(text, at[..., None] + torch.arange(1, tokens + 1, device=at.device))
+    return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
 def measure(model, features: Beside, judged, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant answer: below it, the network knows something of what it reads."""
-    some = [a for a in features.heldout if a.start < numbers["length"] - 1]
-    some = some[:: max(1, len(some) // numbers["measure_rows"])]
-    batch = features.states(collate(some, numbers["length"], features.device))
-    logits, good = judged(model, features, batch, numbers, random.Random(0))
+    room = numbers["after"] if "after" in numbers else numbers["tokens"]
+    some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]
+    some, dice = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)
+    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, dice) for a in some]
+    logits, good = (torch.cat(parts) for parts in zip(*found))
     share = (good.sum() / (good.sum() + numbers["bad"] * (1 - good).sum())).clamp(1e-6, 1 - 1e-6)
     return {"loss_heldout": round(float(loss(logits, good, numbers["bad"])), 4),
             "loss_of_a_constant": round(float(loss(share.logit().expand_as(good), good, numbers["bad"])), 4),

@@ -37,39 +37,42 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 
 
 def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(features):
-    """By hand: the draft model's best token that is not the target's, and the target's log-probabilities of what follows."""
+    """By hand, text by text: the draft model's best token that is not the target's, and the target's log-probabilities of what
+    follows. The places of a text are judged in one pass, and none sees what was swapped at another."""
     answer, after = features.heldout[0], 4
     batch = features.states(collate([answer], 64, features.device))
-    index = softer.places(batch, after, random.Random(5))[0]
-    place = answer.start + index  # of the token that is swapped
-    assert place + after < len(answer.ids)
+    numbers = {"after": after, "places": 5, "margin": 0.0}
+    chosen = softer.places(batch, after, 5, random.Random(5))[1][0].tolist()
+    assert len(set(chosen)) == 5
     with torch.no_grad():
-        law = features.draft(answer.ids[None].long()).logits[0, place - 1]
-        token = next(t for t in law.argsort(descending=True).tolist() if t != int(answer.ids[place]))
-        text = answer.ids.long().clone()
-        text[place] = token
-        lost = []
-        for ids in (answer.ids.long(), text):
-            logp = features.target(ids[None]).logits[0].log_softmax(-1)
-            lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
-        state = features.target.model(text[None]).last_hidden_state[0, place]
-        found = lost[0] - lost[1]
-        for margin, good in ((found + 1e-3, 1.0), (found - 1e-3, 0.0)):
-            states, label = softer.swapped(features, batch, {"after": after, "margin": margin}, random.Random(5))
-            assert label.tolist() == [good] and torch.allclose(states[0], state, atol=1e-5)
+        law, found = features.draft(answer.ids[None].long()).logits[0], []
+        for place in (at + 1 for at in chosen):  # of the token that is swapped
+            assert answer.start <= place < len(answer.ids) - after
+            text = answer.ids.long().clone()
+            text[place] = next(t for t in law[place - 1].argsort(descending=True).tolist() if t != int(answer.ids[place]))
+            lost = []
+            for ids in (answer.ids.long(), text):
+                logp = features.target(ids[None]).logits[0].log_softmax(-1)
+                lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
+            found.append((lost[0] - lost[1], features.target.model(text[None]).last_hidden_state[0, place]))
+        for margin in [loss + side for loss, _ in found for side in (1e-3, -1e-3)]:
+            states, label = softer.swapped(features, batch, {**numbers, "margin": margin}, random.Random(5))
+            assert label.tolist() == [float(loss <= margin) for loss, _ in found]
+            assert torch.allclose(states, torch.stack([state for _, state in found]), atol=1e-5)
 
 
 def test_steps_of_the_draft_model_stand_where_the_targets_stood(features):
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    place = answer.start + softer.places(batch, 4, random.Random(2))[0]
-    own, theirs = softer.steps(features, batch, 4, random.Random(2))
+    chosen = softer.places(batch, 4, 3, random.Random(2))[1][0].tolist()
+    own, theirs = softer.steps(features, batch, {"tokens": 4, "places": 3}, random.Random(2))
     with torch.no_grad():
-        text = answer.ids[:place].long().tolist()
-        while len(text) < place + 4:
-            text.append(int(features.draft(torch.tensor([text])).logits[0, -1].argmax()))
-        for ids, found in ((answer.ids[None, :place + 4].long(), own), (torch.tensor([text]), theirs)):
-            assert torch.allclose(found[0], features.target.model(ids).last_hidden_state[0, place:], atol=1e-5)
+        for index, place in enumerate(at + 1 for at in chosen):
+            text = answer.ids[:place].long().tolist()
+            while len(text) < place + 4:
+                text.append(int(features.draft(torch.tensor([text])).logits[0, -1].argmax()))
+            for ids, found in ((answer.ids[None, :place + 4].long(), own), (torch.tensor([text]), theirs)):
+                assert torch.allclose(found[index], features.target.model(ids).last_hidden_state[0, place:], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,180 @@
+"""The halves of a block (models/llama.py) as TorchScript, so that Python is not asked between their thirty small operations.
+
+They are the same operations in the same order and give the same bits. A pass of a small model over a row or five is mostly such
+calls: without Python between them the target of fifty million parameters takes 5 ms where it took 7. Single precision on a CPU
+only; elsewhere, and where this torch cannot compile them, a block runs as it is written there.
+"""
+import warnings
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
+
+
+class Plain(nn.Module):
+    def __init__(self, layer: PlainLinear):
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return residual + F.linear(x, self.weight, self.bias)
+
+
+def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """torch.addmm, which the compiler would take apart, and round otherwise, where it may choose the output."""
+    return torch.addmm(more, x, weight, out=torch.empty_like(more, memory_format=torch.contiguous_format))
+
+
+class Transposed(nn.Module):
+    bias: Optional[Tensor]
+
+    def __init__(self, layer: TransposedLinear):
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = self.bias
+        return torch.mm(x, self.weight) if bias is None else _addmm(bias.expand(x.shape[0], -1), x, self.weight)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        y, bias = _addmm(residual, x, self.weight), self.bias
+        return y if bias is None else y.add_(bias)
+
+
+class Packed(nn.Module):
+    bias: Optional[Tensor]
+
+    def __init__(self, layer: PackedLinear):
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, residual, self.weight, self.bias, "add")
+
+
+class Half(nn.Module):
+    def __init__(self, layer: HalfLinear):
+        super().__init__()
+        self.packed = layer.packed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed).add_(residual)
+
+
+class Two(nn.Module):
+    def __init__(self, layer: TwoLayouts):
+        super().__init__()
+        self.few, self.many, self.limit = linear(layer.few), linear(layer.many), MANY
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.few(x) if x.shape[0] < self.limit else self.many(x)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self.few.add(x, residual) if x.shape[0] < self.limit else self.many.add(x, residual)
+
+
+MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: Half, TwoLayouts: Two}
+
+
+def linear(layer: Any) -> nn.Module:
+    return MADE[type(layer)](layer)
+
+
+class ByLength(nn.Module):
+    """RMSNorm as models/llama.py has it on a CPU."""
+
+    def __init__(self, norm: Any):
+        super().__init__()
+        self.floor, self.scaled = norm._floor, norm._scaled
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor)).mul_(self.scaled)
+
+
+def norm_of(norm: Any) -> nn.Module:
+    return ByLength(norm) if hasattr(norm, "_floor") else nn.Identity()
+
+
+class Attend(nn.Module):
+    """``Llama.attend`` of one block, written at a place that is a number."""
+
+    def __init__(self, model: Any, block: Any):
+        super().__init__()
+        self.heads, self.kv, self.width, self.group = model.heads, model.kv_heads, model.head_dim, model.group
+        self.norm, self.qkv, self.out = norm_of(block.norm_in), linear(block.qkv), linear(block.out)
+        self.normed = block.norm_q is not None
+        self.norm_q, self.norm_k = norm_of(block.norm_q), norm_of(block.norm_k)
+
+    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor],
+                reads: Optional[Tensor] = None) -> Tensor:
+        n, heads, kv, width = x.shape[0], self.heads, self.kv, self.width
+        qkv = self.qkv(self.norm(x) if reads is None else reads).view(n, heads + 2 * kv, width)
+        if self.normed:
+            qkv[:, :heads] = self.norm_q(qkv[:, :heads])
+            qkv[:, heads:heads + kv] = self.norm_k(qkv[:, heads:heads + kv])
+        torch.view_as_complex(qkv[:, :heads + kv].view(n, heads + kv, -1, 2)).mul_(turn)
+        q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
+        slots.narrow(2, at, n).copy_(qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3))
+        seen = slots.narrow(2, 0, at + n)
+        y = F.scaled_dot_product_attention(q, seen[0].unsqueeze(0), seen[1].unsqueeze(0), mask)
+        y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3).reshape(n, heads * width)
+        return self.out.add(y, x)
+
+
+class Transform(nn.Module):
+    """``Llama.transform`` of one block."""
+
+    def __init__(self, model: Any, block: Any):
+        super().__init__()
+        self.inner = model.inner
+        self.norm, self.gate_up, self.down = norm_of(block.norm_mlp), linear(block.gate_up), linear(block.down)
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.gate_up(self.norm(x))
+        return self.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
+
+
+def script(model: Any, width: int) -> None:
+    """Give each block of a model the compiled halves, where they can be had and say what the others say. width: of what is projected."""
+    if model.device.type != "cpu" or model.dtype != torch.float32:
+        return
+    try:
+        made = [(_compiled(Attend(model, block)), None if block.down is None else _compiled(Transform(model, block)))
+                for block in model.blocks]
+        if not _agrees(model, width, *made[0]):
+            return
+    except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError):  # another torch, or a layer that is stored otherwise
+        return
+    for block, halves in zip(model.blocks, made):
+        block.attend, block.transform = halves
+
+
+def _compiled(module: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch points to a successor that asks for a C++ compiler where this runs
+        return torch.jit.script(module.eval())
+
+
+@torch.inference_mode()
+def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
+    block, dice = model.blocks[0], torch.Generator().manual_seed(0)
+    x = torch.randn(2, model.hidden, generator=dice)
+    reads = None if width == model.hidden else torch.randn(2, width, generator=dice)
+    rooms = [torch.zeros(2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
+    turn = model.turns(2)[:2]
+    ours, theirs = attend(x, turn, rooms[0], 0, None, reads), model.attend(block, x, turn, rooms[1], 0, None, reads)
+    if transform is not None:
+        ours, theirs = transform(ours), model.transform(block, theirs)
+    return torch.equal(ours, theirs) and torch.equal(*rooms)

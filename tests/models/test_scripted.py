@@ -1,0 +1,109 @@
+"""Compiled halves of a block say to the last bit what the block says, in every layout of the weights; where that cannot be had, the
+block runs as it was."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specviz.models import eagle3, llama, scripted
+from specviz.models.heads import Body
+from specviz.models.learning import LearningLlama
+from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
+from specviz.targets.fast import FastModel
+
+from ..targets.tiny import FAST, checkpoint
+from .test_eagle3 import D, VOCAB, published
+
+LAYOUTS = {"plain": (PlainLinear, PlainLinear), "transposed": (TransposedLinear, TransposedLinear), "packed": (PackedLinear, PackedLinear),
+           "half": (HalfLinear, HalfLinear), "two": (TransposedLinear, PlainLinear)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+def stored(monkeypatch, kinds):
+    """Weights loaded from now on lie so; all of them are 16-bit numbers."""
+    monkeypatch.setattr(llama, "fastest", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights}))
+    get, maybe = llama.Weights.get, llama.Weights.maybe
+    monkeypatch.setattr(llama.Weights, "get", lambda *asked: get(*asked).half().float())
+    monkeypatch.setattr(llama.Weights, "maybe", lambda *asked: None if (found := maybe(*asked)) is None else found.half().float())
+
+
+@torch.inference_mode()
+def apart(net, block, n, at, masked, wide=None) -> bool:
+    """Whether the compiled halves of a block and the block itself differ in a bit."""
+    assert block.attend is not None and block.transform is not None
+    dice = torch.Generator().manual_seed(n + at)
+    x = torch.randn(n, net.hidden, generator=dice)
+    reads = None if wide is None else torch.randn(n, wide, generator=dice)
+    rooms = [torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
+    mask = torch.zeros(net.group * n, at + n).masked_fill_(torch.rand(net.group * n, at + n, generator=dice) < 0.3, -torch.inf)
+    mask[:, 0] = 0
+    told = []
+    for each, room in zip((block, replace(block)), rooms):
+        y = net.attend(each, x, net.turns(at + n)[at:at + n], room, at, mask if masked else None, reads)
+        told.append((y, net.transform(each, y)))
+    return not (torch.equal(*rooms) and all(map(torch.equal, *told)))
+
+
+def test_a_copy_of_a_block_is_not_compiled(folder):
+    block = FastModel(checkpoint(folder, "llama")).blocks[0]
+    assert block.attend is not None and replace(block).attend is None and replace(block).transform is None
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", FAST)
+def test_compiled_halves_say_the_same_bits(folder, kind, layout, monkeypatch):
+    stored(monkeypatch, LAYOUTS[layout])
+    model = FastModel(checkpoint(folder, kind))
+    held = {type(part) for part in (model.blocks[1].qkv, model.blocks[1].down)}
+    assert held == ({TwoLayouts} if layout == "two" else {LAYOUTS[layout][0]})
+    for n in (1, 2, 5, 9):
+        for at in (0, 7):
+            for masked in (False, True):
+                assert not apart(model, model.blocks[1], n, at, masked), (n, at, masked)
+
+
+def test_a_layer_that_reads_more_than_its_residual_is_compiled_too(tmp_path):
+    published(tmp_path / "head", "whole")
+    net = eagle3.load(tmp_path / "head", Body("toy", D, VOCAB, 8, torch.device("cpu"), torch.float32)).fused
+    assert not any(apart(net, net.blocks[0], n, at, False, wide=2 * D) for n in (1, 4) for at in (0, 5))
+
+
+def test_weights_that_change_and_wider_numbers_are_not_compiled(folder):
+    path = checkpoint(folder, "qwen3")
+    models = LearningLlama(FastModel(path)), FastModel(path, dtype=torch.float64), FastModel(path, dtype=torch.bfloat16)
+    assert [(block.attend, block.transform) for model in models for block in model.blocks] == [(None, None)] * 9
+
+
+class WithoutResidual(scripted.Transform):
+    def forward(self, x):
+        both = self.gate_up(self.norm(x))
+        return self.down(torch.nn.functional.silu(both[:, :self.inner]) * both[:, self.inner:])
+
+
+def test_what_says_something_else_is_not_used(folder, monkeypatch):
+    monkeypatch.setattr(scripted, "Transform", WithoutResidual)
+    assert all(block.attend is block.transform is None for block in FastModel(checkpoint(folder, "llama")).blocks)
+
+
+def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypatch):
+    path = checkpoint(folder, "llama")
+    compiled = FastModel(path)
+
+    def none(module):
+        raise RuntimeError("there is no compiler in this torch")
+
+    monkeypatch.setattr(torch.jit, "script", none)
+    plain = FastModel(path)
+    assert plain.blocks[0].attend is None
+    ids = list(range(3, 20))
+    said = []
+    for model in (compiled, plain):
+        target = model.open()
+        said.append(target.sync(ids).logits)
+    assert torch.allclose(*said, atol=1e-5)
