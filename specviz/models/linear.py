@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .scripting import widened
+
 MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
@@ -87,9 +89,10 @@ class HalfLinear(PlainLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
         self.packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
+        self._run = widened(self.packed)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+        return self._run(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return self(x).add_(residual)

@@ -4,7 +4,6 @@ They are the same operations in the same order and give the same bits. A pass of
 calls: without Python between them the target of fifty million parameters takes 5 ms where it took 7. Single precision on a CPU
 only; elsewhere, and where this torch cannot compile them, a block runs as it is written there.
 """
-import warnings
 from typing import Any, Optional
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
+from .scripting import Half, compiled
 
 
 class Plain(nn.Module):
@@ -61,18 +61,6 @@ class Packed(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, residual, self.weight, self.bias, "add")
 
 
-class Half(nn.Module):
-    def __init__(self, layer: HalfLinear):
-        super().__init__()
-        self.packed = layer.packed
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
-
-    def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed).add_(residual)
-
-
 class Two(nn.Module):
     def __init__(self, layer: TwoLayouts):
         super().__init__()
@@ -85,7 +73,8 @@ class Two(nn.Module):
         return self.few.add(x, residual) if x.shape[0] < self.limit else self.many.add(x, residual)
 
 
-MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: Half, TwoLayouts: Two}
+MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: Half(layer.packed),
+        TwoLayouts: Two}
 
 
 def linear(layer: Any) -> nn.Module:
@@ -151,7 +140,7 @@ def script(model: Any, width: int) -> None:
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
-        made = [(_compiled(Attend(model, block)), None if block.down is None else _compiled(Transform(model, block)))
+        made = [(compiled(Attend(model, block)), None if block.down is None else compiled(Transform(model, block)))
                 for block in model.blocks]
         if not _agrees(model, width, *made[0]):
             return
@@ -159,12 +148,6 @@ def script(model: Any, width: int) -> None:
         return
     for block, halves in zip(model.blocks, made):
         block.attend, block.transform = halves
-
-
-def _compiled(module: nn.Module) -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch points to a successor that asks for a C++ compiler where this runs
-        return torch.jit.script(module.eval())
 
 
 @torch.inference_mode()
