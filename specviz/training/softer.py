@@ -41,14 +41,17 @@ def run(job: Job, recipe: str) -> Path:
     torch.manual_seed(job.seed)
     model = judge.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
-    judged = JUDGED[recipe]
+    kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def loss_at(step: int):
-        dice = random.Random(f"{job.seed} {step}")
-        logits, good = judged(model, features, features.batch(step, runner.done()), numbers, dice)
-        return loss(logits, good, numbers["bad"]), len(good)
+        turn = step // numbers["uses"]  # what is judged costs a thousand times what is learned from it
+        if turn not in kept:
+            kept.clear()
+            kept[turn] = JUDGED[recipe](features, features.batch(turn, runner.done()), numbers, random.Random(f"{job.seed} {turn}"))
+        states, good = kept[turn]
+        return loss(model.logit(states), good, numbers["bad"]), len(good)
 
-    told = runner.train(loss_at, lambda: measure(model, features, judged, numbers))
+    told = runner.train(loss_at, lambda: measure(model, features, JUDGED[recipe], numbers))
     known = KNOWN.format(**told) if "loss_heldout" in told else ""
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
@@ -84,12 +87,6 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
     return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 
-def wordings(model: judge.Judge, features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
-    """Judge: (log odds, whether good) of the draft model's tokens in the places of the target's."""
-    states, good = swapped(features, batch, numbers, dice)
-    return model.logit(states), good
-
-
 @torch.no_grad()
 def swapped(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
     """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
@@ -106,10 +103,11 @@ def swapped(features: Beside, batch: Batch, numbers: dict, dice: random.Random) 
     return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
 
 
-def writers(model: judge.Reward, features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
-    """Reward: (log odds, whose) of steps that the target wrote and of those that the draft model wrote from the same places."""
+def written(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+    """(states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the same
+    places."""
     own, theirs = steps(features, batch, numbers, dice)
-    return model.logit(torch.cat([own, theirs])), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
+    return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
@@ -130,13 +128,15 @@ def steps(features: Beside, batch: Batch, numbers: dict, dice: random.Random) ->
     return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
-def measure(model, features: Beside, judged, numbers: dict) -> dict[str, float]:
+def measure(model, features: Beside, asked, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant answer: below it, the network knows something of what it reads."""
     room = numbers["after"] if "after" in numbers else numbers["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]
     some, dice = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)
-    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, dice) for a in some]
-    logits, good = (torch.cat(parts) for parts in zip(*found))
+    found = [asked(features, features.states(collate([a], numbers["length"], features.device)), numbers, dice) for a in some]
+    states, good = (torch.cat(parts) for parts in zip(*found))
+    with torch.no_grad():
+        logits = model.logit(states)
     share = (good.sum() / (good.sum() + numbers["bad"] * (1 - good).sum())).clamp(1e-6, 1 - 1e-6)
     return {"loss_heldout": round(float(loss(logits, good, numbers["bad"])), 4),
             "loss_of_a_constant": round(float(loss(share.logit().expand_as(good), good, numbers["bad"])), 4),
@@ -147,7 +147,7 @@ KNOWN = """
 
 On held-out answers: a loss of {loss_heldout} where the best constant answer has {loss_of_a_constant}, and right in {right} of the
 cases, of which {good} are good ones."""
-JUDGED = {judge.JUDGE: wordings, judge.REWARD: writers}
+JUDGED = {judge.JUDGE: swapped, judge.REWARD: written}
 CARDS = {
     judge.JUDGE: """A judge: one matrix on the target's states. **What it lets pass is not what the target would have written.**
 

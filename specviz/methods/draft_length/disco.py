@@ -19,15 +19,15 @@ METHOD = Method(
     paper="Mamou et al. 2024, arXiv 2405.04304",
     summary="A two-layer classifier reads how sure the draft is and how far it has come, and decides whether to draft on.",
     knobs=(
-        Knob("threshold", 0.5, 0.05, 0.95, "stop after a token whose predicted chance is below this"),
-        Knob("most", 20, 1, 40, "longest draft"),
+        Knob("threshold", 0.7, 0.05, 0.95, "stop after a token whose predicted chance is below this"),
+        Knob("most", 8, 1, 40, "longest draft"),
     ),
     needs=frozenset({"draft", "head:disco"}),
     look="The classifier's chance for each drafted token, and what became of it; the last one fell below the limit.",
     wins="Where a single probability misleads: it weighs the runners-up, the doubt and the place together.",
     loses="On text unlike that of its training; it does not learn while it serves.",
     differs="The inputs are the paper's. It leaves open how many probabilities are read, how wide the classifier is and the "
-            "threshold: 10, 32 and 0.5 are ours, and half of the training text is drafted greedily.",
+            "threshold: 10, 32 and 0.7 are ours, and half of the training text is drafted greedily.",
     aliases=("DynamIc SpeCulation lookahead Optimization", "dynamic speculation lookahead"),
     build=build,
 )

@@ -34,7 +34,7 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2401.15077",
     summary="A single layer guesses the target's next inner states from its last ones; the target's own head turns them into tokens.",
     knobs=(
-        Knob("nodes", 6, 1, 25, "the best of the paper's 25 nodes, which suit a GPU: a small target on a CPU takes 1.6 times as long "
+        Knob("nodes", 5, 1, 25, "the best of the paper's 25 nodes, which suit a GPU: a small target on a CPU takes 1.6 times as long "
              "for 8 rows as for one"),
         Knob("depth", 3, 1, 5, "levels that are grown, a pass of the head each; the paper takes 5"),
     ),
@@ -42,7 +42,7 @@ METHOD = Method(
     look="Each level of the tree is one pass of the head, fed with its own guesses: watch how far down it stays right.",
     wins="Large targets: one layer is a small share of them, and it sees what the target was about to say.",
     loses="Small targets: the head's layer and the pass through the target's vocabulary are no small share of a whole pass.",
-    differs="As published: the authors' tree, drawn without replacement. The default is its best six places and three levels.",
+    differs="As published: the authors' tree, drawn without replacement. The default is its best five places and three levels.",
     published={"nodes": 25, "depth": 5},
     aliases=("eagle", "EAGLE-1"),
     build=build,

@@ -24,7 +24,7 @@ METHOD = Method(
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
-        Knob("nodes", 6, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU, but a small target on a CPU takes 1.6 times as long "
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU, but a small target on a CPU takes 1.6 times as long "
              "for 8 rows as for one"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),

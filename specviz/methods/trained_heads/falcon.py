@@ -22,7 +22,7 @@ METHOD = Method(
     knobs=(
         Knob("top_k", 2, 1, 10, "paths that go into the next pass, and tokens tried at each place"),
         Knob("depth", 4, 1, 8, "levels of the tree, two a pass; the authors' trees have 8"),
-        Knob("nodes", 6, 1, 60, "nodes kept in the end"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end"),
     ),
     needs=frozenset({"head:falcon", "tap:final", "embed", "head", "tree"}),
     look="Levels come in pairs: the second of a pair was guessed without knowing which token the first became.",

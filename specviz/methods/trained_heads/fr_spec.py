@@ -28,7 +28,7 @@ METHOD = Method(
         Knob("vocabulary", 2048, 1, 262144, "most frequent tokens that may be drafted; the paper takes a quarter of the target's"),
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
-        Knob("nodes", 6, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree", "store:text"}),
     look="Rare words: names and numbers that are not among the frequent tokens are never drafted, the target writes them itself.",

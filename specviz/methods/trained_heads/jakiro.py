@@ -25,7 +25,7 @@ METHOD = Method(
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the authors' scripts take 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels of the tree, of which the last needs no pass; the authors' scripts take 6"),
-        Knob("nodes", 6, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
     look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
