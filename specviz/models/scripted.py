@@ -28,7 +28,7 @@ class Plain(nn.Module):
 
 def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """torch.addmm, which the compiler would take apart, and round otherwise, where it may choose the output."""
-    return torch.addmm(more, x, weight, out=torch.empty_like(more, memory_format=torch.contiguous_format))
+    return torch.addmm(more, x, weight, out=x.new_empty([x.shape[0], weight.shape[1]]))
 
 
 class Transposed(nn.Module):

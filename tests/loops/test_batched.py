@@ -162,10 +162,10 @@ def passes_of(model, monkeypatch):
     """Rows of each pass of a model from now on."""
     rows, project, first = [], model.project, model.blocks[0]
 
-    def counted(block, x, turn):
+    def counted(block, x, *more):
         if block is first:
             rows.append(len(x))
-        return project(block, x, turn)
+        return project(block, x, *more)
     monkeypatch.setattr(model, "project", counted)
     return rows
 

@@ -138,7 +138,7 @@ def test_a_prompt_of_one_token(key):
 
 def test_the_papers_tree_and_the_small_one():
     kit = toy(12)
-    for knobs, levels in (({"nodes": 25, "depth": 5}, [4, 8, 8, 3, 2]), ({}, [2, 3, 1]), ({"nodes": 25, "depth": 2}, [4, 8]), ({"nodes": 1}, [1])):
+    for knobs, levels in (({"nodes": 25, "depth": 5}, [4, 8, 8, 3, 2]), ({}, [2, 2, 1]), ({"nodes": 25, "depth": 2}, [4, 8]), ({"nodes": 1}, [1])):
         parts = EAGLE.build(kit, **EAGLE.read_knobs(knobs))
         state = State(list(PROMPT), Sampling(1.0, seed=1))
         open_run(parts, kit.target, state)
