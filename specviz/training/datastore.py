@@ -20,7 +20,7 @@ from typing import Iterable
 
 import numpy as np
 
-from ..indexes.nearest import library, mark_of
+from ..indexes.nearest import library, marks
 from ..indexes.store import FORMAT, Store, vocabulary_mark
 from ..indexes.suffix_array import PART, SuffixArray
 from ..targets.fast import FastModel
@@ -79,8 +79,9 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
     places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
     target = FastModel(job.model(job.target)).open() if dense else None
-    made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows, **({"states": mark_of(target)} if dense else {})}
-    if all(made_of.items() <= _facts(place).items() for place in places):
+    made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
+    known = [_facts(place) for place in places]
+    if all(made_of.items() <= facts.items() and (target is None or marks(facts.get("states"), target)) for facts in known):
         return f"{_told(places[-1], _facts(places[-1]))}; it is up to date"
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
-from ...indexes.nearest import mark_of
+from ...indexes.nearest import marks
 from ...indexes.store import Store, StoreError
 from ...indexes.suffix_array import PART
 
@@ -23,7 +23,7 @@ class StoreStates(Drafter):
     matched = 0
 
     def __init__(self, store: Store, target: Target, neighbours: int = 3, least: float = 0.0):
-        if store.dense is None or store.facts.get("states") != mark_of(target):
+        if store.dense is None or not marks(store.facts.get("states"), target):
             raise StoreError(f"The datastore {store.name!r} holds no states of this target: build it again with "
                              "`python -m specviz.training.datastore --dense`.")
         self.store, self.neighbours, self.least = store, neighbours, least
