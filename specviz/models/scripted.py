@@ -1,8 +1,8 @@
 """The halves of a block (models/llama.py) as TorchScript, so that Python is not asked between their thirty small operations.
 
-They are the same operations in the same order and give the same bits. A pass of a small model over a row or five is mostly such
-calls: without Python between them the target of fifty million parameters takes 5 ms where it took 7. Single precision on a CPU
-only; elsewhere, and where this torch cannot compile them, a block runs as it is written there.
+They are the same operations in the same order and give the same bits. In a pass of a small model over a few rows the calls are a
+good part of the time (docs/log/speed.md). Single precision on a CPU only; elsewhere, and where this torch cannot compile them, a
+block runs as it is written there.
 """
 from typing import Any, Optional
 
@@ -15,7 +15,11 @@ from .scripting import Half, compiled
 
 
 class Plain(nn.Module):
-    def __init__(self, layer: PlainLinear):
+    """A layer with its weights as they are stored; its kin multiply them otherwise."""
+
+    bias: Optional[Tensor]
+
+    def __init__(self, layer: Any):
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
 
@@ -31,13 +35,7 @@ def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     return torch.addmm(more, x, weight, out=x.new_empty([x.shape[0], weight.shape[1]]))
 
 
-class Transposed(nn.Module):
-    bias: Optional[Tensor]
-
-    def __init__(self, layer: TransposedLinear):
-        super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-
+class Transposed(Plain):
     def forward(self, x: Tensor) -> Tensor:
         bias = self.bias
         return torch.mm(x, self.weight) if bias is None else _addmm(bias.expand(x.shape[0], -1), x, self.weight)
@@ -47,13 +45,7 @@ class Transposed(nn.Module):
         return y if bias is None else y.add_(bias)
 
 
-class Packed(nn.Module):
-    bias: Optional[Tensor]
-
-    def __init__(self, layer: PackedLinear):
-        super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-
+class Packed(Plain):
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 

@@ -1,6 +1,6 @@
 """TorchScript for a few lines of ours: what Python pays for each call of torch is saved.
 
-Above all for operations on packed weights: from Python such a call costs 20 microseconds before anything is multiplied.
+Above all for operations on packed weights, which Python wraps anew at each call (docs/log/speed.md).
 """
 import warnings
 from typing import Any, Callable

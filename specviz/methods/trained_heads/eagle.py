@@ -34,8 +34,8 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2401.15077",
     summary="A single layer guesses the target's next inner states from its last ones; the target's own head turns them into tokens.",
     knobs=(
-        Knob("nodes", 5, 1, 25, "the best of the paper's 25 nodes, which suit a GPU: a small target on a CPU takes 1.6 times as long "
-             "for 8 rows as for one"),
+        Knob("nodes", 5, 1, 25, "the best of the paper's 25 nodes, which suit a GPU; with the root five are six rows, as many as a "
+             "CPU without AVX-512 multiplies at once"),
         Knob("depth", 3, 1, 5, "levels that are grown, a pass of the head each; the paper takes 5"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),

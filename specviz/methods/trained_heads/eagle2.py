@@ -24,8 +24,8 @@ METHOD = Method(
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
-        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU, but a small target on a CPU takes 1.6 times as long "
-             "for 8 rows as for one"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six rows, as many as a "
+             "CPU without AVX-512 multiplies at once"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
