@@ -63,7 +63,7 @@ class Sampling:
             at = x.argmax(-1, keepdim=True)  # of a value that is no number, where there is one
             unless(torch.isnan(x.gather(-1, at)).any(), BrokenLaw)
             return torch.zeros_like(x).scatter_(-1, at, 1.0)
-        x = x / self.temperature
+        x = x if self.temperature == 1 else x / self.temperature
         if 0 < self.top_k < x.shape[-1]:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)

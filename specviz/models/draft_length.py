@@ -13,18 +13,36 @@ embedding of the token that it had read, tells how many tokens of an EAGLE chain
 """
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .heads import Body, HeadWeights, config_of, fill
+from .scripting import compiled
 from .weights import ModelError
 
 ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
 LONG = 20  # tokens: a place in the draft is told as a share of this, so that it is no larger than the other inputs
+
+
+class Quick(nn.Module):
+    """A network that is asked for every token, so that Python between its layers would be most of its price."""
+
+    __jit_unused_properties__ = ["config"]
+
+    @cached_property
+    def quick(self) -> Callable[..., Tensor]:
+        """It as TorchScript, compiled once; itself on an accelerator and where this torch cannot compile it."""
+        if next(self.parameters()).device.type != "cpu":
+            return self
+        try:
+            return compiled(self)
+        except RuntimeError:
+            return self
 
 
 class Residual(nn.Module):
@@ -36,7 +54,7 @@ class Residual(nn.Module):
         return x + F.silu(self.linear(x))
 
 
-class AcceptanceHead(nn.Module):
+class AcceptanceHead(Quick):
     """hidden: width of the draft model's states; layers: residual blocks."""
 
     def __init__(self, hidden: int, vocab: int, layers: int = 3):
@@ -58,30 +76,35 @@ class AcceptanceHead(nn.Module):
         return {"model_type": ACCEPTANCE, "draft_hidden_size": self.hidden, "vocab_size": self.vocab, "num_layers": self.depth}
 
 
-class Classifier(nn.Module):
+def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
+    """What the classifier reads of a token: its distribution's largest values and entropy, and its place as a share of ``long``."""
+    entropy = -torch.special.xlogy(probs, probs).sum(-1, keepdim=True)
+    return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
+
+
+class Classifier(Quick):
     """top: how many of the largest probabilities are read; inner: width between the two layers."""
 
     def __init__(self, vocab: int, top: int = 10, inner: int = 32):
         super().__init__()
-        self.vocab, self.top = vocab, min(top, vocab)
+        self.vocab, self.top, self.long = vocab, min(top, vocab), LONG
         self.first, self.second = nn.Linear(self.top + 2, inner), nn.Linear(inner, 1)
 
     def logit(self, probs: Tensor, depth: Tensor) -> Tensor:
         """Log odds [...] from the draft's distributions [..., vocab] and the tokens' places [...], 0 first."""
-        entropy = -torch.special.xlogy(probs, probs).sum(-1, keepdim=True)
-        told = torch.cat([probs.topk(self.top, dim=-1).values, entropy, depth[..., None].to(probs.dtype) / LONG], -1)
-        return self.second(F.relu(self.first(told.to(self.first.weight.dtype))))[..., 0]
+        return self.second(F.relu(self.first(features(probs, depth, self.top, self.long).to(self.first.weight.dtype))))[..., 0]
 
     def forward(self, probs: Tensor, depth: Tensor) -> Tensor:
         """Chance [...] that the token drawn from each is accepted."""
-        return self.logit(probs, depth).sigmoid()
+        # not by way of logit: TorchScript refuses to compile this class so
+        return self.second(F.relu(self.first(features(probs, depth, self.top, self.long).to(self.first.weight.dtype))))[..., 0].sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:
         return {"model_type": DISCO, "vocab_size": self.vocab, "top": self.top, "inner": self.first.out_features}
 
 
-class LengthHead(nn.Module):
+class LengthHead(Quick):
     """hidden: width of the target's states; inner: of the layers; most: the longest draft that it was taught to tell."""
 
     def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):

@@ -220,8 +220,4 @@ class Fused(Llama):
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as ``attend`` says."""
-        for block, room in zip(self.blocks, slots):
-            x = self.attend(block, x, turn, room, at, mask)
-            if block.down is not None:
-                x = self.transform(block, x)
-        return x
+        return self.through(x, turn, slots, at, mask)[0]

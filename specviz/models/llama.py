@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -106,7 +106,12 @@ class Block:
 
 
 class Llama:
-    """Weights and the forward. Raises ModelError with a sentence for a checkpoint that cannot be used."""
+    """Weights and the forward. Raises ModelError with a sentence for a checkpoint that cannot be used.
+
+    compiled: all blocks in a row (models/scripted.py), where there is such.
+    """
+
+    compiled: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)
@@ -241,6 +246,22 @@ class Llama:
         if mask is not None and mask.dtype != x.dtype:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
         return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask).to(x.dtype))
+
+    def through(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
+                end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
+        """Blocks first..end over x [n, hidden], and the states that enter those of ``wanted``, in order. slots [layers, 2, kv_heads,
+        slots, head_dim]; the rest as ``attend`` has it."""
+        end = self.layers if end is None else end
+        if self.compiled is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
+            return self.compiled(x, turn, slots, at, mask, first, end, list(wanted))
+        found = []
+        for i in range(first, end):
+            if i in wanted:
+                found.append(x)
+            block = self.blocks[i]
+            x = self.attend(block, x, turn, slots[i], at, mask)
+            x = x if block.down is None else self.transform(block, x)
+        return x, found
 
     def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries [1, kv_heads, group * n, head_dim], and keys with values [2, kv_heads, n, head_dim], of x [n, hidden]."""

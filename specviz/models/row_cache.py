@@ -59,14 +59,9 @@ class RowCache:
         if isinstance(parents, Tensor):
             self._sees, self._scratch = None, old + n
             return self._run(x, [depth - 1 for depth in depths], parents)
-        sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)  # row 0 stands for the root, which is no scratch row
-        if old:
-            sees[:1 + old, :old] = self._sees
-        sees[1 + old:] = sees[[parent + 1 for parent in parents]]
-        own = torch.arange(n) // side
-        sees[1 + old:, old:] |= own == own[:, None]
-        self._sees, self._scratch = sees, old + n
-        return self._run(x, [depth - 1 for depth in depths], sees[1 + old:])
+        self._sees, new = _grown(self._sees if old else None, tuple(parents), side)
+        self._scratch = old + n
+        return self._run(x, [depth - 1 for depth in depths], new)
 
     def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
         """The net (or other work of it) over rows at the end of the scratch: depths [n] behind the text, sees [n, scratch]."""
@@ -80,12 +75,12 @@ class RowCache:
 
     def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
         """Added to scores, [group * rows, slots]: every text row held before is seen, and of the scratch what a row sees."""
-        n, width = sees.shape
-        if bool(sees.all()):
-            return None
-        mask = torch.zeros(self.net.group, n, self.count + width, dtype=x.dtype)
-        mask[:, :, self.count:].masked_fill_(~sees, -torch.inf)
-        return mask.flatten(0, 1).to(x.device)
+        tile = _tile(sees, self.net.group, x.dtype)
+        if tile is None or not self.count:
+            return tile if tile is None else tile.to(x.device)
+        mask = torch.zeros(tile.shape[0], self.count + tile.shape[1], dtype=x.dtype)
+        mask[:, self.count:] = tile
+        return mask.to(x.device)
 
     def _room(self, slots: int, ahead: int = 0) -> Tensor:
         """Slots for so many rows, and the rotations of those ``ahead`` of the text."""
@@ -109,6 +104,27 @@ class RowCache:
                 self._gone()
             self._gone = weakref.finalize(self, self.net.rooms.give, self._still)
         return self._still.slots
+
+
+# These are kept by the tensors they are made from: trees of a few shapes come back round after round.
+@lru_cache(maxsize=512)
+def _grown(before: Tensor | None, parents: tuple[int, ...], side: int) -> tuple[Tensor, Tensor]:
+    """Who sees whom in a tree that grew by rows below ``parents``, [1 + rows, rows], and of that the new rows. before: the tree so far,
+    row 0 the root, which is no scratch row."""
+    old, n = 0 if before is None else before.shape[1], len(parents)
+    sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)
+    if before is not None:
+        sees[:1 + old, :old] = before
+    sees[1 + old:] = sees[[parent + 1 for parent in parents]]
+    own = torch.arange(n) // side
+    sees[1 + old:, old:] |= own == own[:, None]
+    return sees, sees[1 + old:]
+
+
+@lru_cache(maxsize=512)
+def _tile(sees: Tensor, group: int, dtype: torch.dtype) -> Tensor | None:
+    """What is added to the scores of rows that see [n, scratch], repeated for the queries of a group; None where each sees all."""
+    return None if bool(sees.all()) else torch.zeros(sees.shape, dtype=dtype).masked_fill_(~sees, -torch.inf).repeat(group, 1)
 
 
 @lru_cache(maxsize=64)

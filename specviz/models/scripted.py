@@ -1,10 +1,11 @@
-"""The halves of a block (models/llama.py) as TorchScript, so that Python is not asked between their thirty small operations.
+"""The halves of a block (models/llama.py), and all blocks in a row, as TorchScript, so that Python is not asked between the thirty
+small operations of a layer.
 
 They are the same operations in the same order and give the same bits. In a pass of a small model over a few rows the calls are a
 good part of the time (docs/log/speed.md). Single precision on a CPU only; elsewhere, and where this torch cannot compile them, a
 block runs as it is written there.
 """
-from typing import Any, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -127,8 +128,28 @@ class Transform(nn.Module):
         return self.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
 
 
+class Layers(nn.Module):
+    """``Llama.through``: blocks first..end one after another, and what enters those of ``wanted`` (in order)."""
+
+    def __init__(self, blocks: List[Any]):
+        super().__init__()
+        self.attend = nn.ModuleList([block.attend for block in blocks])
+        self.transform = nn.ModuleList([nn.Identity() if block.down is None else block.transform for block in blocks])
+
+    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], first: int, end: int,
+                wanted: List[int]) -> Tuple[Tensor, List[Tensor]]:
+        found: List[Tensor] = []
+        for i, (attend, transform) in enumerate(zip(self.attend, self.transform)):
+            if first <= i and i < end:
+                if i in wanted:
+                    found.append(x)
+                x = transform(attend(x, turn, slots[i], at, mask, None))
+        return x, found
+
+
 def script(model: Any, width: int) -> None:
-    """Give each block of a model the compiled halves, where they can be had and say what the others say. width: of what is projected."""
+    """Give each block of a model the compiled halves, and the model all of them in a row, where they can be had and say what the
+    others say. width: of what is projected."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
@@ -136,10 +157,13 @@ def script(model: Any, width: int) -> None:
                 for block in model.blocks]
         if not _agrees(model, width, *made[0]):
             return
+        for block, halves in zip(model.blocks, made):
+            block.attend, block.transform = halves
+        whole = torch.jit.freeze(compiled(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
+        if width == model.hidden and _says_the_same(model, whole):
+            model.compiled = whole
     except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError):  # another torch, or a layer that is stored otherwise
         return
-    for block, halves in zip(model.blocks, made):
-        block.attend, block.transform = halves
 
 
 @torch.inference_mode()
@@ -153,3 +177,17 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
     if transform is not None:
         ours, theirs = transform(ours), model.transform(block, theirs)
     return torch.equal(ours, theirs) and torch.equal(*rooms)
+
+
+@torch.inference_mode()
+def _says_the_same(model: Any, whole: Any) -> bool:
+    """Whether all blocks in a row say what they say one by one. The first calls are dear, since TorchScript learns from them: they are
+    these."""
+    x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
+    for _ in range(2):
+        rooms = [torch.zeros(model.layers, 2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
+        ours = whole(x, model.turns(2)[:2], rooms[0], 0, None, 0, model.layers, [0])
+        theirs = model.through(x, model.turns(2)[:2], rooms[1], 0, None, wanted=[0])
+        if not all(map(torch.equal, (ours[0], *ours[1], rooms[0]), (theirs[0], *theirs[1], rooms[1]))):
+            return False
+    return True

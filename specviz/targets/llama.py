@@ -90,6 +90,10 @@ class LlamaTarget(CachedTarget):
         """Layers first..end over the rows; the states after them and the taps met on the way."""
         model, at, taps = self.model, rows.past + rows.lo, {}
         turn, mask = self._turn(rows), self._mask(rows)
+        if not self.skip and not rows.tree.inputs:
+            wanted = [i for i in range(first, end) if f"layer:{i}" in self._want] if self._want else []
+            x, found = model.through(x, turn, self._cache, at, mask, first, end, wanted)
+            return x, {f"layer:{i}": states for i, states in zip(wanted, found)}
         for i, block in enumerate(model.blocks[first:end], first):
             x = self._enter(rows, i, x, taps)
             if 2 * i not in self.skip:

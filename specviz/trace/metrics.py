@@ -4,7 +4,7 @@ block_efficiency      tokens committed / target passes (the bonus or correction 
 mean_accepted_tokens  draft tokens accepted / target passes
 acceptance_rate       draft tokens accepted / draft tokens tried (nodes never examined are not tried)
 draft_yield           draft tokens accepted / draft tokens proposed
-tokens_per_second     tokens / engine seconds after the prefill
+tokens_per_second     tokens / engine seconds after the prefill, in which whatever drafts has read the prompt, too
 walltime_speedup      plain decoding's seconds per token / ours, same target, prompt and sampling, interleaved in one run
 """
 from __future__ import annotations

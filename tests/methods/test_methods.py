@@ -61,7 +61,7 @@ def test_short_limits_are_kept(key, count):
 
 def test_a_perfect_draft_is_accepted_whole():
     things = kit(12, 1.0, 3)
-    for key, knobs in (("speculative", {"gamma": 4}), ("block_verification", {"gamma": 4}), ("draft_tree", {"depth": 4})):
+    for key, knobs in (("speculative", {"gamma": 4}), ("block_verification", {"gamma": 4}), ("draft_tree", {"depth": 4, "nodes": 9})):
         _, outcomes = run(catalogue()[key], things, PROMPT, 20, **knobs)
         assert [len(o.committed) for o in outcomes] == [5] * 4
 

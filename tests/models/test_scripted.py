@@ -78,6 +78,7 @@ def test_weights_that_change_and_wider_numbers_are_not_compiled(folder):
     path = checkpoint(folder, "qwen3")
     models = LearningLlama(FastModel(path)), FastModel(path, dtype=torch.float64), FastModel(path, dtype=torch.bfloat16)
     assert [(block.attend, block.transform) for model in models for block in model.blocks] == [(None, None)] * 9
+    assert [model.compiled for model in models] == [None] * 3
 
 
 class WithoutResidual(scripted.Transform):
@@ -107,3 +108,31 @@ def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypat
         target = model.open()
         said.append(target.sync(ids).logits)
     assert torch.allclose(*said, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FAST)
+def test_all_blocks_in_a_row_say_what_they_say_one_by_one(folder, kind):
+    model = FastModel(checkpoint(folder, kind))
+    compiled = model.compiled
+    assert compiled is not None
+    dice = torch.Generator().manual_seed(0)
+    with torch.inference_mode():
+        for first, end, n, at in ((0, model.layers, 5, 3), (1, model.layers, 1, 0), (0, 1, 2, 7)):
+            x, told = torch.randn(n, model.hidden, generator=dice), []
+            for whole in (compiled, None):
+                room, model.compiled = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
+                y, found = model.through(x, model.turns(at + n)[at:at + n], room, at, None, first, end, [end - 1])
+                told.append((y, *found, room))
+            assert len(told[0]) == 3 and all(map(torch.equal, *told))
+
+
+class Forgetful(scripted.Layers):
+    def forward(self, x, turn, slots, at: int, mask: torch.Tensor | None, first: int, end: int, wanted: list[int]):
+        found: list[torch.Tensor] = []
+        return x, found
+
+
+def test_blocks_in_a_row_that_say_something_else_are_not_used(folder, monkeypatch):
+    monkeypatch.setattr(scripted, "Layers", Forgetful)
+    model = FastModel(checkpoint(folder, "llama"))
+    assert model.compiled is None and model.blocks[0].attend is not None

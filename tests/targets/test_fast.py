@@ -140,11 +140,11 @@ def test_an_early_exit_leaves_its_work_to_score(model, network, monkeypatch):
         want = hidden[2][0, 14 + n:15 + n] if n > 1 else hidden[2][0, 14:16]
         assert (states - want).abs().max() < 2e-5
     calls = []
-    attend = model.attend
-    monkeypatch.setattr(model, "attend", lambda block, x, *rest: calls.append((model.blocks.index(block), len(x))) or attend(block, x, *rest))
+    through = model.through
+    monkeypatch.setattr(model, "through", lambda x, *rest: calls.append((*rest[4:6], len(x))) or through(x, *rest))
     logits = target.score(DraftTree.chain(tokens[15:])).logits
     assert (logits - Reference(network)(tokens)[0][14:]).abs().max() < 3e-5
-    assert calls == [(0, 2), (1, 2), (2, 6)]  # the two new nodes below the exit, every row above it
+    assert calls == [(0, 2, 2), (2, 3, 6)]  # the two new nodes below the exit, every row above it
     target.commit(Verdict((0, 1), tokens[17], "plain"))
     with pytest.raises(ValueError, match="does not hold"):
         exit.step(DraftTree.chain((1, 2)), start=1)

@@ -42,6 +42,7 @@ class BlockStates(Drafter):
             self.rows.restart(at)
             self.read = []
         self._waiting = [states] if len(states) else []
+        self._read(state)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self._waiting.append(rows_of(self._joined(outcome.scores), outcome.kept))
@@ -49,16 +50,23 @@ class BlockStates(Drafter):
     def _joined(self, scores: Scores) -> Tensor:
         return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
 
+    def _read(self, state: State) -> bool:
+        """Read what waits; whether all of the text in front of the root is read then."""
+        before = state.tokens[self.rows.first:-1]
+        if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
+            return False
+        if self._waiting:
+            with torch.inference_mode():
+                self.rows.read(torch.cat(self._waiting))
+            self.read, self._waiting = list(before), []
+        return True
+
     def guesses(self, state: State, most: int) -> Tensor | None:
         """States [rows, hidden] that guess up to ``most`` tokens behind the root, the nearest first; None where the text in front
         of the root is not known."""
-        before = state.tokens[self.rows.first:-1]
-        if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
+        if not self._read(state):
             return None
         with torch.inference_mode():
-            if self._waiting:
-                self.rows.read(torch.cat(self._waiting))
-                self.read, self._waiting = list(before), []
             size = min(self.net.block, most + (not self.net.anchored))
             ids = [state.tokens[-1]] + [self.net.mask_token] * (size - 1)
             states = self.rows.draft(self.target.embed(ids))

@@ -39,6 +39,7 @@ class BlockwiseTree(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)
+        self.model.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, common
 from ...trees import Scorer, best
+from ..model.chain import WithModel
 
 WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this chance of the likeliest token, so many candidates
 
@@ -65,6 +66,7 @@ class Glide(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.model.start(target)
+        self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return self.inner.propose(state, budget)
@@ -73,14 +75,15 @@ class Glide(Drafter):
         self.inner.observe(state, outcome)
 
 
-class DoubtfulChain(Drafter):
+class DoubtfulChain(WithModel):
     """The likeliest tokens one after another, and beside each the next likely ones as leaves: the less sure, the more of them (CaPE).
 
     How many there are follows from the same distribution that names them, so all count as chosen. widths: (chance, candidates) pairs.
     """
 
     def __init__(self, model: Any, widths: tuple[tuple[float, int], ...] = WIDTHS):
-        self.model, self.widths = model, widths
+        super().__init__(model)
+        self.widths = widths
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model), -1, [], []

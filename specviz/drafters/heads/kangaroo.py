@@ -41,6 +41,10 @@ class ExitAdapter(Drafter):
             self.read = []
             self.rows.restart(at)
         self._waiting = [states] if len(states) else []
+        before = state.tokens[self.rows.first:-1]
+        if self._waiting and len(self.read) + len(states) == len(before):
+            self._behind()
+            self.read = before
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, before = TreeBuilder(), state.tokens[self.rows.first:-1]
@@ -61,10 +65,15 @@ class ExitAdapter(Drafter):
 
     def _adapt(self, state: Tensor) -> Tensor:
         """Logits [vocab] behind the row of a state [1, hidden], which is read after those that wait."""
-        rows, self._waiting = torch.cat([*self._waiting, state]), []
         with torch.inference_mode():
-            out = self.adapter.last_norm(self.rows.read(rows.to(self.rows.net.dtype))[-1:])
+            out = self.adapter.last_norm(self._behind(state)[-1:])
             return self.target.head(out.to(state.dtype))[0]
+
+    def _behind(self, *states: Tensor) -> Tensor:
+        """What the adapter makes of the states that wait and of these [n, hidden], which it reads."""
+        rows, self._waiting = torch.cat([*self._waiting, *states]), []
+        with torch.inference_mode():
+            return self.rows.read(rows.to(self.rows.net.dtype))
 
     def _crop(self, tokens: list[int]) -> None:
         """Keep the rows that belong to these tokens."""

@@ -67,6 +67,7 @@ class HydraTree(LastState):
         super().start(state, target, prefill)
         self.rows = self.front()
         self.unread = [] if self.last is None else [(prefill.taps["final"], prefill.at)]
+        self._read()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
@@ -76,11 +77,14 @@ class HydraTree(LastState):
         shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)
         if self.last is None or not len(shape):
             return DraftTree()
+        self._read()
+        return grow_shape(self.model_of(state), shape, state, chosen_children)
+
+    def _read(self) -> None:
         if self.rows:
             for states, at in self.unread:
                 self.last = self.rows.read(states, at)
         self.unread = []
-        return grow_shape(self.model_of(state), shape, state, chosen_children)
 
     def front(self) -> Any:
         """What reads every state of the text in front of the heads, if anything does."""

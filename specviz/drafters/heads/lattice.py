@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, State, Target, TreeBuilder, rows_of
+from ...core import Budget, DraftTree, Scores, State, Target, TreeBuilder, rows_of
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, best
 from .last_state import LastState
@@ -21,11 +21,21 @@ from .recurrent import together
 
 Places = list[list[tuple[int, float]]]  # of each place the likeliest tokens, each with its log-probability by the head
 Path = tuple[int, ...]
-Refine = Callable[[Places, State], list[tuple[Path, list[float]]]]  # paths, best first, with the score of each of their steps
 
 FLOOR = math.log(1e-6)  # of a token that was never seen
 BACK = math.log(0.4)  # what it costs to ask for a shorter string (stupid backoff, Brants et al. 2007)
 HELD = 64  # half paths of a place that the search keeps
+
+
+class Refine:
+    """Chooses paths through a lattice."""
+
+    def start(self, state: State) -> None:
+        """A run begins."""
+
+    def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
+        """Paths, best first, with the score of each of their steps."""
+        raise NotImplementedError
 
 
 class BlockGuess(LastState):
@@ -35,6 +45,11 @@ class BlockGuess(LastState):
 
     def __init__(self, heads: Any, top: int = 1, refine: Refine | None = None):
         self.heads, self.top, self.refine = heads, top, refine
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        if self.refine is not None:
+            self.refine.start(state)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         depth = min(budget.gamma, len(self.heads))
@@ -57,7 +72,7 @@ class BlockGuess(LastState):
         return together([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
 
 
-class ByNgrams:
+class ByNgrams(Refine):
     """The best paths through the lattice by heads and an n-gram model of a store of text.
 
     order: tokens of the longest n-gram; weight: of the model against the heads; paths: how many are given.
@@ -110,11 +125,14 @@ class ByNgrams:
         return self._places[string]
 
 
-class ByModel:
+class ByModel(Refine):
     """The path through the lattice on which heads and a small model agree best, step by step."""
 
     def __init__(self, model: Target, weight: float):
         self.model, self.weight = model, weight
+
+    def start(self, state: State) -> None:
+        self.model.sync(state.tokens)
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         self.model.sync(state.tokens)

@@ -44,6 +44,7 @@ class OnePassFeatures(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)
+        self.model.block(state.tokens, 1)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         rows = self.model.block(state.tokens, budget.gamma) if budget.gamma > 0 else None

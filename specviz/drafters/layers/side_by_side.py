@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ...core import Budget, Drafter, DraftTree, State, Target
+from ...core import Budget, Drafter, DraftTree, Scores, State, Target
 
 
 class LayerParallel(Drafter):
@@ -13,6 +13,9 @@ class LayerParallel(Drafter):
     def __init__(self, model: Target, size: int, grow: Callable[[Target], Drafter]):
         self.model, self.size = model.fuzzy(size), size
         self.inner = grow(self.model)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = self.inner.propose(state, budget)

@@ -7,16 +7,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read
+from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
 from ...trees.growth import Children
 
 
-class DraftChain(Drafter):
-    """One path, each token drawn from the draft model's law at the run's sampling."""
+class WithModel(Drafter):
+    """Whatever drafts with a model of its own. The model reads the prompt when the target does: both are prefill."""
 
     def __init__(self, model: Target):
         self.model = model
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.model.sync(state.tokens)
+
+
+class DraftChain(WithModel):
+    """One path, each token drawn from the draft model's law at the run's sampling."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return by_itself(self.steps(state, budget))
@@ -81,7 +88,7 @@ class StateChain(DraftChain):
         model.tap(frozenset({"final"}))
 
 
-class DraftShape(Drafter):
+class DraftShape(WithModel):
     """A tree of a shape known beforehand. ``children``: how the children of a node are drawn (see trees/growth.py).
 
     Without ``drawn``, and at temperature 0, where a drawn tree would be a chain, they are the draft's most likely tokens, as
@@ -89,7 +96,8 @@ class DraftShape(Drafter):
     """
 
     def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, heat: float = 0.0):
-        self.model, self.shape, self.drawn, self.children, self.heat = model, shape, drawn, children, heat
+        super().__init__(model)
+        self.shape, self.drawn, self.children, self.heat = shape, drawn, children, heat
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(budget.gamma, budget.width)

@@ -7,11 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder, ids_on, numbers, read, sent
+from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, ids_on, numbers, read, sent
 from ...trees import Growing, Scorer, best, best_of_all, heated, pick
+from .chain import WithModel
 
 
-class ConfidentTree(Drafter):
+class ConfidentTree(WithModel):
     """Levels of the most likely continuations, then the best nodes of all levels (EAGLE-2, Li et al. 2406.16858; OPT-Tree, Wang
     et al. 2406.17276).
 
@@ -22,7 +23,8 @@ class ConfidentTree(Drafter):
     """
 
     def __init__(self, model: Target, beam: int, gain: float = 0.0, heated: bool = False):
-        self.model, self.beam, self.gain, self.heated = model, beam, gain, heated
+        super().__init__(model)
+        self.beam, self.gain, self.heated = beam, gain, heated
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, values = TreeBuilder(), Scorer(self.model), []
@@ -54,17 +56,30 @@ class ConfidentTree(Drafter):
 
     def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
         """The best children of the frontier."""
-        above = sent(torch.tensor([values[parent] if parent >= 0 else 0.0 for parent in frontier], dtype=rows.dtype), rows.device)
-        told = torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist()  # in one go: the next level waits
-        for value, at, token in sorted(zip(*told), key=lambda child: child[1]):
+        worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
+        if rows.device.type == "cpu" and budget.width < budget.nodes:
+            told = self._few(rows, worth, budget, state)
+        else:
+            above = sent(torch.tensor(worth, dtype=rows.dtype), rows.device)
+            told = zip(*torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist())  # in one go
+        for value, at, token in sorted(told, key=lambda child: child[1]):
             build.add(int(token), frontier[int(at)])
             values.append(value)
+
+    def _few(self, rows: Tensor, worth: list[float], budget: Budget, state: State) -> list[tuple[float, int, int]]:
+        """``_children`` of a few rows on the host, where a sort of twenty numbers is no work for tensors: (value, whose, token)."""
+        laws, tokens = (x.tolist() for x in best(self._heated(rows, state).log_softmax(-1), budget.width))
+        found = [(min(above + law, above), at, token) for at, above in enumerate(worth) for law, token in zip(laws[at], tokens[at])]
+        return sorted(found, key=lambda child: -child[0])[:budget.nodes]
+
+    def _heated(self, rows: Tensor, state: State) -> Tensor:
+        heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
+        return rows if heat == 1.0 else rows / heat
 
     def _children(self, rows: Tensor, above: Tensor, budget: Budget, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """Of a frontier whose paths are worth ``above``: the values of its best children, whose they are, and their tokens; at most
         budget.nodes of them: what is beyond can be neither kept nor grown from."""
-        heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
-        rows = rows if heat == 1.0 else rows / heat
+        rows = self._heated(rows, state)
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
             found, tokens = best(rows, budget.width)
@@ -99,7 +114,7 @@ class ConfidentTree(Drafter):
         return grown
 
 
-class GreedyTree(Drafter):
+class GreedyTree(WithModel):
     """DySpec (Xiong et al. 2410.11744): budget.nodes places, each time the one most likely to be reached and accepted.
 
     A place's value is known before its token is drawn, so every token keeps the law it is drawn from, without replacement among
@@ -108,7 +123,8 @@ class GreedyTree(Drafter):
     """
 
     def __init__(self, model: Target, ahead: int = 4, heat: float = 0.0, layered: bool = False):
-        self.model, self.ahead, self.heat, self.layered = model, ahead, heat, layered
+        super().__init__(model)
+        self.ahead, self.heat, self.layered = ahead, heat, layered
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer = TreeBuilder(), Scorer(self.model)

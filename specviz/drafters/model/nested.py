@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Step, Target, TreeBuilder, never
+from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never
 from ...models.exits import exits
 from ...trees import Scorer, draw_one
 from .chain import belief
@@ -22,6 +22,10 @@ class NestedChain(Drafter):
         self.views = [model if count == model.layers else model.skipping(range(2 * count, 2 * model.layers)) for count in self.sizes]
         last = len(self.sizes) - 1
         self.asked = range(last + 1) if size is None else (min(size, last) % (last + 1),)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        for at in reversed(self.asked):  # what the largest has read the others take from it
+            self.views[at].sync(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, used, chances = TreeBuilder(), [], []

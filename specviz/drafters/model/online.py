@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...core import DraftTree, Outcome, State, Target
+from ...core import DraftTree, Outcome, Scores, State, Target
 from .watched import WatchedChain, judged
 
 WINDOW = 512  # tokens of the text, up to the newest place, that a step reads
@@ -42,6 +42,10 @@ class OnlineChain(WatchedChain):
         self.places: list[Place] = []
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        self.unlearned.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         line, rows = self.overlaps(state, outcome), judged(outcome)

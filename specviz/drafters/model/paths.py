@@ -8,19 +8,17 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...core import IID, WITHOUT_REPLACEMENT, Budget, DraftTree, State, TreeBuilder
 from ...trees import Scorer, best, firsts
+from .chain import WithModel
 
 
-class DraftPaths(Drafter):
+class DraftPaths(WithModel):
     """budget.width sequences drawn independently. Equal beginnings stay separate nodes, each a draw of its own from one law, which is
     computed once: two rows would differ by rounding, and a verifier could not know that they are the same.
 
     At temperature 0 all of them would be the same, so there is one.
     """
-
-    def __init__(self, model: Target):
-        self.model = model
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer = TreeBuilder(), Scorer(self.model)
@@ -38,7 +36,7 @@ class DraftPaths(Drafter):
         return build.tree()
 
 
-class StochasticBeam(Drafter):
+class StochasticBeam(WithModel):
     """Each level keeps the budget.width sequences with the greatest Gumbel-perturbed log-probability, which are draws without
     replacement of whole sequences.
 
@@ -46,9 +44,6 @@ class StochasticBeam(Drafter):
     mass is left, cut off at the one before. So a child's place is decided before its token is drawn, and the law of every
     token, given its earlier siblings, stays the draft's.
     """
-
-    def __init__(self, model: Target):
-        self.model = model
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer = TreeBuilder(), Scorer(self.model)

@@ -22,6 +22,7 @@ class SequoiaTree(DraftShape):
         self.width, self.depth, self.nodes = width, depth, nodes
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
         guess = [0.6 * 0.4**rank for rank in range(self.width)]
         self.hits, self.looks = [PRIOR * a for a in guess], [PRIOR] * self.width
         self.rounds, self.plans, self.shape = 0, 0, None

@@ -62,6 +62,8 @@ class ShortContext(DraftChain):
                     left -= piece.end - piece.start
             self.found = sorted(kept, key=lambda p: p.start)
             self.opening = prompt[:HEAD] + [t for p in self.found for t in prompt[p.start:p.end]] + prompt[-self.size:]
+        if len(self.opening) <= self.model.context:
+            super().start(replace(state, tokens=self.opening), target, prefill)
 
     def steps(self, state: State, budget: Budget) -> Steps:
         self.beliefs: list[Tensor] = []

@@ -2,11 +2,12 @@
 it hands over to the target before it writes anything."""
 from __future__ import annotations
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Target, TreeBuilder
+from ...core import IID, Budget, DraftTree, State, Target, TreeBuilder
 from ...trees import Scorer, draw_one
+from .chain import WithModel
 
 
-class SureChain(Drafter):
+class SureChain(WithModel):
     """A chain that ends before the first place where the most likely token has less than ``least``.
 
     The place is judged by its law alone, before a token is drawn there. Notes where it fell back, and why: "unsure", or "full" when
@@ -14,7 +15,8 @@ class SureChain(Drafter):
     """
 
     def __init__(self, model: Target, least: float = 0.6):
-        self.model, self.least = model, least
+        super().__init__(model)
+        self.least = least
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, node, sure = TreeBuilder(), Scorer(self.model), -1, []

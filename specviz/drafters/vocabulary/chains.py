@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, State, Steps, Target, TreeBuilder
+from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Steps, Target, TreeBuilder
 from ...trees import Scorer
 from .bridge import Bridge, Follower, Translated
 from ..model.chain import DraftChain
@@ -18,6 +18,11 @@ class StringMatch(Drafter):
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge = model, bridge
         self.follower = Follower(bridge)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        context = self.follower.follow(state.tokens)
+        if context and len(context) <= self.model.context:
+            self.model.sync(context)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         drafted = self.written(state, budget.gamma)
@@ -47,6 +52,11 @@ class Intersection(DraftChain):
     def __init__(self, model: Target, bridge: Bridge):
         super().__init__(Translated(model, bridge))
         self.bridge = bridge
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        context = self.model.follower.follow(state.tokens)
+        if context and len(context) <= self.model.context:
+            super().start(state, target, prefill)
 
     def steps(self, state: State, budget: Budget) -> Steps:
         context = self.model.follower.follow(state.tokens) if budget.gamma > 0 else []

@@ -20,7 +20,7 @@ def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
         if before is None:
             return None
         with torch.inference_mode():
-            return float(head(target.embed([state.tokens[-2]])[0], before))
+            return float(head.quick(target.embed([state.tokens[-2]])[0], before))
 
     return Parts(drafter, PredictedLength(predict, most, sure if longer else None, least), TokenRejection())
 

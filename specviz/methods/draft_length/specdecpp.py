@@ -11,7 +11,7 @@ from ...verifiers import TokenRejection
 
 def build(kit, threshold: float, least: int, most: int) -> Parts:
     head = kit.head("specdecpp")
-    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head, threshold, least, most), TokenRejection())
+    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.quick, threshold, least, most), TokenRejection())
 
 
 METHOD = Method(
@@ -20,7 +20,7 @@ METHOD = Method(
     paper="Huang et al. 2024, arXiv 2405.19715",
     summary="A head on the draft model's states predicts which drafted tokens will pass, and ends the draft when a refusal is likely.",
     knobs=(
-        Knob("threshold", 0.3, 0.05, 0.95, "stop when the predicted chance that something was refused is above this"),
+        Knob("threshold", 0.7, 0.05, 0.95, "stop when the predicted chance that something was refused is above this; the paper takes 0.3"),
         Knob("least", 2, 1, 20, "shortest draft"),
         Knob("most", 20, 1, 40, "longest draft"),
     ),

@@ -36,7 +36,7 @@ METHOD = Method(
                         ("spechub", "children", ("top-k", "independent", "hub pairs")))),
         Knob("width", 3, 1, 8, "most alternatives at one place"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
-        Knob("nodes", 11, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 5, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Second and third choices that save a round in which the first choice was refused.",

@@ -54,6 +54,16 @@ def test_no_rounding_makes_a_child_worth_more_than_its_parent(width):
     assert torch.allclose(found, above[parents], atol=1e-4)
 
 
+@pytest.mark.parametrize("width, nodes", [(1, 3), (4, 90), (6, 9)])
+def test_the_children_found_on_the_host_are_those_that_tensors_find(width, nodes):
+    rows, worth = torch.randn(5, 40, generator=torch.Generator().manual_seed(width)), [0.0, -1.5, -0.2, -0.7, -3.0]
+    tree, asked = ConfidentTree(None, 5, heated=True), (Budget(width=width, nodes=nodes), State([0], Sampling(0.7)))
+    found = tree._few(rows, worth, *asked)
+    values, parents, tokens = tree._children(rows, torch.tensor(worth), *asked)
+    assert [(at, token) for _, at, token in found] == list(zip(parents.tolist(), tokens.tolist())) and len(found) == min(nodes, 5 * width)
+    assert torch.allclose(torch.tensor([value for value, _, _ in found]), values, atol=1e-5)
+
+
 def test_the_confident_tree_expands_the_best_of_each_level():
     rows, draft = model(5, 4)
     tree = ConfidentTree(rows, beam=2).propose(State([0]), Budget(gamma=3, width=3, nodes=99))
