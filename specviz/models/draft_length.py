@@ -13,7 +13,6 @@ embedding of the token that it had read, tells how many tokens of an EAGLE chain
 """
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable
 
@@ -34,9 +33,13 @@ class Quick(nn.Module):
 
     __jit_unused_properties__ = ["config"]
 
-    @cached_property
     def quick(self) -> Callable[..., Tensor]:
         """It as TorchScript, compiled once; itself on an accelerator and where this torch cannot compile it."""
+        if "_quick" not in self.__dict__:
+            self.__dict__["_quick"] = self._compiled()  # not by setattr, which would make it one of the network's parts
+        return self.__dict__["_quick"]
+
+    def _compiled(self) -> Callable[..., Tensor]:
         if next(self.parameters()).device.type != "cpu":
             return self
         try:
@@ -96,8 +99,7 @@ class Classifier(Quick):
 
     def forward(self, probs: Tensor, depth: Tensor) -> Tensor:
         """Chance [...] that the token drawn from each is accepted."""
-        # not by way of logit: TorchScript refuses to compile this class so
-        return self.second(F.relu(self.first(features(probs, depth, self.top, self.long).to(self.first.weight.dtype))))[..., 0].sigmoid()
+        return self.logit(probs, depth).sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:

@@ -102,11 +102,16 @@ def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, make, how, says)
                                          (draft_length.Classifier(40, TOP, INNER), [(40,), ()]),
                                          (draft_length.LengthHead(HIDDEN, 40, INNER), [(HIDDEN,), (HIDDEN,)])])
 @torch.inference_mode()
-def test_what_is_compiled_says_the_same(net, shapes):
-    assert isinstance(net.quick, torch.jit.ScriptModule) and net.quick is net.quick
+def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkeypatch):
+    """Once: while it was a property, TorchScript asked for it as it looked over the network, which compiled it anew within itself until
+    Python's stack was full."""
+    asked, script = [], torch.jit.script
+    monkeypatch.setattr(torch.jit, "script", lambda module: asked.append(module) or script(module))
+    quick = net.quick()
+    assert isinstance(quick, torch.jit.ScriptModule) and net.quick() is quick and asked.count(net) == 1
     told = [torch.rand(shape) for shape in shapes]
     for _ in range(4):  # TorchScript compiles anew after the first calls
-        assert torch.allclose(net.quick(*told), net(*told), rtol=1e-5, atol=0)
+        assert torch.allclose(quick(*told), net(*told), rtol=1e-5, atol=0)
 
 
 def test_where_nothing_can_be_compiled_the_network_itself_is_asked(monkeypatch):
@@ -115,4 +120,4 @@ def test_where_nothing_can_be_compiled_the_network_itself_is_asked(monkeypatch):
 
     monkeypatch.setattr(torch.jit, "script", none)
     net = draft_length.AcceptanceHead(HIDDEN, 40, LAYERS)
-    assert net.quick is net
+    assert net.quick() is net

@@ -13,14 +13,14 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
-    head, drafter, target = kit.head("adaeagle"), Features(kit.head("eagle"), DraftChain), kit.target
+    quick, drafter, target = kit.head("adaeagle").quick(), Features(kit.head("eagle"), DraftChain), kit.target
 
     def predict(state: State) -> float | None:
         before = drafter.model.before
         if before is None:
             return None
         with torch.inference_mode():
-            return float(head.quick(target.embed([state.tokens[-2]])[0], before))
+            return float(quick(target.embed([state.tokens[-2]])[0], before))
 
     return Parts(drafter, PredictedLength(predict, most, sure if longer else None, least), TokenRejection())
 

@@ -10,7 +10,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, threshold: float, most: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").quick, threshold, most), TokenRejection())
+    return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").quick(), threshold, most), TokenRejection())
 
 
 METHOD = Method(

@@ -11,7 +11,7 @@ from ...verifiers import TokenRejection
 
 def build(kit, threshold: float, least: int, most: int) -> Parts:
     head = kit.head("specdecpp")
-    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.quick, threshold, least, most), TokenRejection())
+    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.quick(), threshold, least, most), TokenRejection())
 
 
 METHOD = Method(
