@@ -27,9 +27,21 @@ def tiny():
     return run
 
 
+SOME = ("tokenizer", "target", "generate", "draft", "medusa", "hydra", "eagle", "kangaroo", "datastore", "report")
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory, one_thread, tiny):
+    """What a few recipes made of one another; the recipes of every head are tried one by one, and together in ``whole``."""
     folder = tmp_path_factory.mktemp("training")
+    for recipe in SOME:
+        assert tiny(folder, recipe) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory, one_thread, tiny):
+    folder = tmp_path_factory.mktemp("whole")
     assert tiny(folder, "all") == 0
     return folder
 

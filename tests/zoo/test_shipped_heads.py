@@ -15,11 +15,17 @@ from specviz.zoo.registry import register
 TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where, what in (
     ("Lena", "the old mill", "a red button"), ("The owl", "the market", "a basket of pears"), ("Tom", "the harbour", "a letter"),
     ("A small grey cat", "the bridge", "nothing at all"), ("Clara", "the edge of the wood", "a lantern"), ("The fox", "the well", "Tom")))
-SHIPPED = [entry for entry in register().entries.values()
-           if entry.role == "head" and entry.kind in ("eagle", "fspad", "jakiro", "falcon", "mtp") and entry.path and (entry.path / "config.json").is_file()]
 
 
-@pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: entry.name)
+def tried(*kinds):
+    """The shipped heads of these kinds as cases: the first kind and those of the small target now, the others in ``make thorough``."""
+    found = [entry for entry in register().entries.values()
+             if entry.role == "head" and entry.kind in kinds and entry.path and (entry.path / "config.json").is_file()]
+    return [pytest.param(entry, id=entry.name, marks=[] if entry.kind == kinds[0] or entry.target == "Llama-specviz-16M" else pytest.mark.thorough)
+            for entry in found]
+
+
+@pytest.mark.parametrize("entry", tried("eagle", "fspad", "jakiro", "falcon", "mtp"))
 def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and_the_first_are_shuffled(entry):
     """Attention with all its weight on the first row fails, as orthogonal updates make it where nothing holds the scores; and attention
     that weighs all rows alike, as a limit that is too low makes it."""
@@ -56,11 +62,8 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
 
 DRAFTING = {"eagle3": "eagle3", "peagle": "peagle", "dflash": "dflash", "dspark": "dspark", "kangaroo": "kangaroo", "hydra": "hydra",
             "clover": "clover", "chimera": "chimera"}  # kinds that read the text in ways of their own, and a method of each
-READING = [entry for entry in register().entries.values()
-           if entry.role == "head" and entry.kind in DRAFTING and entry.path and (entry.path / "config.json").is_file()]
 
-
-@pytest.mark.parametrize("entry", READING, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", tried(*DRAFTING))
 def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_last_three_is_shuffled(entry):
     """The same of heads whose rows are not EAGLE's, by what they draft (Chimera reads the last three tokens in another way, too);
     with attention that weighs all rows alike nothing changes."""
@@ -100,11 +103,7 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
     assert blind < 0.05, f"what takes the text for a bag of words is found; it drafts otherwise in {blind:.0%}"
 
 
-LENT = [entry for entry in register().entries.values() if entry.role == "head" and entry.kind in ("glide", "m2r2")
-        and entry.path and (entry.path / "config.json").is_file()]
-
-
-@pytest.mark.parametrize("entry", LENT, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", tried("glide", "m2r2"))
 def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_alike(entry):
     """Heads that look at the target's own keys and values, which no test can shuffle: their queries choose among them."""
     loaded = load(entry.target, "none")
@@ -133,4 +132,5 @@ def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_al
 
 
 def test_there_are_some():
-    assert any(entry.kind == "eagle" for entry in SHIPPED)
+    """What is not there is no case, so that a name of a folder that changed would go unseen."""
+    assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 6 and len(tried(*DRAFTING)) == 10 and len(tried("glide", "m2r2")) == 2
