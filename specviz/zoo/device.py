@@ -79,7 +79,8 @@ def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name and how many of its cores are ours."""
+    """The processor's name, the widest instructions that torch has for it, since a name may be of several generations, and how many
+    of its cores are ours."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -87,4 +88,4 @@ def processor() -> str:
     except OSError:
         pass
     cores = physical_cores()
-    return f"{name}, {cores} core{'s' * (cores > 1)}"
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()}), {cores} core{'s' * (cores > 1)}"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from specviz.zoo import device as machine
 
@@ -10,4 +11,4 @@ from specviz.zoo import device as machine
 def test_the_processor_is_named_with_the_cores_that_are_ours(monkeypatch, cores, said):
     monkeypatch.setattr(machine, "physical_cores", lambda: cores)
     name, _, count = machine.processor().rpartition(", ")
-    assert name and count == said
+    assert name.endswith(f"({torch.backends.cpu.get_cpu_capability()})") and count == said
