@@ -160,6 +160,7 @@ def test_bench_in_two_sittings_and_its_table(command, tmp_path):
     assert json.loads(command("bench", "--table", path, "--json")[1])["page"] == out
 
 
+@pytest.mark.thorough
 def test_verify_on_the_real_engine(command, monkeypatch):
     from specviz.evidence import certificate as certify
 

@@ -12,9 +12,8 @@ SAMPLE = sample()
 
 
 def cases(table: dict, most: int | None) -> list:
-    """Every exact method with every small setting. ``make test`` takes the first ``most`` of each method of the sample, and
-    without ``most`` all of these and the first of every other method."""
-    return [later(named(method, knobs), (most is None or i < most) if method.key in SAMPLE else most is None and i == 0)
+    """Every exact method with every small setting. ``make test`` takes the first ``most`` of each method of the sample, or all."""
+    return [later(named(method, knobs), method.key in SAMPLE and (most is None or i < most))
             for method in methods("exact") for i, knobs in enumerate(small_knobs(method, table))]
 
 

@@ -17,7 +17,9 @@ GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('ale
 OPEN = []  # the pages of the running test
 STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?.svBoard?.board;
   return b ? { ...root.dataset, text: b.statusText, lanes: b.list().map((l) => [l.id, l.committed, l.seen]), frame: b.frame, beat: b.beat,
-    box: [b.box.last, b.box.lost, b.box.jump], sight: [...b.seenNow].map((e) => e.className) } : {}; }"""
+    box: [b.box.last, b.box.lost, b.box.jump], notice: document.querySelector("#notice")?.textContent,
+    run: document.querySelector("#run")?.disabled, prompt: document.querySelector("#prompt textarea")?.value,
+    sight: [...b.seenNow].map((e) => e.className) } : {}; }"""
 
 
 def free_port() -> int:

@@ -224,6 +224,7 @@ def test_an_earlier_turn_can_be_opened(page, backend):
     assert page.get_attribute(".pg-chat", "data-turns") == "1"
 
 
+@pytest.mark.thorough
 def test_two_visitors_take_turns(visit, backend):
     first, second = visit(), visit()
     backend.hold(3)

@@ -65,6 +65,7 @@ def test_a_prompt_that_is_too_long_is_refused_whole(page, backend):
     assert backend.runs == [] and len(page.input_value(BOX)) == 100_000
 
 
+@pytest.mark.thorough
 def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, backend):
     run(page, "mine")
     begin(page, "mine again")
@@ -139,6 +140,7 @@ LINK = "SpecVizPage.readLink(new URL(SpecVizPage.link()).hash)"
 SHARED = "document.querySelector('#notice').textContent.includes('same seed, same tokens')"
 
 
+@pytest.mark.thorough
 def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server, backend):
     """Every lane of it: one method twice, with other knobs."""
     page = visit(permissions=["clipboard-read", "clipboard-write"])
@@ -191,6 +193,7 @@ def test_a_link_carries_all_that_the_run_was_made_with(visit, server, backend):
     backend.loaded.discard("|wide")
 
 
+@pytest.mark.thorough
 def test_what_a_link_names_and_the_page_lacks_is_said_and_left_out(visit, server, backend):
     page = visit(url=f"{server.url}#page=watch&run=1&p=hello&m=chain,nope&model=Ghost-9B&draft=ghost")
     page.wait_for_function(f"{NOTICE}.includes('This page has no model Ghost-9B and no method nope: left out, so another model answers.')")
@@ -205,6 +208,7 @@ def test_what_a_link_names_and_the_page_lacks_is_said_and_left_out(visit, server
     page.wait_for_function("document.querySelector('#draft input').value === \"The target's own\"")
 
 
+@pytest.mark.thorough
 def test_a_small_run_travels_inside_its_link(visit, server, backend):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     open_fields(page)
