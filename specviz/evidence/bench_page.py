@@ -27,8 +27,8 @@ FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method beside plain decoding"
-HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill, of the same prompt and seed, the two
-at most {LEG // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
+HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill (in which drafters read the prompt, too), of the
+same prompt and seed, the two at most {LEG // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets their quartiles. Tokens a pass:
 all that was written over all passes of the target. What wins when, and why, is in [the log](log/speed.md)."""
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
 named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
@@ -86,22 +86,38 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
 
 
 def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[Sitting], str]:
-    """The sittings of one table, which differ in temperature alone, and a sentence on what is left aside."""
+    """The sittings of one table, and a sentence on what is left aside. They differ in temperature alone, and from one temperature to
+    another in threads, of which each time as many are taken as are quickest just then."""
     groups: dict[str, list[Sitting]] = defaultdict(list)
     for one in ledger.sittings:
-        key = {name: value for name, value in one.settings.items() if name != "temperature"}
-        groups[repr((sorted(key.items()), sorted(one.machine.items())))].append(one)
-    sizes = {key: sum(len(leg.runs) + 1 for one in group for leg in one.legs) for key, group in groups.items()}
-    fitting = [key for key, group in groups.items() if sizes[key] and target in (None, name_of(group[0], "target"))
+        groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
+                     for of in (one.settings, one.machine)])].append(one)
+    fitting = [group for group in groups.values() if runs(group) and target in (None, name_of(group[0], "target"))
                and draft in (None, name_of(group[0], "draft"))]
     if not fitting:
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
-    best = max(fitting, key=sizes.__getitem__)
-    rest = [f"{sizes[key]} runs of {name_of(one, 'target')} with {name_of(one, 'draft')} on {one.machine.get('machine')}, "
-            f"{one.machine.get('threads')} threads, {one.settings.get('max_new_tokens')} tokens"
-            for key, (one, *_) in groups.items() if key != best and sizes[key]]
+    best: dict[Any, list[Sitting]] = {}  # by temperature: those of as many threads as most of its runs have
+    for same in apart(max(fitting, key=runs)):
+        heat = same[0].settings["temperature"]
+        best[heat] = max(best.get(heat, same), same, key=runs)
+    found = [one for group in best.values() for one in group]
+    rest = [f"{runs(same)} runs of {name_of(same[0], 'target')} with {name_of(same[0], 'draft')} on {same[0].machine.get('machine')}, "
+            f"{same[0].machine.get('threads')} threads, {same[0].settings.get('max_new_tokens')} tokens"
+            for group in groups.values() for same in apart(group) if runs(same) and same[0] not in found]
     aside = plain(f"Left aside, since settings, versions or machine are others: {'; '.join(rest)}.") if rest else ""
-    return groups[best], aside
+    return found, aside
+
+
+def runs(sittings: list[Sitting]) -> int:
+    return sum(len(leg.runs) + 1 for one in sittings for leg in one.legs)
+
+
+def apart(sittings: list[Sitting]) -> list[list[Sitting]]:
+    """Those of one temperature and one number of threads together."""
+    groups: dict[Any, list[Sitting]] = defaultdict(list)
+    for one in sittings:
+        groups[one.settings["temperature"], one.machine.get("threads")].append(one)
+    return list(groups.values())
 
 
 def law(sittings: list[Sitting]) -> Law:
@@ -188,7 +204,10 @@ def where(sittings: list[Sitting]) -> str:
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    threads = f"{of.get('threads')} thread{'s' * (of.get('threads') != 1)}"
+    told = {one.settings["temperature"]: f"{one.machine.get('threads')} thread{'s' * (one.machine.get('threads') != 1)}"
+            for one in sorted(sittings, key=lambda one: one.settings["temperature"]) if one.legs}
+    threads = told.popitem()[1] if len({*told.values()}) == 1 else " and ".join(
+        f"{count} {'at ' * bool(heat)}{named(float(heat))}" for heat, count in told.items())
     return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
 
 

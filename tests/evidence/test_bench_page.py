@@ -106,6 +106,18 @@ def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path
     assert "differ by 100.0% (median of 2)" in page(ledger(tmp_path / "f.jsonl", one))
 
 
+def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
+    one, two = ({**MACHINE, "threads": n} for n in (1, 2))
+    few = {"swift": {"edit": [1.5]}}
+    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY, machine=one), sitting(1.0, DICE), sitting(1.0, few, machine=one)))
+    assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in told
+    copied, swift = (next(line for line in told.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
+    assert copied.endswith("| 8 + 2 |") and swift.endswith("| 0 + 1 |") and "0.5" in swift, "the one run with one thread is left aside"
+    assert "Left aside" in told and "2 runs of Llama-x-16M with Llama-x-draft on Some (R) Processor, 2 cores, 1 threads" in told
+    assert page(ledger(tmp_path / "g.jsonl", sitting(0.0, GREEDY, machine=one), sitting(1.0, DICE, machine=one, target={"name": "big"}))
+                ).count("temperature 1") <= 1, "what is of another target is still left aside"
+
+
 def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
     few, many = {"swift": {"edit": [1.5]}}, GREEDY
     book = ledger(tmp_path / "f.jsonl", sitting(0.0, few, target={"name": "big"}), sitting(0.0, many), sitting(0.0, few, max_new_tokens=8),
