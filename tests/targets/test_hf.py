@@ -35,7 +35,7 @@ def held(target):
     return [(layer.keys[0, :, :rows], layer.values[0, :, :rows]) for layer in target._cache.layers]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", pytest.param("eager", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
     model = HFModel(checkpoint(folder, kind), device="cpu", attn_implementation=attention)

@@ -38,7 +38,7 @@ CLASHES = """() => {
   return out; }"""
 
 
-@pytest.mark.parametrize("kind", ["chain", "tree"])
+@pytest.mark.parametrize("kind", [pytest.param("chain", marks=pytest.mark.thorough), "tree"])
 def test_labels_never_collide(drive, settled, kind) -> None:
     def look(page, name):
         page.evaluate(LOAD, json.dumps(RUNS[name]))

@@ -66,6 +66,7 @@ def test_to_the_last_position_of_the_context(method):
     check(method, one, [3, 7, 1] * 4, 40 - 12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", REMEMBERING)
 def test_nothing_grows_across_a_hundred_answers(key):
     method, memory, sizes = catalogue()[key], Memory(room=300), []
