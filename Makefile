@@ -12,8 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# One worker more than the cores of a small machine: the tests of the page wait for the browser. The targets compute with one thread each.
-WORKERS ?= 3
+# A test a worker a core; the targets compute with one thread each.
+WORKERS ?= 2
 
 .PHONY: run test test-engines thorough check cards soak clean
 

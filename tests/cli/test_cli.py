@@ -198,6 +198,7 @@ def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypat
     assert command("verify", "--method", "speculative,jacobi", "--knob", "gamma=1")[0] == 2
 
 
+@pytest.mark.thorough
 def test_verify_says_a_defect_in_its_status(command, monkeypatch):
     from specviz.evidence import certificate as certify
 

@@ -78,7 +78,7 @@ def told(models, method, temperature):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("method", [later(pytest.param(method, id=method.key), method in APPROXIMATE[::4]) for method in EVERY])
+@pytest.mark.parametrize("method", [later(pytest.param(method, id=method.key), method in APPROXIMATE[::8]) for method in EVERY])
 def test_every_method_writes_what_it_writes_on_the_eager_forward(folders, method, temperature):
     """Also what does not keep the target's law, which plain decoding says nothing about, and what is drawn, by the same dice."""
     folder, _ = folders

@@ -480,6 +480,7 @@ def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
     visit(use, "traces", records=GREEDY)
 
 
+@pytest.mark.thorough
 def test_two_thousand_tokens_keep_every_panel_bounded(visit) -> None:
     records = sample.race(("plain", "tree"), tokens=2000)
 

@@ -48,6 +48,7 @@ def _hear_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.thorough
 def test_app_py_listens_where_the_environment_says_and_ends_on_request():
     port = free_port()
     env = os.environ | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}

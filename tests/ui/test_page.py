@@ -201,6 +201,7 @@ def test_edit_takes_the_last_message_back(page, backend):
     assert backend.runs[-1].turns == ()
 
 
+@pytest.mark.thorough
 def test_where_lanes_differ_the_person_picks_one(page, backend):
     open_fields(page)
     page.fill("#temperature input", "1")
@@ -269,6 +270,7 @@ def test_a_closed_tab_ends_its_run(visit, backend):
     assert backend.runs[-1].prompt == "after the other left"
 
 
+@pytest.mark.thorough
 def test_a_failing_lane_leaves_the_others(page, backend):
     backend.fault = "lane"
     page.click("#tab-race")
@@ -277,6 +279,7 @@ def test_a_failing_lane_leaves_the_others(page, backend):
     assert len(painted(page)[2]) > 20
 
 
+@pytest.mark.thorough
 def test_a_crash_is_one_sentence(page, backend):
     backend.fault = "crash"
     begin(page)
@@ -287,6 +290,7 @@ def test_a_crash_is_one_sentence(page, backend):
     run(page)
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_run_is_said_beside_the_prompt(page, backend):
     open_fields(page)
     for field, value, good, says in [
@@ -324,6 +328,7 @@ def test_knobs_come_from_the_catalogue(page, backend):
     page.wait_for_function("document.querySelector('#knob-chain-gamma input[type=number]')?.value === '7'")
 
 
+@pytest.mark.thorough
 def test_knobs_hold_what_was_set_whatever_the_server_still_owes(page, backend, monkeypatch):
     """Two knobs and Run, one after the other, while the server has not answered on the first."""
     answers, off = threading.Event(), Handlers.off
@@ -340,6 +345,7 @@ def test_knobs_hold_what_was_set_whatever_the_server_still_owes(page, backend, m
     assert dict(backend.runs[0].lanes)["chain"] == {"gamma": 7, "shape": "even", "warm": False}
 
 
+@pytest.mark.thorough
 def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
     """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and a screen reader."""
     pick(page, "tree")

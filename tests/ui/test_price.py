@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from urllib.request import Request, urlopen
 
+import pytest
+
 from specviz.ui.first import First
 from specviz.ui.theme import STATIC
 from specviz.ui.stream import CORES, SELDOM, Live
@@ -38,6 +40,7 @@ def test_copies_are_what_the_browsers_own_are(page):
     assert ours == own and "DataCloneError" in own and "TypeError" in own
 
 
+@pytest.mark.thorough
 def test_what_is_its_own_copy_is_not_copied(visit, backend):
     """Gradio's client copies what all components hold with every frame, value by value."""
     page = visit(script=COUNTS)
@@ -50,6 +53,7 @@ def test_what_is_its_own_copy_is_not_copied(visit, backend):
     assert page.evaluate("counted.copies") == before + 1
 
 
+@pytest.mark.thorough
 def test_at_rest_the_page_asks_for_no_frames(visit):
     """Gradio's hidden mark of loading asked for one after another for as long as the page was open."""
     page = visit(script=COUNTS)
@@ -104,6 +108,7 @@ def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
     assert [r for f in frames[:-1] for r in f["e"]] == straight() == frames[-1]["e"]
 
 
+@pytest.mark.thorough
 def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
     told, heard = [], threading.Event()
 

@@ -83,6 +83,7 @@ def test_back_goes_back_to_the_tab_before(page):
     page.wait_for_function("document.querySelector('#page').dataset.tab === 'lab'")
 
 
+@pytest.mark.thorough
 def test_the_engine_is_asked_one_thing_at_a_time(visit, backend):
     first, second = visit(), visit()
     backend.hold(3)

@@ -20,6 +20,7 @@ def records(ask: Ask) -> list[dict]:
     return [r for batch in FakeBackend().run(ask, threading.Event(), 60) for r in batch]
 
 
+@pytest.mark.thorough
 def test_text_written_during_a_run_stays(page, backend):
     backend.hold(5)
     begin(page)
@@ -37,6 +38,7 @@ def test_text_written_during_a_run_stays(page, backend):
     assert page.input_value(BOX) == "and this too"
 
 
+@pytest.mark.thorough
 def test_stopped_before_the_first_token_the_recording_is_called_one(page, backend):
     was = page.inner_text("#board .headline")
     backend.hold(0)
@@ -170,6 +172,7 @@ def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server
     third.wait_for_function("document.querySelector('#board .notice').textContent.includes('Without the turns before it, so other tokens may come.')")
 
 
+@pytest.mark.thorough
 def test_a_link_carries_all_that_the_run_was_made_with(visit, server, backend):
     """Also where the controls have been turned since, and as the Traces panel makes it: by the records, not by the controls."""
     page = visit()

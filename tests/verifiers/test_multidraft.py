@@ -38,7 +38,7 @@ def drafted(drafter, draft, vocab, budget):
     (top_and_one_children, TokenRejection(), 5, (4,)), (top_and_one_children, Traversal(), 4, (2, 2)),
     (independent_children, TokenRejection(), 3, (2, 1)), (independent_children, KSeq(), 4, (3,)),
     (independent_children, KSeq(), 3, (2, 1)), (drawn_children, Traversal(), 3, (2, 1))])
-@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("seed", [0, pytest.param(5, marks=pytest.mark.thorough)])
 def test_the_output_law_is_the_targets(children, verifier, vocab, widths, seed):
     target, draft, depth = table(vocab, seed + 1), table(vocab, seed + 2), len(widths) + 1
     law, _, _ = round_law(shaped(draft, vocab, widths, children), verifier, target, depth)
@@ -194,7 +194,7 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 3))])
 def test_stochastic_beams_keep_the_law_whatever_the_lottery_says(verifier, seed):
     """The bulk uniforms are fixed by the seed; the law must be right for each."""
     target, draft = table(3, 1), table(3, 2)

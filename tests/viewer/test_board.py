@@ -161,6 +161,7 @@ def test_a_gap_is_told_and_the_snapshot_mends_it(drive, settled) -> None:
     drive(use)
 
 
+@pytest.mark.thorough
 def test_two_thousand_tokens_in_four_lanes_stay_bounded(drive, settled) -> None:
     records = sample.race(tokens=2000)
 

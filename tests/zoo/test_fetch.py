@@ -84,6 +84,7 @@ def fetch(hub: Hub, cache) -> str:
     return subprocess.run([sys.executable, "-c", work], env=told, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
+@pytest.mark.thorough
 def test_a_download_that_breaks_goes_on_where_it_stopped(tmp_path):
     weights = bytes(range(256)) * 60000  # 15 MB: the client keeps what came in pieces of ten
     hub = Hub({"config.json": b"{}", "model.safetensors": weights})
