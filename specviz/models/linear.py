@@ -23,6 +23,7 @@ ROWS = (1, 8)  # measured: a plain step, a small tree
 TWICE = 2**28  # bytes of weights up to which two layouts may be kept
 NEAR = 2**24  # bytes of weights up to which a model stays near the processor, so that its small matrices cost their calls
 TICK = 1e-9  # the least a clock can tell: a coarse one says 0, and one that was set back less
+LITTLE = 2**22  # bytes of weights below which a model is measured for less time: its layers differ by less than it would cost
 MOST_ROUNDS = 5000  # of measuring, also where the clock stands still
 WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
 
@@ -149,7 +150,8 @@ def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
 
     In a small model every shape has its own: its large matrices wait for memory and its small ones for the call. In a larger one
     all wait for memory, which tells only when they are measured together: a mix chosen matrix by matrix ran slower. total: bytes
-    of the whole model; a very large one is not kept in two layouts, so one must do for both. budget: seconds of measuring.
+    of the whole model; a very large one is not kept in two layouts, so one must do for both. budget: seconds of
+    measuring, less for a very small one.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()
@@ -158,7 +160,7 @@ def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a thread's own time can be told from its neighbours'; that of two that wait for each other cannot
     try:
-        measured = _measure(weights, budget)
+        measured = _measure(weights, budget * min(1.0, total / LITTLE))
     finally:
         torch.set_num_threads(threads)
     whole = {kind: {rows: sum(seconds[kind][rows] for seconds in measured.values()) for rows in ROWS}

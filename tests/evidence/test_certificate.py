@@ -120,8 +120,8 @@ def test_the_seed_decides():
     assert one == again != other
 
 
-@pytest.mark.parametrize("name", ["softmax-q test on top-k children", "bonus drawn from the draft", "always accept",
-                                  "stop rule that drops the token it looked at"])
+@pytest.mark.parametrize("name", ["softmax-q test on top-k children", "bonus drawn from the draft", *(
+    pytest.param(name, marks=pytest.mark.thorough) for name in ("always accept", "stop rule that drops the token it looked at"))])
 def test_wrong_methods_fail_the_same_certificate(name, only):
     case, loaded = CASES[name], Loaded(vocab=4, share=0.5, sharp=1.2)
     for build, status in ((case.right, "pass"), (case.wrong, "fail")):

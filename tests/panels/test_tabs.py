@@ -261,7 +261,8 @@ def test_a_card_leads_to_a_round_of_the_trace_that_shows_it(visit) -> None:
     visit(use, "learn", records=GREEDY)
 
 
-@pytest.mark.parametrize("records", [GREEDY, RACE, [r for r in RACE if r["lane"] == 1], []], ids=["greedy", "sampled", "alone", "empty"])
+@pytest.mark.parametrize("records", [
+    GREEDY, pytest.param(RACE, marks=pytest.mark.thorough), pytest.param([r for r in RACE if r["lane"] == 1], marks=pytest.mark.thorough), []], ids=["greedy", "sampled", "alone", "empty"])
 def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
     def use(page):
         for track in page.evaluate("SpecVizPanels.lessons.tracks.map((t) => t.key)"):

@@ -184,7 +184,7 @@ def test_two_thousand_tokens_in_four_lanes_stay_bounded(drive, settled) -> None:
     drive(use)
 
 
-@pytest.mark.parametrize("width", [360, 390, 768, 1400])
+@pytest.mark.parametrize("width", [360, 1400, *(pytest.param(width, marks=pytest.mark.thorough) for width in (390, 768))])
 def test_no_sideways_scroll(drive, settled, width) -> None:
     long = sample.race(("plain", "tree"), text=sample.HOSTILE + " " + "x" * 400, prompt="y" * 300)
 
