@@ -39,11 +39,17 @@ class ConfidentTree(WithModel):
                 break
             grown += len(frontier) * min(budget.width, rows.shape[-1])
             self._level(build, values, frontier, rows, budget, state)
-            chances = sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes]
+            kept = sorted(values, reverse=True)[:budget.nodes]
+            chances = [math.exp(value) for value in kept]
             if sum(chances) - hoped <= self.gain:
                 break
             hoped = sum(chances)
-            frontier = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
+            # A child is worth no more than its parent: below one that is just kept, or not, nothing can be.
+            least = kept[-1] if len(kept) == budget.nodes else -math.inf
+            level = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
+            frontier = [node for node in level if values[node] > least]
+            if not frontier:
+                break
         tree = build.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))

@@ -73,15 +73,30 @@ def test_the_confident_tree_expands_the_best_of_each_level():
     assert parents == set(sorted(first, key=lambda path: -first[path])[:2])
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_is_not_asked_for_children_that_cannot_be_kept(seed):
+    """The tree is that of the full levels, cut at its nodes, and fewer rows are asked for."""
+    rows, draft = model(5, seed)
+    few, all_of_them = State([0]), State([0])
+    tree = ConfidentTree(rows, beam=3).propose(few, Budget(gamma=5, width=3, nodes=4))
+    full = ConfidentTree(rows, beam=3).propose(all_of_them, Budget(gamma=5, width=3, nodes=99))
+    chance = {path: math.prod(float(draft(path[:n])[path[n]]) for n in range(len(path))) for path in paths(full)}
+    assert sorted(paths(tree)) == sorted(sorted(chance, key=lambda path: -chance[path])[:4])
+    assert few.notes[-1][1]["grown"] < all_of_them.notes[-1][1]["grown"]
+
+
 def test_opt_tree_stops_when_a_level_promises_too_little():
     rows, draft = model(4, 2)
-    chances, hoped = [], [0.0]
+    chances, hoped, asked = [], [0.0], [1]
     for depth in (1, 2, 3):
-        chances += target_law(draft, 4, depth).values()
+        level = target_law(draft, 4, depth).values()
+        chances += level
         hoped.append(sum(sorted(chances)[-3:]))
+        asked.append(sum(chance > sorted(chances)[-3] for chance in level))  # below the others nothing can be kept
     gains = [after - before for before, after in zip(hoped, hoped[1:])]
-    assert gains[0] > gains[1] > gains[2] > 0
-    for gain, grown in ((gains[0] + 1e-9, 4), (gains[1] + 1e-9, 16), (gains[2] + 1e-9, 28)):  # three of a level can matter
+    assert gains[0] > gains[1] > gains[2] > 0 and asked[1] == 2
+    for level, gain in enumerate(gains, start=1):
+        grown, gain = 4 * sum(asked[:level]), gain + 1e-9
         state = State([0])
         ConfidentTree(rows, beam=16, gain=gain).propose(state, Budget(gamma=6, width=4, nodes=3))
         assert state.notes[-1][1]["grown"] == grown
