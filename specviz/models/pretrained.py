@@ -4,6 +4,7 @@ transformers itself is imported only when a model is loaded: what a config.json 
 """
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ def provides(config: dict[str, Any]) -> frozenset[str]:
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
     lent = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
     return frozenset(lent if kinds - WINDOWED else lent | {"tree"})
+
+
+def cache_word(net: torch.nn.Module) -> str | None:
+    """What the network's forward calls its cache; None where it takes none. transformers has said `cache` since 5.24."""
+    takes = inspect.signature(net.forward).parameters
+    return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
 
 def load_causal(name: str, source: str, revision: str | None, **options):

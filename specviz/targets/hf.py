@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from ..core import DraftTree
 from ..models.any_length import any_length
 from ..models.quantised import quantised
-from ..models.pretrained import WINDOWED, blocks_of, load_causal, window_of
+from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
 from .base import CachedTarget
 from .learning import Learner
 from .rows import Rows, shape_of
@@ -98,7 +98,7 @@ class HFModel:
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.blocks = blocks_of(self.net, self.config)
         self.layers = len(self.blocks)
-        self.accepts = set(inspect.signature(self.net.forward).parameters)
+        self.accepts, self.cache_word = set(inspect.signature(self.net.forward).parameters), cache_word(self.net)
         self.window, self.hybrid = window_of(self.config)
         self.lock = threading.RLock()  # hooks sit on shared modules: one forward at a time
         self.note = self._why_no_cache()
@@ -122,7 +122,7 @@ class HFModel:
     def _why_no_cache(self) -> str | None:
         """Score a small tree through the cache and path by path without one; a sentence when that cannot be done or differs."""
         kinds = set(getattr(self.config, "layer_types", None) or ())
-        if "past_key_values" not in self.accepts or kinds - WINDOWED:
+        if self.cache_word is None or kinds - WINDOWED:
             return f"{self.name} keeps a state that cannot be rewound"
         a, b, c, *prompt = (int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 7))
         try:
@@ -170,7 +170,8 @@ class HFTarget(CachedTarget):
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
-        inputs = dict(position_ids=positions[None], attention_mask=self._mask(rows), past_key_values=self._cache, use_cache=True)
+        inputs = {"position_ids": positions[None], "attention_mask": self._mask(rows), self.model.cache_word: self._cache,
+                  "use_cache": True}
         self._crop(rows.past + rows.lo)
         return self._watched(rows, 0, rows.ids, inputs)
 

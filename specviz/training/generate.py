@@ -21,6 +21,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from ..models.pretrained import cache_word
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -154,7 +155,7 @@ class Maker:
                 cache.batch_select_indices(keep)
                 token, at, mask, alive, arg = token[keep], at[keep], mask[keep], alive[keep], arg[keep]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            out = self.model(token[:, None], attention_mask=mask, position_ids=at, past_key_values=cache)
+            out = self.model(token[:, None], attention_mask=mask, position_ids=at, **{cache_word(self.model): cache})
             logits, at = out.logits[:, -1], at + 1
         rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
@@ -174,7 +175,7 @@ class Maker:
             fed = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
             cache, at = roomy_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
-            out = self.model(fed, attention_mask=mask, position_ids=at, past_key_values=cache, logits_to_keep=1)
+            out = self.model(fed, attention_mask=mask, position_ids=at, logits_to_keep=1, **{cache_word(self.model): cache})
             parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
         logits, caches, masks = zip(*parts)
         for layer, *others in zip(*(cache.layers for cache in caches)):

@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import DynamicCache
 
 from ..models import glide
+from ..models.pretrained import cache_word
 from . import attention, chains, losses
 from .features import Batch, Features
 from .job import Job
@@ -30,8 +32,9 @@ class Lent(Features):
     @torch.no_grad()
     def states(self, material) -> Batch:
         ids, where, top_ids, top_logp, labels = material
-        out = self.target.model(ids, use_cache=True)
-        held = [out.past_key_values.layers[layer] for layer in self.reads]
+        cache = DynamicCache()
+        out = self.target.model(ids, use_cache=True, **{cache_word(self.target.model): cache})
+        held = [cache.layers[layer] for layer in self.reads]
         rows = torch.cat([part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)], -1)
         return Batch(ids, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1), where, labels, top_ids, top_logp)
 

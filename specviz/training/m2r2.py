@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import DynamicCache
 
 from ..models import m2r2
+from ..models.pretrained import cache_word
 from . import early
 from .features import Batch, Features, assembled
 from .job import Job
@@ -23,8 +25,9 @@ class Shared(Features):
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        out = self.target.model(material[0], use_cache=True, output_hidden_states=True)
-        held = out.past_key_values.layers[:self.layer]
+        cache = DynamicCache()
+        out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **{cache_word(self.target.model): cache})
+        held = cache.layers[:self.layer]
         lent = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *lent], -1)
         return assembled(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
