@@ -140,7 +140,7 @@ class Maker:
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
         at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
-        arg, found = torch.tensor(greedy, device=device), []
+        arg, found, word = torch.tensor(greedy, device=device), [], cache_word(self.model)
         for _ in range(self.numbers["new_tokens"]):
             logp = logits.float().log_softmax(-1)  # [alive, vocab]
             token = torch.where(arg, logp.argmax(-1), sample(logp))
@@ -155,7 +155,7 @@ class Maker:
                 cache.batch_select_indices(keep)
                 token, at, mask, alive, arg = token[keep], at[keep], mask[keep], alive[keep], arg[keep]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            out = self.model(token[:, None], attention_mask=mask, position_ids=at, **{cache_word(self.model): cache})
+            out = self.model(token[:, None], attention_mask=mask, position_ids=at, **{word: cache})
             logits, at = out.logits[:, -1], at + 1
         rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written

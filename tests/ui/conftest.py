@@ -14,6 +14,8 @@ from ..browser import POOL
 from .fake import FakeBackend
 
 GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('alert ' + x);"
+# Gradio mounts the parts of a page one by one and in no fixed order: the board can stand before the tabs know the models.
+WHOLE = ("#board .sv[data-state]", "#page[data-tab]", "#run")
 OPEN = []  # the pages of the running test
 STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?.svBoard?.board;
   return b ? { ...root.dataset, text: b.statusText, lanes: b.list().map((l) => [l.id, l.committed, l.seen]), frame: b.frame, beat: b.beat,
@@ -79,7 +81,8 @@ def visit(browser, server):
         page.on("request", lambda r: seen.append(f"request: {r.url}") if not _own(r.url) else None)
         page.add_init_script(GUARD + script)
         page.goto(url or server.url)
-        page.wait_for_selector("#board .sv[data-state]", state="attached")
+        for part in WHOLE:
+            page.wait_for_selector(part, state="attached")
         return page
 
     def close():

@@ -97,6 +97,16 @@ def test_a_link_takes_its_draft_from_plain_decodings_lane(page):
     assert draft(["chain", "wide"]) == "wide"  # nobody else says it
 
 
+LATE = """window.SpecVizPage = new Proxy({}, { set(own, name, value) {
+    own[name] = name === 'start' ? (...given) => setTimeout(() => value(...given), 1500) : value; return true; } });"""
+
+
+def test_a_test_gets_a_page_only_when_its_tabs_know_the_models(visit):
+    """Gradio may mount the tabs long after the board."""
+    page = visit(script=LATE)
+    assert page.evaluate(HEADERS, [[["chain", "middle"], [BASELINE, "fake-draft"]]]) == ""
+
+
 @pytest.mark.thorough
 def test_the_draft_of_a_link_is_the_one_that_the_settings_get(visit, server, backend):
     page = visit()

@@ -44,7 +44,7 @@ class ConfidentTree(WithModel):
             if sum(chances) - hoped <= self.gain:
                 break
             hoped = sum(chances)
-            # A child is worth no more than its parent: below one that is just kept, or not, nothing can be.
+            # A child is worth no more than its parent, and of equals the earlier stays: only from above the last kept can one be kept.
             least = kept[-1] if len(kept) == budget.nodes else -math.inf
             level = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
             frontier = [node for node in level if values[node] > least]
