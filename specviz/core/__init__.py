@@ -5,7 +5,7 @@ from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
 from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Pass, Policy, Scores, Step, Steps, Target, Trial, UnlawfulPair,
                     Verdict, Verifier, by_itself, has_nan, lawful, never)
 from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
-from .sampling import BrokenLaw, Dice, OneStream, Sampling
+from .sampling import BrokenLaw, Dice, OneStream, Sampling, whole_laws
 from .state import Clock, Costs, FixedCosts, State, common
 from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, Unread
 

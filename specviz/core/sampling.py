@@ -48,6 +48,11 @@ class Sampling:
             raise ValueError(f"top_k must be 0 (off) or positive, not {str(self.top_k)[:40]}")
 
     @property
+    def whole(self) -> bool:
+        """Whether no token is cut off."""
+        return not self.top_k and self.top_p == 1
+
+    @property
     def greedy(self) -> bool:
         """Whether the law is one-hot: temperature 0, or too small to divide logits by without overflow."""
         return self.temperature < 1e-6
@@ -119,6 +124,11 @@ class Dice:
         """As ``pick``, of a law that lies on a device: what was drawn is left there until somebody asks."""
         return numbers(drawn_by(probs[None], [self.stream(stream).random()]))[0]
 
+    def uniforms(self, stream: str, count: int) -> list[float]:
+        """The next uniforms of a stream, for who draws with all of them."""
+        source = self.stream(stream)
+        return [source.random() for _ in range(count)]
+
     def ahead(self, stream: str, count: int) -> list[float]:
         """The next uniforms of a stream, which stay to be drawn."""
         source = self.stream(stream)
@@ -154,6 +164,13 @@ def drawn_by(laws: Tensor, uniforms: list[float]) -> Tensor:
     return torch.where(good, inside, laws.argmax(-1, keepdim=True))[:, 0]
 
 
+def whole_laws(laws: Tensor) -> Tensor:
+    """Laws [n, vocab] that tokens were drawn from. Raises BrokenLaw where one is none."""
+    if not bool(((laws.sum(-1) - 1).abs() <= SLACK).all()):
+        raise BrokenLaw
+    return laws
+
+
 class OneStream:
     """A dice that draws from one stream whatever it is asked for: a nested run is part of its parent's draft."""
 
@@ -165,6 +182,9 @@ class OneStream:
 
     def draw(self, stream, probs):
         return self._dice.draw(self._name, probs)
+
+    def uniforms(self, stream, count):
+        return self._dice.uniforms(self._name, count)
 
     def ahead(self, stream, count):
         return self._dice.ahead(self._name, count)

@@ -15,7 +15,7 @@ class PlainNorm(Norm):
     """RMSNorm by torch's own operation: the quicker one writes over what a gradient would need."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self._width, self._weight, self._eps)
+        return F.rms_norm(x, self._width, self.weight, self._eps)
 
 
 class LearningLlama(Llama):
@@ -24,9 +24,9 @@ class LearningLlama(Llama):
     def __init__(self, model: Llama):
         super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))
         self.weights: list[Tensor] = []
-        places: list[tuple[Any, str]] = [(self, "embedding"), (self.head, "weight"), (self.head, "bias"), (self.norm_final, "_weight")]
+        places: list[tuple[Any, str]] = [(self, "embedding"), (self.head, "weight"), (self.head, "bias"), (self.norm_final, "weight")]
         for block in self.blocks:
-            places += [(norm, "_weight") for norm in (block.norm_in, block.norm_q, block.norm_k, block.norm_mlp) if norm is not None]
+            places += [(norm, "weight") for norm in (block.norm_in, block.norm_q, block.norm_k, block.norm_mlp) if norm is not None]
             places += [(layer, name) for layer in (block.qkv, block.out, block.gate_up, block.down) for name in ("weight", "bias")]
         fresh: dict[int, Tensor] = {}
         with torch.inference_mode(False):

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .any_length import any_length
+from .exact_attention import Exact
 from .linear import Layout, fastest
 from .scripted import script
 from .sizes import check_config, check_weights
@@ -79,19 +80,20 @@ class Norm:
     """RMSNorm over the last axis. On a CPU by the length of each row: half the time of torch's own, which is many small ops."""
 
     def __init__(self, weight: Tensor, eps: float):
-        self._width, self._eps, self._weight = weight.shape, eps, weight
+        self._width, self._eps, self.weight = weight.shape, eps, weight
         self._by_length = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
         self._scaled, self._floor = weight * weight.shape[0] ** 0.5, weight.new_tensor((weight.shape[0] * eps) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._by_length:  # x / sqrt(mean(x^2) + eps) = sqrt(width) x / hypot(|x|, sqrt(width eps))
             return x.div(torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)).mul_(self._scaled)
-        return F.rms_norm(x, self._width, self._weight, self._eps)
+        return F.rms_norm(x, self._width, self.weight, self._eps)
 
 
 @dataclass
 class Block:
-    """One layer. attend, transform: its halves compiled (models/scripted.py), where they are."""
+    """One layer. exact: attention that does not depend on any order, where it is wanted. attend, transform: its halves compiled
+    (models/scripted.py), where they are."""
 
     norm_in: Norm
     qkv: Any
@@ -101,6 +103,7 @@ class Block:
     norm_mlp: Norm
     gate_up: Any
     down: Any
+    exact: Exact | None = None
     attend: Callable[..., Tensor] | None = field(default=None, init=False)
     transform: Callable[[Tensor], Tensor] | None = field(default=None, init=False)
 
@@ -108,10 +111,11 @@ class Block:
 class Llama:
     """Weights and the forward. Raises ModelError with a sentence for a checkpoint that cannot be used.
 
-    compiled: all blocks in a row (models/scripted.py), where there is such.
+    compiled: all blocks in a row, writer: tokens one after the other (models/scripted.py), where there are such.
     """
 
     compiled: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
+    writer: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)
@@ -242,10 +246,16 @@ class Llama:
         else:
             slots.narrow(2, at, x.shape[0]).copy_(new)
             seen = slots.narrow(2, 0, at + x.shape[0])
+        return self.join(block, x, self.look(block, q, seen, mask).to(x.dtype))
+
+    def look(self, block: Block, q: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
+        """What queries [1, kv_heads, rows, head_dim] find in slots [2, kv_heads, slots, head_dim]."""
+        if block.exact is not None:
+            return block.exact.look(q[0], seen[0], seen[1], mask)[None]
         keys, values = seen.unsqueeze(1).unbind(0)
-        if mask is not None and mask.dtype != x.dtype:
+        if mask is not None and mask.dtype != q.dtype:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
-        return self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask).to(x.dtype))
+        return F.scaled_dot_product_attention(q, keys, values, mask)
 
     def through(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
                 end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
@@ -271,6 +281,8 @@ class Llama:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
         self._rotate(qkv[:, :heads + kv], turn)
+        if block.exact is not None:
+            block.exact(qkv, heads + kv)
         q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
         return q, qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3)
 

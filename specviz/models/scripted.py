@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from .scripting import Half, compiled
 
@@ -67,7 +68,7 @@ class Two(nn.Module):
 
 
 MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: Half(layer.packed),
-        TwoLayouts: Two}
+        TwoLayouts: Two, Int8Linear: lambda layer: layer.module}
 
 
 def linear(layer: Any) -> nn.Module:
@@ -96,7 +97,7 @@ class Attend(nn.Module):
         super().__init__()
         self.heads, self.kv, self.width, self.group = model.heads, model.kv_heads, model.head_dim, model.group
         self.norm, self.qkv, self.out = norm_of(block.norm_in), linear(block.qkv), linear(block.out)
-        self.normed = block.norm_q is not None
+        self.normed, self.exact = block.norm_q is not None, block.exact
         self.norm_q, self.norm_k = norm_of(block.norm_q), norm_of(block.norm_k)
 
     def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor],
@@ -107,10 +108,15 @@ class Attend(nn.Module):
             qkv[:, :heads] = self.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = self.norm_k(qkv[:, heads:heads + kv])
         torch.view_as_complex(qkv[:, :heads + kv].view(n, heads + kv, -1, 2)).mul_(turn)
+        if self.exact is not None:
+            self.exact(qkv, heads + kv)
         q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
         slots.narrow(2, at, n).copy_(qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3))
         seen = slots.narrow(2, 0, at + n)
-        y = F.scaled_dot_product_attention(q, seen[0].unsqueeze(0), seen[1].unsqueeze(0), mask)
+        if self.exact is not None:
+            y = self.exact.look(q[0], seen[0], seen[1], mask)
+        else:
+            y = F.scaled_dot_product_attention(q, seen[0].unsqueeze(0), seen[1].unsqueeze(0), mask)
         y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3).reshape(n, heads * width)
         return self.out.add(y, x)
 
@@ -147,6 +153,44 @@ class Layers(nn.Module):
         return x, found
 
 
+class Writer(nn.Module):
+    """Tokens one after the other, each from the row before it, without asking Python between them: what a draft model does."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(model.norm_final), linear(model.head), model.layers
+        self.embedding = model.embedding
+
+    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, heat: float,
+                uniforms: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Tokens [count], logits and, with a temperature ``heat`` above 0, laws [count, vocab], behind rows ids [n] at slots at..at+n,
+        which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice."""
+        tokens: List[Tensor] = []
+        logits: List[Tensor] = []
+        laws: List[Tensor] = []
+        none: List[int] = []
+        n = ids.shape[0]
+        for i in range(count):
+            x = F.embedding(ids, self.embedding)
+            x, _ = self.layers(x, turn.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
+            row = self.head(self.norm(x.narrow(0, n - 1, 1)))
+            if heat > 0.0:
+                law = torch.softmax(row if heat == 1.0 else row / heat, -1)
+                total = law.cumsum(-1)
+                drawn = (uniforms[i] * total[:, -1:].to(torch.float64)).to(total.dtype)
+                found = torch.searchsorted(total, drawn, right=True)
+                inside = found.clamp(max=law.shape[1] - 1)
+                good = found.less(law.shape[1]).logical_and_(law.gather(1, inside).greater(0.0))
+                token = torch.where(good, inside, law.argmax(-1, True))[0]
+                laws.append(law)
+            else:
+                token = row[0].argmax(-1, True)
+            tokens.append(token)
+            logits.append(row)
+            at, n, ids, mask = at + n, 1, token, None
+        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else logits[0]
+
+
 def script(model: Any, width: int) -> None:
     """Give each block of a model the compiled halves, and the model all of them in a row, where they can be had and say what the
     others say. width: of what is projected."""
@@ -162,6 +206,8 @@ def script(model: Any, width: int) -> None:
         whole = torch.jit.freeze(compiled(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
         if width == model.hidden and _says_the_same(model, whole):
             model.compiled = whole
+            writer = torch.jit.freeze(compiled(Writer(model)), optimize_numerics=False)
+            model.writer = writer if _writes_the_same(model, writer) else None
     except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError):  # another torch, or a layer that is stored otherwise
         return
 
@@ -190,4 +236,20 @@ def _says_the_same(model: Any, whole: Any) -> bool:
         theirs = model.through(x, model.turns(2)[:2], rooms[1], 0, None, wanted=[0])
         if not all(map(torch.equal, (ours[0], *ours[1], rooms[0]), (theirs[0], *theirs[1], rooms[1]))):
             return False
+    return True
+
+
+@torch.inference_mode()
+def _writes_the_same(model: Any, writer: Any) -> bool:
+    """Whether tokens written in one call are those of passes one by one; its first, dear calls, too."""
+    count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
+    none, rooms = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
+    for heat in (0.0, 1.0):
+        for room in rooms[:2]:
+            tokens, logits, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count))
+        for i in range(count):
+            x = model.embed(ids if i == 0 else tokens[i - 1:i])
+            row = model.head(model.norm_final(model.through(x, turn[i:i + 1], rooms[2], i, None)[0]))
+            if not torch.equal(row[0], logits[i]) or not heat and int(row.argmax()) != int(tokens[i]):
+                return False
     return True

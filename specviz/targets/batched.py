@@ -12,7 +12,6 @@ from typing import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..core import DraftTree, Scores
 from .llama import LlamaTarget
@@ -90,6 +89,6 @@ def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None)
     n, at = len(rows.ids), rows.past + rows.lo
     slots = target._cache[layer]
     slots.narrow(2, at, n).copy_(new[:, :, mine])
-    keys, values = slots.narrow(2, 0, at + n).unsqueeze(1).unbind(0)
     asked = q[:, :, mine].reshape(1, q.shape[0], q.shape[1] * n, q.shape[3])
-    return F.scaled_dot_product_attention(asked, keys, values, mask).view(q.shape[0], q.shape[1], n, q.shape[3])
+    found = target.model.look(target.model.blocks[layer], asked, slots.narrow(2, 0, at + n), mask)
+    return found.view(q.shape[0], q.shape[1], n, q.shape[3])

@@ -5,7 +5,7 @@ Weights are loaded once (FastModel); every FastTarget made from them has its own
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Sequence
+from typing import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,8 +18,11 @@ from .lean import Lean
 from .learning import LlamaLearner
 from .llama import LlamaTarget
 from .own_cache import Keep
-from .rows import Rows
+from .base import _behind
+from .rows import Growing, Rows
 from .views import Fuzzy, Skipping
+
+Written = tuple[list[int], Tensor, Tensor]  # tokens, their logits, and where there is a temperature their laws [tokens, vocab]
 
 
 class FastModel(Llama):
@@ -37,7 +40,7 @@ class FastModel(Llama):
 class FastTarget(LlamaTarget):
     """One run's cache over shared weights, its views, its early exits, and passes it shares with other runs."""
 
-    provides = LlamaTarget.provides | {"kv", "early", "skip", "fuzzy", "lean", "batch"}
+    provides = LlamaTarget.provides | {"kv", "early", "skip", "fuzzy", "lean", "batch", "write"}
     work: Work | None = None  # of an early exit
 
     # --- what a target lends ---------------------------------------------------------------------------------------
@@ -64,6 +67,28 @@ class FastTarget(LlamaTarget):
     @property
     def weights(self) -> FastModel:
         return self.model
+
+    def write(self, count: int, heat: float, roll: Callable[[int], list[float]]) -> Written | None:
+        """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
+        one at that temperature by a uniform of ``roll(count)``. All but the last token's rows lie in the scratch then, as a chain. None where it has to
+        be done pass by pass.
+        """
+        writer, waiting, past = self.model.writer, self._waiting, len(self.seen)
+        n = len(waiting) + 1
+        if writer is None or self._rows or self._want or self.root is None or past + n + count > self.context:
+            return None
+        rows = Rows(_behind(waiting, self.root, DraftTree()), [*waiting, self.root], past, 0, True)
+        self._readable(rows.ids)
+        with self.timed():
+            self.passes += count
+            self._reserve(past + n + count)
+            turn = self.model.turns(past + n + count)
+            dice = torch.tensor(roll(count) if heat else [0.0], dtype=torch.float64)
+            found, logits, laws = writer(torch.tensor(rows.ids), turn, self._cache, past, self._mask(rows), count, heat, dice)
+        tokens = found.tolist()
+        self.seen, self._waiting = self.seen + waiting, []
+        self._logits, self._tree, self._rows = Growing(logits), DraftTree.chain(tuple(tokens[:-1])), count
+        return tokens, logits, laws
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
         """As each target's score() of its tree, in one pass over the weights that all of them share."""

@@ -35,10 +35,15 @@ def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
         best = logits.argmax(-1, keepdim=True)
-        law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
-        return numbers(best)[0], law.scatter_(0, best, 1.0)
+        return numbers(best)[0], one_hot(logits, best)
     law = state.sampling.probs(logits)
     return pick(law, state), law
+
+
+def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Laws as wide as logits [..., vocab] that have all their mass on tokens [..., 1]."""
+    law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
+    return law.scatter_(-1, tokens, 1.0)
 
 
 def pick(law: Tensor, state: State) -> Any:

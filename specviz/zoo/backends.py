@@ -19,13 +19,15 @@ Config = dict[str, Any]
 @dataclass(frozen=True)
 class Forward:
     """load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; provides(config): what its
-    targets offer, known without loading them; measures: whether on a processor it chooses by the clock how weights are stored."""
+    targets offer, known without loading them; measures: whether on a processor it chooses by the clock how weights are stored;
+    on: the only kind of device it is for; elsewhere an entry that asks for it gets what the table says."""
 
     name: str
     load: Callable[[Path, Any], Any]
     refuses: Callable[[Config], str | None]
     provides: Callable[[Config], frozenset[str]]
     measures: bool = False
+    on: str = ""
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
@@ -54,6 +56,18 @@ def _fast_provides(config: Config) -> frozenset[str]:
     return FastTarget.provides
 
 
+def _load_int8(folder: Path, device: Any) -> Any:
+    from ..targets.int8 import Int8Model
+
+    return Int8Model(folder, device)
+
+
+def _int8_refuses(config: Config) -> str | None:
+    from ..targets.int8 import why_not
+
+    return why_not(config)
+
+
 def _load_hf(folder: Path, device: Any, **options: str) -> Any:
     from ..targets.hf import HFModel
 
@@ -73,14 +87,16 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 FORWARDS = {found.name: found for found in (
     Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
-    Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+    Forward("int8", _load_int8, _int8_refuses, _fast_provides, on="cpu"), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 
-def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path) -> Forward:
-    """``choose`` for an entry of models.yaml. Spread over devices or in fewer bits only transformers loads a model: an entry that
+def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
+    """``choose`` for an entry of models.yaml, on a device (None: this machine's processor). Spread over devices or in fewer bits only transformers loads a model: an entry that
     asks for that gets its forward, under a name of its own. Raises ZooError."""
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
-    found = choose(table, folder, "hf" if options else entry.backend)
+    asked = FORWARDS.get(entry.backend)
+    elsewhere = asked and asked.on not in ("", "cpu" if device is None else device.type)
+    found = choose(table, folder, "hf" if options else "" if elsewhere else entry.backend)
     if not options:
         return found
     return replace(found, name=f"hf, {', '.join(options.values())}", load=partial(_load_hf, **options))

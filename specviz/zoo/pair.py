@@ -153,10 +153,11 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
-    heads = heads_of(book, entry.name, folder, model.hidden, model.vocab, on)
+    place = entry.path or folder  # of shards in parts, where the parts lie: as other entries name it
+    heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores_of(entry.name), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
-                    other=others.folder_of(book, entry.name, folder), more=trained_drafts.roles_of(book, entry.name, folder))
+                    other=others.folder_of(book, entry.name, place), more=trained_drafts.roles_of(book, entry.name, place))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
@@ -178,13 +179,13 @@ def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
         need_room(entry, on)
     folder = entry.folder() if fetch else entry.described()
     chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
-    return book, entry, folder, chosen_for(entry, book.backends, folder), chosen
+    return book, entry, folder, chosen_for(entry, book.backends, folder, on), chosen
 
 
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     need_room(entry, loaded.device)
     folder = entry.folder()
-    model = loaded.weights(folder, chosen_for(entry, book.backends, folder))
+    model = loaded.weights(folder, chosen_for(entry, book.backends, folder, loaded.device))
     _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
 
@@ -209,14 +210,15 @@ def survey(target: str | None = None, draft: str | None = None):
     """``why_not`` of a pair that is not loaded: method -> sentence or None, from configurations and models.yaml. Raises ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
-    heads = heads_of(book, entry.name, folder, *sizes(config), fetch=False)
+    place = entry.path or folder
+    heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
     provides = backend.provides(config) | stored(book.stores_of(entry.name)) | heads.provides
-    problem, more = "", trained_drafts.roles_of(book, entry.name, folder)
+    problem, more = "", trained_drafts.roles_of(book, entry.name, place)
     try:
         if chosen:
             book.find(chosen).described()
             more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)
-    provides |= roles(others.folder_of(book, entry.name, folder), more)
+    provides |= roles(others.folder_of(book, entry.name, place), more)
     return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read
-from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated
+from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read, whole_laws
+from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
 
 
@@ -26,7 +26,24 @@ class DraftChain(WithModel):
     """One path, each token drawn from the draft model's law at the run's sampling."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        return by_itself(self.steps(state, budget))
+        written = self._written(state, budget)
+        return by_itself(self.steps(state, budget)) if written is None else written
+
+    def _written(self, state: State, budget: Budget) -> DraftTree | None:
+        """The chain in one call, where the model can write by itself and nobody looks on."""
+        sampling, model = state.sampling, self.model
+        if budget.gamma < 1 or budget.stop is not never or "write" not in model.provides or not (sampling.greedy or sampling.whole):
+            return None
+        model.sync(state.tokens)
+        heat = 0.0 if sampling.greedy else sampling.temperature
+        written = model.write(budget.gamma, heat, lambda count: state.dice.uniforms("draft", count))
+        if written is None:
+            return None
+        build, (tokens, logits, laws) = TreeBuilder(), written
+        laws = whole_laws(laws) if heat else one_hot(logits, torch.tensor(tokens)[:, None])
+        for i, token in enumerate(tokens):
+            build.add(token, i - 1, build.begin(laws[i], IID))
+        return build.tree()
 
     def steps(self, state: State, budget: Budget) -> Steps:
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1

@@ -1,0 +1,135 @@
+"""Matrices in eight bits, and what they multiply in eight bits, too (W8A8, as LLM.int8() 2208.07339 and SmoothQuant 2211.10438 have
+it): a step for each row of weights and for each row of states, both the largest size in it by 127.
+
+Products of whole numbers are added up exactly, in whatever order: a row gets the same numbers, to the last bit, in every company. That
+is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/speed.md). And where a processor multiplies bytes (VNNI), nine
+rows cost little more than one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
+"""
+import warnings
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Callable, Iterator, Optional
+
+import torch
+from torch import Tensor, nn
+
+from .linear import Layout, PlainLinear
+from .scripting import compiled
+
+MOST = 127  # the largest whole number, on both sides
+LEAST = 1e-30  # a row of zeros has a step, too
+WIDTH = (2**24 - 1) // MOST**2  # products whose sum a 32-bit float holds exactly
+
+
+def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers [out, in] from -127 to 127, int8, and the step of each row [out], float32: weight is nearly numbers * steps."""
+    steps = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
+    return torch.round(weight / steps[:, None]).to(torch.int8), steps
+
+
+class Eight(nn.Module):
+    """y = x W^T + b, x [rows, in], both W and x rounded to eight bits a row; ``numbers``, ``steps`` as ``rounded`` gives them."""
+
+    bias: Optional[Tensor]
+
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
+        super().__init__()
+        self.bias, self.most, self.least = bias, torch.tensor(float(MOST)), LEAST
+
+    def times(self, x: Tensor) -> Tensor:
+        """x [rows, in], from -127 to 127, is rounded to whole numbers; their products are added up and multiplied by steps / 127."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        largest, bias = x.abs().amax([-1], True).clamp_min_(self.least), self.bias
+        y = self.times(x.mul(self.most.div(largest))).mul_(largest)
+        return y if bias is None else y.add_(bias)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self.forward(x).add_(residual)
+
+
+class Bytes(Eight):
+    """By the processor's products of bytes."""
+
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
+        super().__init__(numbers, steps, bias)
+        with warnings.catch_warnings(), _fbgemm():
+            warnings.simplefilter("ignore")  # torch points to a successor that has no such product
+            zeros = torch.zeros(len(steps), dtype=torch.long)
+            weight = torch._make_per_channel_quantized_tensor(numbers.contiguous(), steps.double() / MOST, zeros, 0)
+            self.packed = torch.ops.quantized.linear_prepack(weight, None)
+
+    def times(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, 128, self.packed)
+
+
+class Floats(Eight):
+    """By products of floats, over so few columns at a time that their sums are exact, too."""
+
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
+        super().__init__(numbers, steps, bias)
+        if numbers.shape[1] > 2 * WIDTH:
+            raise NotImplementedError(f"{numbers.shape[1]} products in a row are more than two sums hold")
+        self.steps, self.width, self.more = (steps.double() / MOST).float(), min(WIDTH, numbers.shape[1]), numbers.shape[1] > WIDTH
+        with _fbgemm():
+            self.first, self.second = (torch.ops.quantized.linear_prepack_fp16(part.float().contiguous(), None) for part in (
+                numbers[:, :self.width], numbers[:, self.width * int(self.more):]))
+
+    def times(self, x: Tensor) -> Tensor:
+        x = x.add(128.0).round_().sub_(128.0)  # as bytes are made: a tie is one of the sum
+        if not self.more:
+            return torch.ops.quantized.linear_dynamic_fp16(x, self.first).mul_(self.steps)
+        y = torch.ops.quantized.linear_dynamic_fp16(x[:, :self.width].contiguous(), self.first)
+        return y.add_(torch.ops.quantized.linear_dynamic_fp16(x[:, self.width:].contiguous(), self.second)).mul_(self.steps)
+
+
+@contextmanager
+def _fbgemm() -> Iterator[None]:
+    """Weights that are packed in here are packed for the products that both classes name."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before
+
+
+class Int8Linear(PlainLinear):
+    """A layer of ``Eight``, by the products that this processor has."""
+
+    kernel = "int8"
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
+        self.module = compiled(_kind()(*rounded(weight), bias))
+        self._run: Callable[[Tensor], Tensor] = self.module.forward
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._run(x)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self(x).add_(residual)
+
+
+class Int8Layout(Layout):
+    """Every matrix in eight bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = Int8Linear.kernel if _kind() is Bytes else f"{Int8Linear.kernel}, multiplied as floats"
+
+    def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
+        return Int8Linear(weight, bias)
+
+
+@lru_cache(maxsize=1)
+def _kind() -> type[Eight]:
+    """``Bytes`` where sums of byte products are exact: without VNNI they are added up in 16 bits and cut off at their ends."""
+    numbers = torch.full((64, 256), MOST, dtype=torch.int8)
+    numbers[1::2] *= -1
+    try:
+        with torch.inference_mode():
+            said = Bytes(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
+        return Bytes if torch.equal(said, numbers.float().sum(1).mul(MOST).expand(3, -1)) else Floats
+    except (RuntimeError, AttributeError, NotImplementedError):  # another torch or processor: the op is not there
+        return Floats
