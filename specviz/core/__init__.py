@@ -2,7 +2,7 @@
 library only; everything else is built on it."""
 from .later import Later, ids_on, numbers, plain, read, rows_of, sent
 from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
-from .parts import (Budget, Drafter, Early, JointPolicy, Outcome, Parts, Pass, Policy, Scores, Step, Steps, Target, Trial, UnlawfulPair,
+from .parts import (Alone, Budget, Drafter, Early, JointPolicy, Outcome, Parts, Pass, Policy, Scores, Step, Steps, Target, Trial, UnlawfulPair,
                     Verdict, Verifier, by_itself, has_nan, lawful, never)
 from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
 from .sampling import BrokenLaw, Dice, OneStream, Sampling, whole_laws

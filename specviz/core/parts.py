@@ -162,20 +162,33 @@ class Pass:
     model: Target
     tree: DraftTree
     start: int = 0
+    alone = False
+
+    def run(self) -> Scores:
+        return self.model.score(self.tree, self.start)
 
 
-Steps = Generator[Pass, Scores, DraftTree]
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What a drafter does quicker by itself, ``run``; who runs the passes of many requests together sends None instead, and the drafter
+    asks for passes."""
+
+    run: Callable[[], Any]
+    alone = True
+
+
+Steps = Generator[Pass | Alone, Any, DraftTree]
 
 
 def by_itself(steps: Steps) -> DraftTree:
     """What the steps of a proposal come to when each pass is run as it is asked for."""
-    scores = None
+    found = None
     while True:
         try:
-            asked = steps.send(scores)
+            asked = steps.send(found)
         except StopIteration as over:
             return over.value
-        scores = asked.model.score(asked.tree, asked.start)
+        found = asked.run()
 
 
 class Drafter:

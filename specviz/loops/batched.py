@@ -104,8 +104,11 @@ def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftT
         for i, steps in [*under_way.items()]:
             try:
                 asked[i] = steps.send(scores[i])
+                while asked[i].alone:  # what is quicker by itself is not quicker than one pass for all
+                    asked[i] = steps.send(asked[i].run() if len(live) == 1 else None)
             except StopIteration as over:
                 trees[i] = clip(over.value, live[i].state)
+                asked.pop(i, None)
                 del under_way[i]
         scores = dict(zip(asked, score_all([*asked.values()])))
     return [trees[i] for i in range(len(live))]
@@ -120,7 +123,7 @@ def score_all(passes: Sequence[Pass]) -> list[Scores]:
     for members in groups.values():
         mine = [passes[i] for i in members]
         if len(mine) == 1:
-            out[members[0]] = mine[0].model.score(mine[0].tree, mine[0].start)
+            out[members[0]] = mine[0].run()
             continue
         models = [asked.model for asked in mine]
         out |= zip(members, models[0].score_many(models, [asked.tree for asked in mine], [asked.start for asked in mine]))

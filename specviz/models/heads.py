@@ -13,12 +13,15 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .eagle_layers import Layer
+from .linear import HalfLinear
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 ALONE = ("pard",)  # kinds that are models of their own, of any width; a vocabulary that was padded otherwise will do
+LARGE = 2**16  # numbers of a matrix from which on it is worth packing
 COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target has, and old Llama files store although it is computed
 
 
@@ -177,4 +180,29 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
     for part in module.modules():
         if isinstance(part, Layer):
             part.still = body.still
-    return module.to(body.device, body.dtype).eval().requires_grad_(False)
+    module = module.to(body.device, body.dtype).eval().requires_grad_(False)
+    if body.device.type == "cpu" and body.dtype == torch.float32:
+        for part in module.modules():
+            if type(part) is nn.Linear and part.weight.numel() >= LARGE:
+                part.forward = Streamed(part)
+    return module
+
+
+class Streamed:
+    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are: a head has few rows, and waits for
+    memory. They are packed when they are first used, and anew when they have changed."""
+
+    def __init__(self, linear: nn.Linear):
+        self._linear, self._of, self._run = linear, None, None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        weight, bias = self._linear.weight, self._linear.bias
+        now = weight.data_ptr(), 0 if weight.is_inference() else weight._version
+        if torch.is_grad_enabled() or x.dim() > 2 or self._of == now and self._run is None:
+            return F.linear(x, weight, bias)
+        if self._of != now:
+            self._of, self._run = now, HalfLinear(weight) if HalfLinear.holds(weight) else None
+            return self(x)
+        y = self._run(x if x.dim() == 2 else x[None])
+        y = y if bias is None else y.add_(bias)
+        return y if x.dim() == 2 else y[0]

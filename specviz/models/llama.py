@@ -115,7 +115,7 @@ class Llama:
     """
 
     compiled: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
-    writer: Callable[..., tuple[Tensor, Tensor, Tensor]] | None = None
+    writer: Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor]] | None = None
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)

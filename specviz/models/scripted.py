@@ -162,18 +162,20 @@ class Writer(nn.Module):
         self.embedding = model.embedding
 
     def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, heat: float,
-                uniforms: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Tokens [count], logits and, with a temperature ``heat`` above 0, laws [count, vocab], behind rows ids [n] at slots at..at+n,
+                uniforms: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor]:
+        """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows ids [n] at slots at..at+n,
         which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice."""
         tokens: List[Tensor] = []
         logits: List[Tensor] = []
         laws: List[Tensor] = []
+        states: List[Tensor] = []
         none: List[int] = []
         n = ids.shape[0]
         for i in range(count):
             x = F.embedding(ids, self.embedding)
             x, _ = self.layers(x, turn.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
-            row = self.head(self.norm(x.narrow(0, n - 1, 1)))
+            state = self.norm(x.narrow(0, n - 1, 1))
+            row = self.head(state)
             if heat > 0.0:
                 law = torch.softmax(row if heat == 1.0 else row / heat, -1)
                 total = law.cumsum(-1)
@@ -187,8 +189,9 @@ class Writer(nn.Module):
                 token = row[0].argmax(-1, True)
             tokens.append(token)
             logits.append(row)
+            states.append(state)
             at, n, ids, mask = at + n, 1, token, None
-        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else logits[0]
+        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else None, torch.cat(states)
 
 
 def script(model: Any, width: int) -> None:
@@ -246,7 +249,7 @@ def _writes_the_same(model: Any, writer: Any) -> bool:
     none, rooms = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for heat in (0.0, 1.0):
         for room in rooms[:2]:
-            tokens, logits, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count))
+            tokens, logits, _, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count))
         for i in range(count):
             x = model.embed(ids if i == 0 else tokens[i - 1:i])
             row = model.head(model.norm_final(model.through(x, turn[i:i + 1], rooms[2], i, None)[0]))

@@ -5,7 +5,7 @@ Weights are loaded once (FastModel); every FastTarget made from them has its own
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -18,11 +18,17 @@ from .lean import Lean
 from .learning import LlamaLearner
 from .llama import LlamaTarget
 from .own_cache import Keep
-from .base import _behind
 from .rows import Growing, Rows
 from .views import Fuzzy, Skipping
 
-Written = tuple[list[int], Tensor, Tensor]  # tokens, their logits, and where there is a temperature their laws [tokens, vocab]
+class Written(NamedTuple):
+    """Tokens that were written; each one's logits [tokens, vocab], the law it was drawn from (none at temperature 0), and the state
+    [tokens, hidden] that said it."""
+
+    tokens: list[int]
+    logits: Tensor
+    laws: Tensor | None
+    states: Tensor
 
 
 class FastModel(Llama):
@@ -68,27 +74,35 @@ class FastTarget(LlamaTarget):
     def weights(self) -> FastModel:
         return self.model
 
-    def write(self, count: int, heat: float, roll: Callable[[int], list[float]]) -> Written | None:
+    def write(self, after: Sequence[int], count: int, heat: float, roll: Callable[[int], list[float]]) -> Written | None:
         """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
-        one at that temperature by a uniform of ``roll(count)``. All but the last token's rows lie in the scratch then, as a chain. None where it has to
-        be done pass by pass.
+        one at that temperature by a uniform of ``roll(count)``. They go on behind the chain ``after``, all of which but its last
+        token lies in the scratch; so it does with what is written. None where it has to be done pass by pass: nothing was done.
         """
         writer, waiting, past = self.model.writer, self._waiting, len(self.seen)
-        n = len(waiting) + 1
-        if writer is None or self._rows or self._want or self.root is None or past + n + count > self.context:
+        behind = [after[-1]] if after else [*waiting, self.root]
+        at = past + len(after)
+        odd = self._rows != len(after) or self._tree.tokens != tuple(after[:-1]) or self._want - {"final"}
+        if writer is None or odd or self.root is None or at + len(behind) + count > self.context:
             return None
-        rows = Rows(_behind(waiting, self.root, DraftTree()), [*waiting, self.root], past, 0, True)
-        self._readable(rows.ids)
+        rows = Rows(DraftTree.chain(tuple(behind[1:])), behind, at, 0, True)
+        self._readable(behind)
         with self.timed():
             self.passes += count
-            self._reserve(past + n + count)
-            turn = self.model.turns(past + n + count)
+            self._reserve(at + len(behind) + count)
             dice = torch.tensor(roll(count) if heat else [0.0], dtype=torch.float64)
-            found, logits, laws = writer(torch.tensor(rows.ids), turn, self._cache, past, self._mask(rows), count, heat, dice)
-        tokens = found.tolist()
-        self.seen, self._waiting = self.seen + waiting, []
-        self._logits, self._tree, self._rows = Growing(logits), DraftTree.chain(tuple(tokens[:-1])), count
-        return tokens, logits, laws
+            turn = self.model.turns(at + len(behind) + count)
+            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, heat, dice)
+            written = Written(found.tolist(), *made)
+        if not after:
+            self.seen, self._waiting = self.seen + waiting, []
+            self._logits, self._taps = Growing(written.logits), {"final": Growing(written.states)} if self._want else {}
+        else:
+            self._logits.add(len(after), written.logits)
+            for rows in self._taps.values():
+                rows.add(len(after), written.states)
+        self._tree, self._rows = DraftTree.chain((*after, *written.tokens[:-1])), len(after) + count
+        return written
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
         """As each target's score() of its tree, in one pass over the weights that all of them share."""

@@ -4,12 +4,16 @@ The model follows any state.tokens: ``sync`` keeps what agrees and drops the res
 """
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read, whole_laws
+from ...core import IID, Alone, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read, whole_laws
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
+
+PIECE = 2  # tokens that are written before somebody is asked whether to go on
 
 
 class WithModel(Drafter):
@@ -26,29 +30,15 @@ class DraftChain(WithModel):
     """One path, each token drawn from the draft model's law at the run's sampling."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        written = self._written(state, budget)
-        return by_itself(self.steps(state, budget)) if written is None else written
-
-    def _written(self, state: State, budget: Budget) -> DraftTree | None:
-        """The chain in one call, where the model can write by itself and nobody looks on."""
-        sampling, model = state.sampling, self.model
-        if budget.gamma < 1 or budget.stop is not never or "write" not in model.provides or not (sampling.greedy or sampling.whole):
-            return None
-        model.sync(state.tokens)
-        heat = 0.0 if sampling.greedy else sampling.temperature
-        written = model.write(budget.gamma, heat, lambda count: state.dice.uniforms("draft", count))
-        if written is None:
-            return None
-        build, (tokens, logits, laws) = TreeBuilder(), written
-        laws = whole_laws(laws) if heat else one_hot(logits, torch.tensor(tokens)[:, None])
-        for i, token in enumerate(tokens):
-            build.add(token, i - 1, build.begin(laws[i], IID))
-        return build.tree()
+        return by_itself(self.steps(state, budget))
 
     def steps(self, state: State, budget: Budget) -> Steps:
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
+            written = yield Alone(partial(self._write, build, state, budget))
+            if written:
+                return build.tree()
         for depth in range(budget.gamma):
             scores = yield scorer.ask(build, (node,))
             logits, states = scores.logits[-1], scores.taps.get("final")
@@ -59,6 +49,25 @@ class DraftChain(WithModel):
             if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth, hidden)):
                 break
         return build.tree()
+
+    def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
+        """The chain in few calls of the model, where it can write by itself; whether it was written. Somebody who may end it is asked
+        after every second token, since a token behind the end is in vain."""
+        sampling, model = state.sampling, self.model
+        if "write" not in model.provides or not (sampling.greedy or sampling.whole):
+            return False
+        heat, piece = 0.0 if sampling.greedy else sampling.temperature, budget.gamma if budget.stop is never else PIECE
+        while len(build) < budget.gamma:
+            count = min(piece, budget.gamma - len(build))
+            written = model.write(build.tokens, count, heat, partial(state.dice.uniforms, "draft"))
+            if written is None:  # at the end of the context, or nothing was written
+                return len(build) > 0
+            laws = whole_laws(written.laws) if heat else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
+            for token, law, logits, hidden in zip(written.tokens, laws, written.logits, written.states):
+                build.add(token, len(build) - 1, build.begin(law, IID))
+                if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), len(build) - 1, hidden)):
+                    return True
+        return True
 
 
 def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
