@@ -5,12 +5,13 @@ Ask what a part needs, never who it is: a target lists what it ``provides``, a d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generator, Iterator, Protocol, Sequence
+from typing import Any, Callable, Iterator, Protocol, Sequence
 
 import torch
 from torch import Tensor
 
 from .state import State
+from .steps import Steps
 from .tree import CHOSEN, DraftTree
 
 
@@ -153,42 +154,6 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Give the cache's memory back."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """A pass that a drafter asks for: ``model.score(tree, start)``, by itself or together with others of the same weights."""
-
-    model: Target
-    tree: DraftTree
-    start: int = 0
-    alone = False
-
-    def run(self) -> Scores:
-        return self.model.score(self.tree, self.start)
-
-
-@dataclass(frozen=True, eq=False)
-class Alone:
-    """What a drafter does quicker by itself, ``run``; who runs the passes of many requests together sends None instead, and the drafter
-    asks for passes."""
-
-    run: Callable[[], Any]
-    alone = True
-
-
-Steps = Generator[Pass | Alone, Any, DraftTree]
-
-
-def by_itself(steps: Steps) -> DraftTree:
-    """What the steps of a proposal come to when each pass is run as it is asked for."""
-    found = None
-    while True:
-        try:
-            asked = steps.send(found)
-        except StopIteration as over:
-            return over.value
-        found = asked.run()
 
 
 class Drafter:

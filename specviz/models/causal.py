@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .eagle import layer_weights, like
 from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .llama import Norm
+from .norm import Norm
 from .weights import ModelError
 
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .linear import Layout, fastest
-from .llama import Block, Llama, Norm, inverse_frequencies, rope_of
+from .llama import Block, Llama, inverse_frequencies, rope_of
+from .norm import Norm
 from .scripted import script
 from .still_rows import Rooms
 from .weights import ModelError

@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from .eagle import Eagle, EagleRows, alike, like
 from .eagle_layers import Fused, Layer, Mlp, Sizes
 from .heads import Body, why_not
-from .llama import Block, Norm
+from .llama import Block
+from .norm import Norm
 
 
 class Sampled(nn.Module):

@@ -21,7 +21,8 @@ from ..core import sent
 from .eagle import layer_weights, like
 from .eagle_layers import Fused, Layer, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .llama import Norm, inverse_frequencies, rope_of
+from .llama import inverse_frequencies, rope_of
+from .norm import Norm
 from .row_cache import RowCache
 from .weights import ModelError
 

@@ -181,7 +181,7 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
         if isinstance(part, Layer):
             part.still = body.still
     module = module.to(body.device, body.dtype).eval().requires_grad_(False)
-    if body.device.type == "cpu" and body.dtype == torch.float32:
+    if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= LARGE:
                 part.forward = Streamed(part)

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .linear import Layout
-from .llama import Block, Llama, Norm
+from .llama import Block, Llama
+from .norm import Norm
 
 
 class PlainNorm(Norm):

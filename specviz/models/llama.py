@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from .any_length import any_length
 from .exact_attention import Exact
 from .linear import Layout, fastest
+from .norm import Norm
 from .scripted import script
 from .sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
@@ -74,20 +75,6 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
         blend = ((turns - low) / (high - low)).clamp(0, 1)
         inverse = (1 - blend) * inverse / rope["factor"] + blend * inverse
     return inverse
-
-
-class Norm:
-    """RMSNorm over the last axis. On a CPU by the length of each row: half the time of torch's own, which is many small ops."""
-
-    def __init__(self, weight: Tensor, eps: float):
-        self._width, self._eps, self.weight = weight.shape, eps, weight
-        self._by_length = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
-        self._scaled, self._floor = weight * weight.shape[0] ** 0.5, weight.new_tensor((weight.shape[0] * eps) ** 0.5)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self._by_length:  # x / sqrt(mean(x^2) + eps) = sqrt(width) x / hypot(|x|, sqrt(width eps))
-            return x.div(torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)).mul_(self._scaled)
-        return F.rms_norm(x, self._width, self.weight, self._eps)
 
 
 @dataclass

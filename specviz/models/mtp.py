@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from .eagle import EagleRows, layer_weights, like, seen
 from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .llama import Norm
+from .norm import Norm
 from .weights import ModelError
 
 ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what is added to one

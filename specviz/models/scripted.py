@@ -163,8 +163,8 @@ class Writer(nn.Module):
 
     def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, heat: float,
                 uniforms: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor]:
-        """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows ids [n] at slots at..at+n,
-        which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice."""
+        """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows
+        ids [n] at slots at..at+n, which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice."""
         tokens: List[Tensor] = []
         logits: List[Tensor] = []
         laws: List[Tensor] = []

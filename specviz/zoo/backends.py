@@ -91,8 +91,9 @@ FORWARDS = {found.name: found for found in (
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
-    """``choose`` for an entry of models.yaml, on a device (None: this machine's processor). Spread over devices or in fewer bits only transformers loads a model: an entry that
-    asks for that gets its forward, under a name of its own. Raises ZooError."""
+    """``choose`` for an entry of models.yaml, on a device (None: this machine's processor). Spread over devices or in the fewer bits
+    of ``quantise`` only transformers loads a model: an entry that asks for that gets its forward, under a name of its own. Raises
+    ZooError."""
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
     elsewhere = asked and asked.on not in ("", "cpu" if device is None else device.type)

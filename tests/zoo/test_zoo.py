@@ -244,7 +244,7 @@ def test_a_forward_that_is_not_there(tmp_path, monkeypatch):
     write(tmp_path / "target")
     (tmp_path / "models.yaml").write_text("default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
-    refused("names a forward 'warp'; there are fast, static, hf")
+    refused("names a forward 'warp'; there are fast, static, int8, hf")
 
 
 def test_the_projects_own_register():

@@ -21,6 +21,8 @@ class FeatureModel:
     before: the feature in front of the root [taps * hidden], None where it is not known.
     """
 
+    provides: frozenset[str] = frozenset()  # of what a draft model may lend
+
     def __init__(self, head: Any):
         self.net, self.rows = head, head.open()
         self.tokens: list[int] = []

@@ -19,6 +19,8 @@ class GlideModel:
     Rows of accepted tokens are read again with what was visible when they were drafted, as they were trained.
     """
 
+    provides: frozenset[str] = frozenset()  # of what a draft model may lend
+
     def __init__(self, head: Any):
         self.net, self.rows, self.read = head, head.open(), []
 

@@ -9,7 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import IID, Alone, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never, read, whole_laws
+from ...core import (IID, Alone, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never,
+                     read, whole_laws)
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
 
@@ -59,7 +60,7 @@ class DraftChain(WithModel):
         heat, piece = 0.0 if sampling.greedy else sampling.temperature, budget.gamma if budget.stop is never else PIECE
         while len(build) < budget.gamma:
             count = min(piece, budget.gamma - len(build))
-            written = model.write(build.tokens, count, heat, partial(state.dice.uniforms, "draft"))
+            written = model.write(build.tokens, count, heat, lambda count: state.dice.uniforms("draft", count))
             if written is None:  # at the end of the context, or nothing was written
                 return len(build) > 0
             laws = whole_laws(written.laws) if heat else one_hot(written.logits, torch.tensor(written.tokens)[:, None])

@@ -1,0 +1,121 @@
+"""A chain that a draft model writes in one call is the one that its passes give: tokens, laws, states, and what lies in its cache."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from specviz.core import Alone, Budget, Dice, DraftTree, Sampling, State, Step
+from specviz.drafters.model.chain import DraftChain, StateChain
+from specviz.targets.fast import FastModel, FastTarget
+
+from ...targets.tiny import CONTEXT, FAST, VOCAB, checkpoint
+
+
+class PassByPass(FastTarget):
+    provides = FastTarget.provides - {"write"}
+
+
+@pytest.fixture(scope="module", params=FAST)
+def model(request, tmp_path_factory):
+    return FastModel(checkpoint(tmp_path_factory.mktemp("checkpoints"), request.param))
+
+
+def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, dice=0):
+    """Trees of a run of either kind of target, both told the same text; it goes on behind right, wrong and long guesses."""
+    pair = [chain(kind(model)) for kind in (FastTarget, PassByPass)]
+    source, tokens, told = random.Random(1), [3, 7, 9, 1], []
+    rolls = [Dice(dice), Dice(dice)]
+    for n in range(rounds):
+        budget = Budget(gamma=gamma, stop=stop(n)) if stop else Budget(gamma=gamma)
+        trees = []
+        for drafter, roll in zip(pair, rolls):
+            state = State(list(tokens), sampling, limit=99)
+            state.dice = roll
+            trees.append(drafter.propose(state, budget))
+        told.append(trees)
+        kept = source.randrange(len(trees[0]) + 1)
+        tokens = tokens + list(trees[0].tokens[:kept]) + [source.randrange(VOCAB)] * (1 + (n % 5 == 4))
+        if n % 6 == 5:
+            tokens = tokens[:6]
+    return told, [drafter.model for drafter in pair]
+
+
+@pytest.mark.parametrize("heat", [0.0, 1.0, 0.6])
+def test_the_same_tokens_from_the_same_laws(model, heat):
+    told, (quick, slow) = chains(model, Sampling(heat))
+    assert model.writer is not None
+    for mine, theirs in told:
+        assert mine.tokens == theirs.tokens and len(mine) == 4 and mine.draw == theirs.draw and [mine.label(i) for i in range(4)] == [theirs.label(i) for i in range(4)]
+        assert (mine.probs - theirs.probs).abs().max() < 1e-5
+    assert quick.seen == slow.seen and quick.passes <= slow.passes + 12
+    quick.settle(), slow.settle()
+    assert all((a - b).abs().max() < 1e-4 for a, b in zip(quick.kv(1), slow.kv(1)))
+
+
+def test_it_really_writes_in_one_call(model, monkeypatch):
+    calls = []
+    writer = model.writer
+    monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked[5]) or writer(*asked))
+    monkeypatch.setattr(FastTarget, "_forward", None)
+    drafter = DraftChain(FastTarget(model))
+    drafter.model.seen, drafter.model._waiting = [], []
+    assert len(drafter.propose(State([3], limit=99), Budget(gamma=5))) == 5 and calls == [5]
+
+
+def test_another_temperature_has_other_laws(model):
+    """What the tests above would miss if the temperature were not used."""
+    warm, hot = (chains(model, Sampling(heat), rounds=1)[0][0][0] for heat in (0.6, 1.4))
+    assert (warm.probs[0] - hot.probs[0]).abs().max() > 1e-3
+    assert chains(model, Sampling(1.4), rounds=8, dice=1)[0][0][0].tokens != chains(model, Sampling(1.4), rounds=8, dice=2)[0][0][0].tokens
+
+
+@pytest.mark.parametrize("heat", [0.0, 1.0])
+def test_who_looks_on_sees_every_token_once_and_ends_the_chain(model, heat):
+    seen = []
+
+    def stop(round):
+        def ends(step: Step) -> bool:
+            seen.append((round, step.depth, step.token, float(step.probs[step.token]), step.hidden))
+            return step.depth == round % 4
+        return ends
+
+    told, _ = chains(model, Sampling(heat), gamma=6, stop=stop, chain=StateChainOf(model), rounds=8)
+    for n, (mine, theirs) in enumerate(told):
+        assert len(mine) == len(theirs) == n % 4 + 1
+        steps = [step for step in seen if step[0] == n]
+        ours, passes = steps[:len(mine)], steps[len(mine):]
+        assert [s[1:3] for s in ours] == list(enumerate(mine.tokens))
+        if heat == 0:
+            for a, b in zip(ours, passes):
+                assert a[:3] == b[:3] and a[3] == pytest.approx(b[3], abs=1e-5) and (a[4] - b[4]).abs().max() < 1e-4
+
+
+def StateChainOf(model):
+    return lambda target: StateChain(target, model.hidden)
+
+
+def test_what_cannot_be_written_in_one_call_goes_pass_by_pass(model):
+    for sampling in (Sampling(1.0, top_k=3), Sampling(1.0, top_p=0.8)):
+        told, _ = chains(model, sampling, rounds=3)
+        assert all(mine.tokens == theirs.tokens for mine, theirs in told)
+    target = FastTarget(model)
+    target.sync(list(range(10)))
+    target.score(DraftTree())
+    assert target.write((), 3, 0.0, None) is None  # the root was scored already
+    target.sync([1] * (CONTEXT - 2))
+    assert target.write((), 8, 0.0, None) is None and target.passes == 3  # both prompts and the root
+    tapped = FastTarget(model)
+    tapped.tap(frozenset({"layer:1"}))
+    tapped.sync([1, 2, 3])
+    assert tapped.write((), 3, 0.0, None) is None
+
+
+def test_a_batch_asks_for_passes(model):
+    """Passes of many requests are one; nobody writes alone there."""
+    drafter = DraftChain(FastTarget(model))
+    steps = drafter.steps(State([3, 7], limit=99), Budget(gamma=2))
+    first = next(steps)
+    assert type(first) is Alone and first.alone
+    asked = steps.send(None)
+    assert not asked.alone and len(asked.tree) == 0
