@@ -18,28 +18,29 @@ TO_ONE = 1.5 * 2.0**23  # a number plus this, less it again, is rounded to a who
 
 
 class Exact(nn.Module):
-    """Attention of one layer; none of its values is larger than ``bound``."""
+    """Attention of one layer of ``heads`` heads of ``head_dim`` numbers; none of its values is larger than ``bound``."""
 
-    def __init__(self, bound: float):
+    def __init__(self, bound: float, heads: int, head_dim: int):
         super().__init__()
         step = 2.0 ** (math.ceil(math.log2(max(bound, 1e-30))) - VALUE_BITS)
         self.most, self.of_values = step * 2.0**VALUE_BITS, step * TO_ONE
-        self.of_scores = math.log2(math.e)  # powers of two are less work than powers of e
-        self.of_head = 2.0**16  # of the largest in it, where 32-bit floats of 24 bits lie so apart that 8 are left
-        self.of_exponentials, self.of_weights = TO_ONE * 2.0**-13, TO_ONE * 2.0**-11
+        self.heads, self.scale = heads, math.log2(math.e) * head_dim**-0.5  # powers of two are less work than powers of e
+        self.of_head = 2.0**16  # times the largest in it: there 32-bit floats of 24 bits lie so far apart that 8 are left
+        self.highest, self.whole = 13.0, 2.0**11
 
     def forward(self, qkv: Tensor, first: int) -> None:
-        """Round queries, keys and, from head ``first`` on, values [rows, heads, head_dim] in place."""
+        """Scale queries, and round them, keys and, from head ``first`` on, values [rows, heads, head_dim] in place."""
         heads, values = qkv[:, :first], qkv[:, first:]
+        heads[:, :self.heads].mul_(self.scale)
         grid = heads.abs().amax([-1], True).mul_(self.of_head)
         heads.add_(grid).sub_(grid)
         values.clamp_(-self.most, self.most).add_(self.of_values).sub_(self.of_values)
 
     def look(self, q: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]) -> Tensor:
         """softmax(q k^T / sqrt(head_dim) + mask) v of what was rounded: q [heads, rows, head_dim], keys and values [heads, slots,
-        head_dim], mask [rows, slots]; [heads, rows, head_dim]."""
-        scores = torch.bmm(q, keys.transpose(1, 2)).mul_(self.of_scores * float(q.shape[2]) ** -0.5)
-        if mask is not None:
-            scores.add_(mask)
-        e = scores.sub_(scores.amax([-1], True)).exp2_().add_(self.of_exponentials).sub_(self.of_exponentials)
-        return torch.bmm(e.div_(e.sum([-1], True)).add_(self.of_weights).sub_(self.of_weights), values)
+        head_dim], mask [rows, slots] of 0 and -inf; [heads, rows, head_dim]."""
+        keys = keys.transpose(1, 2)
+        scores = torch.bmm(q, keys) if mask is None else torch.baddbmm(mask, q, keys)
+        e = scores.sub_(scores.amax([-1], True).sub_(self.highest)).exp2_().round_()  # whole numbers up to 2^13
+        e.mul_(e.sum([-1], True).reciprocal_().mul_(self.whole)).round_()
+        return torch.bmm(e, values).div_(self.whole)

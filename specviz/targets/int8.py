@@ -24,7 +24,9 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, rounded to eight bits when they are read."""
+    """Weights of a Hugging Face folder, rounded to eight bits when they are read. numbers: what it multiplies."""
+
+    numbers = "int8"
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
         return Int8Layout()
@@ -34,4 +36,4 @@ class Int8Model(FastModel):
         parts = super()._read(weights, at)
         matrix, bias = (part if part is None else part[-self.kv_heads * self.head_dim:] for part in parts["qkv"])
         longest = (matrix * parts["norm_in"].weight).norm(dim=1) * self.hidden ** 0.5 + (0 if bias is None else bias.abs())
-        return parts | {"exact": Exact(float(longest.max()))}
+        return parts | {"exact": Exact(float(longest.max()), self.heads, self.head_dim)}

@@ -70,8 +70,8 @@ def physical_cores() -> int:
         return max(1, len(cores))
 
 
-def environment(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """What a measurement must be read with."""
+def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
+    """What a measurement must be read with; dtype: in which numbers the target multiplies."""
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,

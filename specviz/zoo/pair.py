@@ -108,7 +108,8 @@ class Loaded:
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
                   "parameters": model.parameters, "nature": self.nature, "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
-        return {"target": target, "draft": draft, "tokenizer": self.name, "env": environment(self.device, model.dtype)}
+        env = environment(self.device, getattr(model, "numbers", model.dtype))
+        return {"target": target, "draft": draft, "tokenizer": self.name, "env": env}
 
     def facts_of(self, method: Method) -> dict[str, Any]:
         """The facts of a run of a method, whose smaller model may be the one in the middle."""

@@ -80,7 +80,7 @@ def test_a_sum_of_two_pieces_holds_no_wider_row():
 # --- attention ---------------------------------------------------------------------------------------------------------
 def heads(slots: int, rows: int, seed: int = 0, bound: float = 9.0):
     """An attention, and queries [2, rows, 16] with keys and values [2, slots, 16] on its grid."""
-    dice, exact = torch.Generator().manual_seed(seed), Exact(bound)
+    dice, exact = torch.Generator().manual_seed(seed), Exact(bound, 2, 16)
     qkv = torch.randn(slots, 6, 16, generator=dice) * 2
     exact(qkv, 4)
     q, k, v = qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3)
@@ -92,9 +92,10 @@ def test_attention_is_nearly_softmax_of_what_was_not_rounded():
     dice = torch.Generator().manual_seed(1)
     qkv = torch.randn(40, 6, 16, generator=dice)
     whole = qkv.clone()
-    exact = Exact(9.0)
+    exact = Exact(9.0, 2, 16)
     exact(qkv, 4)
-    assert 0 < (qkv - whole).abs().max() < 0.02
+    assert 0 < (qkv[:, 2:] - whole[:, 2:]).abs().max() < 0.02
+    assert 0 < (qkv[:, :2] - whole[:, :2] * exact.scale).abs().max() < 0.02
     mask = torch.zeros(40, 40).masked_fill_(torch.ones(40, 40).triu(1).bool(), -torch.inf)
     ours = exact.look(*qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3), mask)
     theirs = F.scaled_dot_product_attention(*whole.unflatten(1, (3, 2)).permute(1, 2, 0, 3), mask)
@@ -118,7 +119,7 @@ def test_no_order_of_slots_and_no_company_changes_a_bit(seed):
 @torch.inference_mode()
 def test_sums_stay_exact_where_they_are_largest():
     """2,048 slots that are looked at alike, heads of 256 numbers, all as large as they may be."""
-    exact = Exact(8.0)
+    exact = Exact(8.0, 1, 256)
     qkv = torch.full((2048, 3, 256), 8.0)
     qkv[::3, 2] = -7.998
     exact(qkv, 2)
@@ -130,7 +131,7 @@ def test_sums_stay_exact_where_they_are_largest():
 
 @torch.inference_mode()
 def test_values_beyond_the_bound_are_cut_off():
-    exact = Exact(4.0)
+    exact = Exact(4.0, 1, 1)
     qkv = torch.tensor([[[1.0], [1.0], [5.0]]])
     exact(qkv, 2)
     assert qkv[0, 2, 0] == 4.0
