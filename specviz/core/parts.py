@@ -126,7 +126,8 @@ class Target(Protocol):
 
     The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
     provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
-    (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``).
+    (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``),
+    "write" (``write(after, count, heat, roll)``: as ``count`` score()s of a chain that grows by a token each, in one call).
     """
 
     provides: frozenset[str]
