@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .linear import Layout, PlainLinear
-from .scripting import compiled
+from .scripting import Half, compiled
 
 MOST = 127  # the largest whole number, on both sides
 LEAST = 1e-30  # a row of zeros has a step, too
@@ -72,16 +72,24 @@ class Floats(Eight):
         if numbers.shape[1] > 2 * WIDTH:
             raise NotImplementedError(f"{numbers.shape[1]} products in a row are more than two sums hold")
         self.steps, self.width, self.more = (steps.double() / MOST).float(), min(WIDTH, numbers.shape[1]), numbers.shape[1] > WIDTH
-        with _fbgemm():
-            self.first, self.second = (torch.ops.quantized.linear_prepack_fp16(part.float().contiguous(), None) for part in (
-                numbers[:, :self.width], numbers[:, self.width * int(self.more):]))
+        self.first, self.second = map(_floats, (numbers[:, :self.width], numbers[:, self.width * int(self.more):]))
 
     def times(self, x: Tensor) -> Tensor:
         x = x.add(128.0).round_().sub_(128.0)  # as bytes are made: a tie is one of the sum
         if not self.more:
-            return torch.ops.quantized.linear_dynamic_fp16(x, self.first).mul_(self.steps)
-        y = torch.ops.quantized.linear_dynamic_fp16(x[:, :self.width].contiguous(), self.first)
-        return y.add_(torch.ops.quantized.linear_dynamic_fp16(x[:, self.width:].contiguous(), self.second)).mul_(self.steps)
+            return self.first(x).mul_(self.steps)
+        return self.first(x[:, :self.width].contiguous()).add_(self.second(x[:, self.width:].contiguous())).mul_(self.steps)
+
+
+def _floats(numbers: Tensor) -> nn.Module:
+    """x W^T of whole numbers [out, in], stored as 16-bit floats, which hold them, or where torch has no such product as floats."""
+    try:
+        with _fbgemm():
+            return Half(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
+    except RuntimeError:
+        plain = nn.Linear(numbers.shape[1], numbers.shape[0], bias=False)
+        plain.weight = nn.Parameter(numbers.float(), requires_grad=False)
+        return plain
 
 
 @contextmanager

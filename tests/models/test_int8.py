@@ -72,6 +72,19 @@ def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monke
     assert int8._kind.__wrapped__() is Floats
 
 
+@torch.inference_mode()
+def test_where_there_is_no_fbgemm_floats_are_multiplied_plainly(monkeypatch):
+    """As on processors that are none of x86."""
+    def none():
+        raise RuntimeError("quantized engine FBGEMM is not supported")
+
+    monkeypatch.setattr(int8, "_fbgemm", none)
+    assert int8._kind.__wrapped__() is Floats
+    for shape in SHAPES:
+        weight, bias, x = case(*shape, 5)
+        assert torch.equal(compiled(Floats(*rounded(weight), bias))(x), by_hand(weight, bias, x))
+
+
 def test_a_sum_of_two_pieces_holds_no_wider_row():
     with pytest.raises(NotImplementedError, match="more than two sums"):
         Floats(*rounded(torch.ones(1, 2 * int8.WIDTH + 1)), None)

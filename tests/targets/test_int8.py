@@ -8,6 +8,7 @@ import torch
 import transformers
 
 from specviz.core import DraftTree
+from specviz.models import int8
 from specviz.targets.batched import score_packed
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model, why_not
@@ -82,6 +83,19 @@ def test_one_block_at_a_time_it_says_the_same_bits(folder):
     tree, tokens = DraftTree((5, 6, 7, 8), (-1, 0, 0, 2), (-1,) * 4), list(range(20))
     told = []
     for target in (model.open(), plain.open()):
+        target.sync(tokens)
+        told.append(target.score(tree).logits)
+    assert torch.equal(*told)
+
+
+def test_a_processor_without_products_of_bytes_says_the_same_bits(folder, monkeypatch):
+    path, tree, tokens = checkpoint(folder, "qwen2"), DraftTree((5, 6, 7), (-1, 0, 0), (-1,) * 3), list(range(25))
+    models = [Int8Model(path)]
+    monkeypatch.setattr(int8, "_kind", lambda: int8.Floats)
+    models.append(Int8Model(path))
+    assert models[1].kernel == "int8, multiplied as floats"
+    told = []
+    for target in [model.open() for model in models]:
         target.sync(tokens)
         told.append(target.score(tree).logits)
     assert torch.equal(*told)
