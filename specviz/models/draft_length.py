@@ -26,7 +26,6 @@ from .weights import ModelError
 
 ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
 LONG = 20  # tokens: a place in the draft is told as a share of this, so that it is no larger than the other inputs
-TINY = 1e-37  # whose logarithm is a number
 
 
 class Quick(nn.Module):
@@ -82,7 +81,7 @@ class AcceptanceHead(Quick):
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
     """What the classifier reads of a token: its distribution's largest values and entropy, and its place as a share of ``long``."""
-    entropy = -(probs * probs.clamp_min(TINY).log()).sum(-1, keepdim=True)  # half the time of xlogy
+    entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
