@@ -183,7 +183,7 @@ class Writer(nn.Module):
                 found = torch.searchsorted(total, drawn, right=True)
                 inside = found.clamp(max=law.shape[1] - 1)
                 good = found.less(law.shape[1]).logical_and_(law.gather(1, inside).greater(0.0))
-                token = torch.where(good, inside, law.argmax(-1, True))[0]
+                token = inside[0] if bool(good.item()) else law.argmax(-1, True)[0]
                 laws.append(law)
             else:
                 token = row[0].argmax(-1, True)

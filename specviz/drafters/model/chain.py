@@ -14,8 +14,6 @@ from ...core import (IID, Alone, Budget, Drafter, DraftTree, Scores, State, Step
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
 
-PIECE = 2  # tokens that are written before somebody is asked whether to go on
-
 
 class WithModel(Drafter):
     """Whatever drafts with a model of its own. The model reads the prompt when the target does: both are prefill."""
@@ -28,7 +26,10 @@ class WithModel(Drafter):
 
 
 class DraftChain(WithModel):
-    """One path, each token drawn from the draft model's law at the run's sampling."""
+    """One path, each token drawn from the draft model's law at the run's sampling. piece: tokens that are written before somebody is
+    asked whether to go on."""
+
+    piece = 2
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return by_itself(self.steps(state, budget))
@@ -53,11 +54,11 @@ class DraftChain(WithModel):
 
     def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
         """The chain in few calls of the model, where it can write by itself; whether it was written. Somebody who may end it is asked
-        after every second token, since a token behind the end is in vain."""
+        after each piece, since a token behind the end is in vain."""
         sampling, model = state.sampling, self.model
         if "write" not in model.provides or not (sampling.greedy or sampling.whole):
             return False
-        heat, piece = 0.0 if sampling.greedy else sampling.temperature, budget.gamma if budget.stop is never else PIECE
+        heat, piece = 0.0 if sampling.greedy else sampling.temperature, budget.gamma if budget.stop is never else self.piece
         while len(build) < budget.gamma:
             count = min(piece, budget.gamma - len(build))
             written = model.write(build.tokens, count, heat, lambda count: state.dice.uniforms("draft", count))

@@ -14,6 +14,8 @@ class WatchedChain(DraftChain):
     """Notes, for each place that was judged, what both distributions have in common: the chance that the draft's token passes there
     (Leviathan et al. 2211.17192). At temperature 0 those at temperature 1 are compared."""
 
+    piece = 10**6  # who only looks ends nothing
+
     def steps(self, state: State, budget: Budget) -> Steps:
         self.believed: list[Tensor] = []  # the draft's distribution at each place
 
