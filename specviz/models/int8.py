@@ -2,8 +2,8 @@
 it): a step for each row of weights and for each row of states, both the largest size in it by 127.
 
 Products of whole numbers are added up exactly, in whatever order: a row gets the same numbers, to the last bit, in every company. That
-is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/speed.md). And where a processor multiplies bytes (VNNI), nine
-rows cost little more than one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
+is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/speed.md). And where a processor multiplies bytes (VNNI),
+eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
 """
 import warnings
 from contextlib import contextmanager
