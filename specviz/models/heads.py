@@ -201,8 +201,15 @@ class Streamed:
         if torch.is_grad_enabled() or x.dim() > 2 or self._of == now and self._run is None:
             return F.linear(x, weight, bias)
         if self._of != now:
-            self._of, self._run = now, HalfLinear(weight) if HalfLinear.holds(weight) else None
+            self._of, self._run = now, self._packed(weight)
             return self(x)
         y = self._run(x if x.dim() == 2 else x[None])
         y = y if bias is None else y.add_(bias)
         return y if x.dim() == 2 else y[0]
+
+    @staticmethod
+    def _packed(weight: Tensor) -> HalfLinear | None:
+        try:
+            return HalfLinear(weight) if HalfLinear.holds(weight) else None
+        except RuntimeError:  # a processor for which torch has no such product
+            return None

@@ -51,3 +51,13 @@ def test_what_learns_or_is_no_sixteen_bits_is_multiplied_plainly():
     with torch.inference_mode():
         assert torch.equal(module[0](x), F.linear(x, module[0].weight, module[0].bias))
     assert module[0].forward._run is None
+
+
+def test_where_torch_has_no_such_product_it_is_multiplied_plainly(monkeypatch):
+    def none(*_):
+        raise RuntimeError("quantized engine FBGEMM is not supported")
+
+    monkeypatch.setattr("specviz.models.linear.torch.ops.quantized.linear_prepack_fp16", none)
+    module, x = head(), torch.ones(2, 256)
+    with torch.inference_mode():
+        assert torch.equal(module[0](x), F.linear(x, module[0].weight, module[0].bias)) and module[0].forward._run is None
