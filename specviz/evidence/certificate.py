@@ -37,11 +37,11 @@ DEPTH = 3  # tokens whose joint law is tested
 def one_bucket(loaded: Any) -> str:
     """Let everything that is opened from now on run through the largest bucket of a forward of fixed shapes, so that plain
     decoding and verification are the same sums; says which forward and which type of numbers the certificate is about."""
-    dtype = str(loaded.model.dtype).removeprefix("torch.")
+    numbers = loaded.facts["env"]["dtype"]
     if getattr(loaded, "forward", "eager") == "eager":
-        return f"eager, {dtype}"
+        return f"eager, {numbers}"
     loaded.rows = BUCKETS[-1]
-    return f"{loaded.forward}, {dtype}, every pass in one bucket of {BUCKETS[-1]} rows"
+    return f"{loaded.forward}, {numbers}, every pass in one bucket of {BUCKETS[-1]} rows"
 
 
 def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,

@@ -23,8 +23,8 @@ METHOD = Method(
     paper="Chen et al. 2023, arXiv 2312.11462",
     summary="Lets the draft model write the first tokens and mere counts the rest, and hurries the draft model with the same counts.",
     knobs=(
-        Knob("first", 3, 1, 16, "tokens from the draft model (the horizontal cascade)"),
-        Knob("tail", 8, 0, 32, "most tokens from the counts behind them"),
+        Knob("first", 4, 1, 16, "tokens from the draft model (the horizontal cascade)"),
+        Knob("tail", 4, 0, 32, "most tokens from the counts behind them"),
         Knob("inner", 4, 1, 16, "most tokens that the counts hand to the draft model (the vertical cascade)"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted; shorter ones follow down to pairs"),
     ),

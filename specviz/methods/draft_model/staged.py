@@ -25,10 +25,10 @@ METHOD = Method(
     paper="Spector and Re 2023, arXiv 2308.04623",
     summary="A speculation inside the speculation: a lookup drafts for the draft model, which drafts for the target.",
     knobs=(
-        Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
+        Knob("gamma", 5, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 4, 1, 16, "tokens the lookup hands to the draft model"),
         Knob("ngram", 2, 1, 8, "longest piece of text the lookup matches"),
-        Knob("drafts", "tree", choices=("tree", "chain"),
+        Knob("drafts", "chain", choices=("tree", "chain"),
              help="what the target is handed: a tree, as in the paper, or its first line alone"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
@@ -39,6 +39,7 @@ METHOD = Method(
     loses="With a tiny draft model a further stage saves next to nothing.",
     differs="The inner stage is a lookup in the text where the paper has a trigram model; it writes the tree's first line, and passes of "
             "the draft model fill in the rest.",
+    published={"drafts": "tree"},
     aliases=("staged",),
     build=build,
 )

@@ -25,9 +25,9 @@ METHOD = Method(
     paper="Spector and Re 2023, arXiv 2308.04623",
     summary="A speculation inside the speculation: a tiny model drafts for the draft model, which drafts for the target.",
     knobs=(
-        Knob("gamma", 6, 1, 16, "tokens the draft model hands to the target a round"),
+        Knob("gamma", 4, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 3, 1, 16, "tokens the tiny model hands to the draft model"),
-        Knob("drafts", "tree", choices=("tree", "chain"),
+        Knob("drafts", "chain", choices=("tree", "chain"),
              help="what the target is handed: a tree, as in the paper, or its first line alone"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
@@ -38,5 +38,6 @@ METHOD = Method(
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
     differs="The paper's inner stage is a trigram model; here a tiny network is. It writes the tree's first line, and passes of the "
             "draft model fill in the rest.",
+    published={"drafts": "tree"},
     build=build,
 )

@@ -19,9 +19,9 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2406.16858",
     summary="Where the draft is sure the tree grows long and thin, where it is not it grows wide.",
     knobs=(
-        Knob("beam", 4, 1, 10, "nodes of a level that go on, and children of each; EAGLE-2 takes 10 on a GPU"),
+        Knob("beam", 2, 1, 10, "nodes of a level that go on, and children of each; EAGLE-2 takes 10 on a GPU"),
         Knob("depth", 5, 1, 10, "levels grown; EAGLE-2 takes 6"),
-        Knob("nodes", 10, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
+        Knob("nodes", 5, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),

@@ -20,8 +20,8 @@ METHOD = Method(
     paper="Xiong et al. 2024, arXiv 2410.11744",
     summary="Spends each node of the draft tree where it has the best chance, one after the other.",
     knobs=(
-        Knob("nodes", 8, 1, 64, "nodes of the tree; the paper takes 64 and more on a GPU"),
-        Knob("width", 4, 1, 16, "most children of a node"),
+        Knob("nodes", 5, 1, 64, "nodes of the tree; the paper takes 64 and more on a GPU"),
+        Knob("width", 2, 1, 16, "most children of a node"),
         Knob("depth", 8, 1, 16, "most tokens ahead"),
         Knob("grow", "one by one", choices=("one by one", "layers"),
              help="always where a token is worth most; or, a draft pass a level, wherever it is worth more than 1 / nodes"),

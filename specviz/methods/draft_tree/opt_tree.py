@@ -19,7 +19,7 @@ METHOD = Method(
     paper="Wang et al. 2024, arXiv 2406.17276",
     summary="Each round builds the tree with the greatest expected number of accepted tokens, and stops when growing no longer pays.",
     knobs=(
-        Knob("nodes", 12, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
+        Knob("nodes", 6, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
         Knob("depth", 10, 1, 12, "most levels"),
         Knob("gain", 0.5, 0.0, 1.0, "accepted tokens a level must promise for the next one to be grown"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),

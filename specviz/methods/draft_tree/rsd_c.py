@@ -22,7 +22,7 @@ METHOD = Method(
     summary="A full tree: every drafted token is followed by the same number of different alternatives.",
     knobs=(
         Knob("branches", 2, 1, 4, "different children of each node"),
-        Knob("depth", 3, 1, 4, "levels; the number of nodes grows exponentially with it"),
+        Knob("depth", 2, 1, 4, "levels; the number of nodes grows exponentially with it"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the distribution.",

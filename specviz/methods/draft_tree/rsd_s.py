@@ -19,7 +19,7 @@ METHOD = Method(
     paper="Jeon et al. 2024, arXiv 2402.14160",
     summary="A tree as wide at the end as at the start: the most promising sequences, picked by a weighted lottery, go on.",
     knobs=(
-        Knob("width", 3, 1, 12, "sequences kept at each level"),
+        Knob("width", 2, 1, 12, "sequences kept at each level"),
         Knob("depth", 4, 1, 6, "levels"),
     ),
     needs=frozenset({"draft", "tree"}),

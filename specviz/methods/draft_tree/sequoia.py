@@ -19,9 +19,9 @@ METHOD = Method(
     paper="Chen et al. 2024, arXiv 2402.12374",
     summary="Computes the best tree shape and size for this model, this draft and this machine, and updates it while decoding.",
     knobs=(
-        Knob("nodes", 24, 1, 64, "largest tree considered; the paper goes up to 128 on a GPU"),
+        Knob("nodes", 8, 1, 64, "largest tree considered; the paper goes up to 128 on a GPU"),
         Knob("depth", 6, 1, 10, "most levels considered"),
-        Knob("width", 4, 1, 8, "most children of a node considered"),
+        Knob("width", 2, 1, 8, "most children of a node considered"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The shape settles after a few plans: small on a CPU, where rows cost time, large on a GPU.",

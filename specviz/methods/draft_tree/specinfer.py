@@ -27,16 +27,17 @@ METHOD = Method(
     paper="Miao et al. 2023, arXiv 2305.09781",
     summary="The draft runs ahead in one line, then splits into several; the target checks all of them in one pass.",
     knobs=(
-        Knob("width", 3, 1, 8, "lines after the split"),
+        Knob("width", 2, 1, 8, "lines after the split"),
         Knob("split", 3, 1, 8, "the level at which the line splits"),
-        Knob("depth", 8, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
+        Knob("depth", 4, 1, 10, "most tokens ahead; the paper's tree is 1-1-3-1-1-1-1-1"),
         Knob("models", 1, 1, 3, "draft models that each draw a tree: the target's own draft, with it the wide one, then the deep one"),
     ),
     needs=frozenset({"draft", "tree"}),
-    look="The split: three different futures of the same beginning, of which at most one comes true.",
+    look="The split: different futures of the same beginning, of which at most one comes true.",
     wins="When the draft is sure of the first words and unsure of what follows.",
     loses="Independent draws repeat each other when the draft is sure; drawing without replacement wastes less.",
     differs="As published, but siblings are tested in the order they were drawn and not in a random one, and the draft models were not "
             "boosted for each other.",
+    published={"width": 3, "split": 3, "depth": 8},
     build=build,
 )

@@ -19,7 +19,7 @@ METHOD = Method(
     paper="Liu et al. 2025, arXiv 2507.01449",
     summary="Asks the distribution that wrote the last word for its other favourites, and tries each of them as the next word.",
     knobs=(
-        Knob("nodes", 8, 1, 64, "places in the tree; the paper's 64 suit a GPU"),
+        Knob("nodes", 5, 1, 64, "places in the tree; the paper's 64 suit a GPU"),
         Knob("longest", 3, 1, 8, "longest end of the text that is looked up"),
         Knob("reach", 6, 1, 16, "most tokens copied straight from the text"),
     ),

@@ -22,7 +22,7 @@ METHOD = Method(
     knobs=(
         Knob("length", 12, 2, 32, "tokens of a piece (branch length)"),
         Knob("longest", 4, 1, 16, "most last tokens that are looked up; shorter ends follow"),
-        Knob("nodes", 8, 1, 64, "places in the tree (decoding length); the paper's 64 suit a GPU"),
+        Knob("nodes", 5, 1, 64, "places in the tree (decoding length); the paper's 64 suit a GPU"),
         Knob("wide", 4, 1, 16, "most ways on from one place"),
     ),
     needs=frozenset({"tree"}),

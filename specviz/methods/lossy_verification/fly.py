@@ -28,7 +28,7 @@ METHOD = Method(
     knobs=(
         Knob("unsure", 0.5, 0.0, 1.1, "least that the target's three best tokens add to its entropy, in nats; above 1.09 it is exact"),
         Knob("window", 3, 0, 12, "tokens behind a refused one that must all be accepted; 0 is exact"),
-        Knob("gamma", 8, 1, 32, "tokens drafted a round"),
+        Knob("gamma", 5, 1, 32, "tokens drafted a round"),
         Knob("inner", 0, 0, 16, "tokens that counts of the text hand to the draft model; 0: it drafts alone"),
     ),
     needs=frozenset({"draft"}),

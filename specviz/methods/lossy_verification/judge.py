@@ -22,7 +22,7 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("least", 0.5, 0.0, 1.0, "chance of being good above which a refused token stands; 1 is exact; the paper tells none"),
-        Knob("gamma", 8, 1, 32, "tokens drafted a round"),
+        Knob("gamma", 5, 1, 32, "tokens drafted a round"),
     ),
     needs=frozenset({"draft", "head:judge", "tap:final"}),
     look="The judge's chance beside the target's probability: tokens that the target would not have written and that stand.",

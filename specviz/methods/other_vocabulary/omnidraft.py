@@ -22,7 +22,7 @@ METHOD = Method(
     paper="Ramakrishnan et al. 2025, arXiv 2507.02659",
     summary="One draft for any target: it gathers how it spells the target's tokens, proposes them whole, and learns while it serves.",
     knobs=(
-        Knob("gamma", 4, 1, 16, "tokens drafted a round, counted as the target's; the most, with an adaptive length"),
+        Knob("gamma", 2, 1, 16, "tokens drafted a round, counted as the target's; the most, with an adaptive length"),
         Knob("ahead", 4, 0, 16, "behind so many of the draft's likeliest beginnings of known spellings the next token is looked at; 0 "
              "proposes nothing but tokens that both have"),
         Knob("every", 16, 1, 256, "written tokens for one step of learning"),

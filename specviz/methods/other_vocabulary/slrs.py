@@ -20,7 +20,7 @@ METHOD = Method(
     paper="Timor et al. 2025, arXiv 2502.05202",
     summary="Every word of the draft counts, also those the target does not have: it is judged by how the target would spell it.",
     knobs=(
-        Knob("gamma", 5, 1, 16, "tokens drafted a round"),
+        Knob("gamma", 3, 1, 16, "tokens drafted a round"),
         Knob("ahead", 4, 0, 16, "of so many of the draft's likeliest tokens the next one is looked at, too, as the two may be one of the "
              "target's; 0 looks at one token only"),
     ),

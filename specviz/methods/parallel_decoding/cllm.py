@@ -23,7 +23,7 @@ METHOD = Method(
     summary="The target itself, taught to jump: Jacobi decoding with weights that were trained to make a wrong block right in "
             "few passes. What is written is exactly what those weights write, and no longer what the target would have written.",
     exactness="approximate",
-    knobs=(Knob("block", 16, 1, 64, "tokens guessed and corrected together until all of them stand"),),
+    knobs=(Knob("block", 6, 1, 64, "tokens guessed and corrected together until all of them stand"),),
     needs=frozenset({"head:cllm"}),
     look="The grid of guesses beside that of plain Jacobi: runs of tokens that come right in one pass, and some that were right "
             "early.",

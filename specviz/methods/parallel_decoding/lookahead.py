@@ -19,9 +19,9 @@ METHOD = Method(
     paper="Fu et al. 2024, arXiv 2402.02057",
     summary="Guesses a window of future tokens at once, improves it a little each pass, and tries phrases that show up in it.",
     knobs=(
-        Knob("window", 7, 1, 32, "places ahead that are guessed in parallel (W)"),
-        Knob("ngram", 5, 3, 8, "length of the phrases that are collected and tried (N)"),
-        Knob("guesses", 7, 1, 32, "phrases kept, and tried, for each token (G)"),
+        Knob("window", 3, 1, 32, "places ahead that are guessed in parallel (W)"),
+        Knob("ngram", 3, 3, 8, "length of the phrases that are collected and tried (N)"),
+        Knob("guesses", 2, 1, 32, "phrases kept, and tried, for each token (G)"),
     ),
     needs=frozenset({"tree"}),
     look="The window of probes, which is never written, and phrases of the pool that come true.",

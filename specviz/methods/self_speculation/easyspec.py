@@ -33,7 +33,7 @@ METHOD = Method(
                   "layers leave none between the first and the last, which always run as ever); or the target's own"),
         Knob("group", 4, 1, 8, "layers that run side by side; 1 is ordinary drafting, 5 and more blur too much"),
         Knob("gamma", 3, 1, 12, "most tokens ahead"),
-        Knob("drafts", "tree", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
+        Knob("drafts", "chain", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 8, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
@@ -43,5 +43,6 @@ METHOD = Method(
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",
     differs="As published, but for the tree's shape, which the paper does not give, and for the order within a group: attentions are added "
             "one after the other, each before its feed-forward. All layers share one device here.",
+    published={"drafts": "tree"},
     build=build,
 )

@@ -21,7 +21,7 @@ METHOD = Method(
     summary="Drafts with every second, third or fifth of its own layers, always the same ones, and checks with all of them.",
     knobs=(
         Knob("speedup", 2, 2, 10, "wished speed-up of a draft step: one layer in so many is kept, and always the first and the last"),
-        Knob("gamma", 2, 1, 12, "tokens drafted a round"),
+        Knob("gamma", 1, 1, 12, "tokens drafted a round"),
     ),
     needs=frozenset({"skip"}),
     look="The comb of layers that draft, the same for every token.",

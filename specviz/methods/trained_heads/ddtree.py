@@ -20,7 +20,7 @@ METHOD = Method(
     summary="The most likely paths through a block that was drafted in one pass, checked together as a tree.",
     knobs=(
         Knob("drafter", "dspark", choices=("dspark", "dflash"), help="whose block; with DSpark the paths follow its Markov head"),
-        Knob("nodes", 8, 1, 60, "nodes of the tree; a GPU takes 60, a small target on a CPU takes 1.5 times as long for 9 rows as for one"),
+        Knob("nodes", 5, 1, 60, "nodes of the tree; a GPU takes 60"),
         Knob("width", 3, 1, 10, "most children of a node"),
         Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
     ),

@@ -24,8 +24,8 @@ METHOD = Method(
         Knob("drafts", "with candidates", choices=("with candidates", "chain"),
              help="candidates beside the chain in proportion to doubt (CaPE), or the chain alone (GliDe)"),
         Knob("gamma", 5, 1, 16, "tokens of the chain; it was trained for 5 without the target's keys"),
-        Knob("width", 7, 1, 16, "most candidates at one place, where it is least sure"),
-        Knob("nodes", 12, 1, 64, "places in all, candidates included"),
+        Knob("width", 3, 1, 16, "most candidates at one place, where it is least sure"),
+        Knob("nodes", 5, 1, 64, "places in all, candidates included"),
     ),
     needs=frozenset({"head:glide", "kv", "embed", "head", "tree"}),
     look="How sure it was at each place, and how many candidates stand there: few where it is sure, many where it is not.",
@@ -34,7 +34,7 @@ METHOD = Method(
     differs="Layers, blocks of training and numbers of candidates are the paper's; embedding and output matrix are the target's instead "
             "of its own. The authors draft greedily; the chain alone is drawn at the run's temperature here.",
     compared="notes",
-    published={"nodes": 35},
+    published={"nodes": 35, "width": 7},
     aliases=("CaPE", "confidence-aware proposal expansion"),
     build=build,
 )

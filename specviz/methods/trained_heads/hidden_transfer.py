@@ -22,8 +22,8 @@ METHOD = Method(
     paper="Wu et al. 2024, arXiv 2404.12022",
     summary="Turns the last token's inner state into made-up states of the next tokens, which the rest of the model reads as its own.",
     knobs=(
-        Knob("nodes", 6, 0, 64, "places in the tree; 0: as many as it was calibrated for"),
-        Knob("depth", 3, 1, 6, "pseudo states behind a candidate, as far as they were trained"),
+        Knob("nodes", 2, 0, 64, "places in the tree; 0: as many as it was calibrated for"),
+        Knob("depth", 2, 1, 6, "pseudo states behind a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:hidden_transfer", "entry", "tree"}),
     look="At which layer each pseudo state enters: it has seen what the layers below made of the text, which Medusa's heads have not.",

@@ -19,8 +19,8 @@ METHOD = Method(
     paper="Wertheimer et al. 2024, arXiv 2404.19124",
     summary="Levels of a small network guess one token after another from the target's last state, each knowing the token before.",
     knobs=(
-        Knob("depth", 8, 1, 8, "most levels used, one a token ahead"),
-        Knob("paths", 5, 1, 16, "likeliest paths that are checked"),
+        Knob("depth", 3, 1, 8, "most levels used, one a token ahead"),
+        Knob("paths", 2, 1, 16, "likeliest paths that are checked"),
         Knob("top", 0, 0, 6, "tokens followed at each level; 0: as many as the weights were made for"),
     ),
     needs=frozenset({"head:mlp_speculator", "tap:final", "tree"}),
@@ -30,7 +30,7 @@ METHOD = Method(
     differs="The network, its weights' names and the choice of paths are the authors'; paths that begin alike share their nodes here. "
             "Their check compares with the target's likeliest token; ours is exact at every temperature.",
     compared="formula",
-    published={"paths": 5},
+    published={"paths": 5, "depth": 8},
     aliases=("mlp_speculator", "Combined Token/Embedding Speculator", "IBM accelerator"),
     build=build,
 )

@@ -19,7 +19,7 @@ METHOD = Method(
     paper="P-EAGLE 2026, as vLLM and speculators have it",
     summary="EAGLE-3 without the waiting: a learned mask state stands for each token not drafted yet, and one pass fills in all "
             "of them.",
-    knobs=(Knob("gamma", 5, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"),),
+    knobs=(Knob("gamma", 2, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"),),
     needs=frozenset({"head:peagle", "tap:layer", "embed", "head"}),
     look="One pass of the head a round, however long the draft: hold it beside EAGLE-3, which pays a pass for each token.",
     wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",

@@ -22,7 +22,7 @@ METHOD = Method(
     paper="Chen et al. 2024, arXiv 2405.18628",
     summary="Learned prompt tokens ride along with every candidate, so the pass that checks one tree of guesses grows the next.",
     knobs=(
-        Knob("rows", 12, 2, 64, "rows of a pass beside the root's, candidates and prompt tokens together"),
+        Knob("rows", 5, 2, 64, "rows of a pass beside the root's, candidates and prompt tokens together"),
         Knob("depth", 3, 1, 6, "prompt tokens behind a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:ppd", "entry", "tree"}),

@@ -19,8 +19,8 @@ METHOD = Method(
     paper="Zhang et al. 2024, arXiv 2403.09919",
     summary="A tiny recurrent head writes several continuations at once by beam search; what they share is checked only once.",
     knobs=(
-        Knob("beams", 4, 1, 50, "beams followed; the authors' example takes 45 on a GPU"),
-        Knob("depth", 4, 1, 8, "tokens of each beam"),
+        Knob("beams", 2, 1, 50, "beams followed; the authors' example takes 45 on a GPU"),
+        Knob("depth", 3, 1, 8, "tokens of each beam"),
     ),
     needs=frozenset({"head:redrafter", "head", "embed", "tap:final", "tree"}),
     look="How many of the beams' tokens are left once shared beginnings are told once: beams mostly differ at their ends.",

@@ -21,8 +21,8 @@ METHOD = Method(
     summary="Judges a tree of drafts from the leaves up and keeps the longest path that passes as a whole.",
     knobs=(
         Knob("width", 3, 1, 8, "most alternatives at one place, drawn without replacement"),
-        Knob("depth", 5, 1, 10, "most tokens ahead"),
-        Knob("nodes", 12, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("depth", 4, 1, 10, "most tokens ahead"),
+        Knob("nodes", 6, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The order of the trials: leaves first, then their parents. A doubtful token survives when its continuation is good.",
