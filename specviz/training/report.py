@@ -7,6 +7,7 @@ that one included: the same on the real engine, and speed beside plain decoding 
 """
 
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from .files import write_json, write_text
 from .job import Job, fingerprint
 
 BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
+LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", re.M)
 
 
 def run(job: Job) -> Path:
@@ -138,9 +140,15 @@ def training(job: Job, name: str) -> str:
     """A drafter's last line of the log, and its curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
-        return ""
+        return _told(job.model(name) / "README.md")
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
     return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
+
+
+def _told(card: Path) -> str:
+    """What a card says of the training already: the log may be another machine's."""
+    said = LAST_RUN.search(card.read_text(encoding="utf-8")) if card.is_file() else None
+    return f"\n{said[0]}" if said else ""
 
 
 def _quoted(text: str) -> str:

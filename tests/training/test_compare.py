@@ -56,6 +56,14 @@ def test_the_rows_are_the_cards_figures(job, capsys):
     assert "Medusa (`Llama-specviz-medusa`)" in silent and "M2R2" not in silent and "M2R2 (`Llama-specviz-m2r2`)" in absent and "Kangaroo" not in silent + absent and "Medusa" not in absent
 
 
+def test_what_a_card_says_of_its_training_outlives_the_log(job):
+    """Cards are made anew on other machines than the weights were."""
+    told, before = report.training(job, "Llama-specviz-kangaroo"), job.last_log("kangaroo")["time"][:10]
+    assert told == f"\nLast training run: 7 steps, 1.9 M answer tokens, 12 minutes, last loss 1.50 (log line of {before}).\n"
+    (job.work / "log.jsonl").unlink()
+    assert report.training(job, "Llama-specviz-kangaroo") == told and report.training(job, "Llama-specviz-medusa") == ""
+
+
 def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     """Neither target nor draft model is measured anew, and every other card stays as it is."""
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
