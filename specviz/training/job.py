@@ -74,11 +74,15 @@ class Job:
         return torch.device(self.device)
 
     def model(self, name: str) -> Path:
-        """Where to read a model: this work folder's own, else the shipped one."""
+        """Where to read a model, in one piece."""
+        return whole(self.place(name))
+
+    def place(self, name: str) -> Path:
+        """Where a model and its card lie: in this work folder, else among the shipped ones."""
         places = [self.work / "models" / name, self.shipped / name]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
-                return whole(place)
+                return place
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
 
     def named(self, kind: str) -> str:

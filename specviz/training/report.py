@@ -34,7 +34,7 @@ def run(job: Job) -> Path:
         write_json(path, found)
     for name, text in texts(job, found, numbers).items():
         print(text)
-        place = job.model(name)
+        place = job.place(name)
         if place.parent == job.shipped and not job.ship:
             continue  # the shipped cards change only when asked
         curve = curve_of(job, name)
@@ -140,7 +140,7 @@ def training(job: Job, name: str) -> str:
     """A drafter's last line of the log, and its curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
-        return _told(job.model(name) / "README.md")
+        return _told(job.place(name) / "README.md")
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
     return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 

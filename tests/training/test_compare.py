@@ -75,6 +75,17 @@ def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     assert not (job.work / "report.json").exists()
 
 
+def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
+    """Weights in parts are read elsewhere, in one piece; what is written there nobody sees."""
+    place = job.place("Llama-specviz-eagle")
+    (place / "model.safetensors").rename(place / "model.safetensors.part-01-of-01")
+    assert job.model("Llama-specviz-eagle") != place
+    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}})
+    report.run(replace(job, only=("eagle",)))
+    assert "4.25" in (place / "README.md").read_text()
+
+
 def test_the_report_of_the_draft_model_writes_its_replay_and_its_card_alone(job, monkeypatch):
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
     row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
