@@ -33,6 +33,7 @@ METHOD = Method(
             "through a few Jacobi passes of the target in each training step. Above temperature 0 guesses are judged by "
             "rejection.",
     compared="code",
+    published={"block": 16},
     aliases=("cllm", "consistency large language model", "consistency LLM"),
     build=build,
 )
