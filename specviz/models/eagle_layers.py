@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .int8 import Int8Layout
 from .linear import Layout, fastest
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .norm import Norm
@@ -123,9 +124,9 @@ class Mlp(nn.Module):
 
 class Layer(nn.Module):
     """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
-    attention is told. still: it drafts with shapes that stay (models/still_rows.py)."""
+    attention is told. still: it drafts with shapes that stay (models/still_rows.py); eight: it drafts in eight bits."""
 
-    still = False
+    still = eight = False
 
     def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False, **heads: Any):
         super().__init__()
@@ -167,14 +168,19 @@ class Fused(Llama):
         with torch.inference_mode():
             parts = [self._parts(layer) for layer in layers]
             mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
-            size = sum(w.numel() for w in mine)
-            linear = fastest(mine, 4 * size * len(layers), budget=0.1) if size > SMALL else Layout()
+            linear = self._stored(mine, len(layers), layers[0].eight)
             self.kernel = linear.kernel
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
             self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             self._tables(rope_of(config))
             script(self, layers[0].self_attn.q_proj.in_features)
+
+    def _stored(self, matrices: list[Tensor], layers: int, eight: bool) -> Layout:
+        size = sum(matrix.numel() for matrix in matrices)
+        if size <= SMALL:
+            return Layout()
+        return Int8Layout() if eight else fastest(matrices, 4 * size * layers, budget=0.1)
 
     def turned_to(self, count: int) -> Tensor:
         """Rotations of the first ``count`` positions."""

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle_layers import Layer
-from .linear import HalfLinear
+from .int8 import Int8Linear
+from .linear import HalfLinear, PlainLinear
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -28,7 +29,8 @@ COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target
 @dataclass(frozen=True)
 class Body:
     """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
-    still: whether its forward has shapes that stay, so that the head's is to have them, too; folder: where its weights lie, for
+    still: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in eight
+    bits, and the head may, too; folder: where its weights lie, for
     heads that are the target itself with something beside it."""
 
     name: str
@@ -40,6 +42,7 @@ class Body:
     config: dict[str, Any] = field(default_factory=dict)
     keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
     still: bool = False
+    eight: bool = False
     folder: Path | None = None
 
 
@@ -179,21 +182,21 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
     """A head ready to draft beside the target: on its device, in its type, without gradients, with shapes like its."""
     for part in module.modules():
         if isinstance(part, Layer):
-            part.still = body.still
+            part.still, part.eight = body.still, body.eight
     module = module.to(body.device, body.dtype).eval().requires_grad_(False)
     if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= LARGE:
-                part.forward = Streamed(part)
+                part.forward = Streamed(part, body.eight)
     return module
 
 
 class Streamed:
-    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are: a head has few rows, and waits for
-    memory. They are packed when they are first used, and anew when they have changed."""
+    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are, or in ``eight`` bits: a head has few
+    rows, and waits for memory. They are packed when they are first used, and anew when they have changed."""
 
-    def __init__(self, linear: nn.Linear):
-        self._linear, self._of, self._run = linear, None, None
+    def __init__(self, linear: nn.Linear, eight: bool = False):
+        self._linear, self._of, self._run, self._eight = linear, None, None, eight
 
     def __call__(self, x: Tensor) -> Tensor:
         weight, bias = self._linear.weight, self._linear.bias
@@ -207,8 +210,9 @@ class Streamed:
         y = y if bias is None else y.add_(bias)
         return y if x.dim() == 2 else y[0]
 
-    @staticmethod
-    def _packed(weight: Tensor) -> HalfLinear | None:
+    def _packed(self, weight: Tensor) -> PlainLinear | None:
+        if self._eight:
+            return Int8Linear(weight)
         try:
             return HalfLinear(weight) if HalfLinear.holds(weight) else None
         except RuntimeError:  # a processor for which torch has no such product

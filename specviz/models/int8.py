@@ -124,10 +124,15 @@ class Int8Layout(Layout):
 
     def __init__(self):
         super().__init__()
-        self.kernel = Int8Linear.kernel if _kind() is Bytes else f"{Int8Linear.kernel}, multiplied as floats"
+        self.kernel = Int8Linear.kernel if of_bytes() else f"{Int8Linear.kernel}, multiplied as floats"
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
         return Int8Linear(weight, bias)
+
+
+def of_bytes() -> bool:
+    """Whether this processor multiplies bytes, so that eight bits are quicker than sixteen."""
+    return _kind() is Bytes
 
 
 @lru_cache(maxsize=1)

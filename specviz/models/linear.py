@@ -192,6 +192,7 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
     while rounds < 5 or time.perf_counter() < end and rounds < MOST_ROUNDS:  # neighbours slow a core for tenths of a second at a time
         rounds += 1
         for (kind, rows), found in least.items():
+            stacks[kind][-1](inputs[rows][-1])  # not on the clock: in a run the layer before is one of this layout, too
             for i, (layer, x) in enumerate(zip(stacks[kind], inputs[rows])):
                 began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
                 layer(x)

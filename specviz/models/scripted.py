@@ -107,18 +107,20 @@ class Attend(nn.Module):
         if self.normed:
             qkv[:, :heads] = self.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = self.norm_k(qkv[:, heads:heads + kv])
-        torch.view_as_complex(qkv[:, :heads + kv].view(n, heads + kv, -1, 2)).mul_(turn)
+        torch.view_as_complex(qkv.narrow(1, 0, heads + kv).view(n, heads + kv, -1, 2)).mul_(turn)
         if self.exact is not None:
             self.exact(qkv, heads + kv)
-        q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
-        slots.narrow(2, at, n).copy_(qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3))
+        q, new = qkv.narrow(1, 0, heads).view(n, kv, self.group, width), qkv.narrow(1, heads, 2 * kv).view(n, 2, kv, width)
+        q = q if n == 1 else q.permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
+        slots.narrow(2, at, n).copy_(new.permute(1, 2, 0, 3))
         seen = slots.narrow(2, 0, at + n)
         if self.exact is not None:
             y = self.exact.look(q[0], seen[0], seen[1], mask)
         else:
             y = F.scaled_dot_product_attention(q, seen[0].unsqueeze(0), seen[1].unsqueeze(0), mask)
-        y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3).reshape(n, heads * width)
-        return self.out.add(y, x)
+        if n > 1:
+            y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3)
+        return self.out.add(y.reshape(n, heads * width), x)
 
 
 class Transform(nn.Module):
@@ -126,12 +128,11 @@ class Transform(nn.Module):
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
-        self.inner = model.inner
         self.norm, self.gate_up, self.down = norm_of(block.norm_mlp), linear(block.gate_up), linear(block.down)
 
     def forward(self, x: Tensor) -> Tensor:
-        both = self.gate_up(self.norm(x))
-        return self.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
+        gate, up = self.gate_up(self.norm(x)).chunk(2, 1)
+        return self.down.add(F.silu(gate).mul_(up), x)
 
 
 class Layers(nn.Module):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..models.heads import Body, why_not
+from ..models.int8 import of_bytes
 from .memory import need_room
 from .registry import Register, ZooError, here
 
@@ -116,7 +117,8 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
     """What a head's reader is told of a loaded target; folder: where it lies."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
-                still=getattr(model, "forward", "eager") != "eager", folder=folder)
+                still=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and of_bytes(),
+                folder=folder)
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
