@@ -163,13 +163,15 @@ class Writer(nn.Module):
         self.embedding = model.embedding
 
     def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, heat: float,
-                uniforms: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor]:
+                uniforms: Tensor, least: Optional[float]) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, List[float]]:
         """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows
-        ids [n] at slots at..at+n, which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice."""
+        ids [n] at slots at..at+n, which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice.
+        With ``least`` each token's chance, too, and the first that is below it is the last."""
         tokens: List[Tensor] = []
         logits: List[Tensor] = []
         laws: List[Tensor] = []
         states: List[Tensor] = []
+        chances: List[float] = []
         none: List[int] = []
         n = ids.shape[0]
         for i in range(count):
@@ -187,12 +189,18 @@ class Writer(nn.Module):
                 token = inside[0] if bool(good.item()) else law.argmax(-1, True)[0]
                 laws.append(law)
             else:
-                token = row[0].argmax(-1, True)
+                law = row
+                token = row[0].max(-1, True)[1]  # the first of several, too, and quicker than argmax
             tokens.append(token)
             logits.append(row)
             states.append(state)
+            if least is not None:
+                law = law if heat > 0.0 else torch.softmax(row, -1)
+                chances.append(float(law[0].index_select(0, token).item()))
+                if chances[-1] < least:
+                    break
             at, n, ids, mask = at + n, 1, token, None
-        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else None, torch.cat(states)
+        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else None, torch.cat(states), chances
 
 
 def script(model: Any, width: int) -> None:
@@ -250,7 +258,8 @@ def _writes_the_same(model: Any, writer: Any) -> bool:
     none, rooms = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for heat in (0.0, 1.0):
         for room in rooms[:2]:
-            tokens, logits, _, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count))
+            for least in (0.0, None):
+                tokens, logits, _, _, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count), least)
         for i in range(count):
             x = model.embed(ids if i == 0 else tokens[i - 1:i])
             row = model.head(model.norm_final(model.through(x, turn[i:i + 1], rooms[2], i, None)[0]))

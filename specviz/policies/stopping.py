@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from dataclasses import dataclass, field
 
 import torch
 
-from ..core import Budget, Outcome, Policy, State, Step
+from ..core import Below, Budget, Outcome, Policy, State, Step
 
 MEMORY = 256  # drafted tokens the threshold is fitted to
+
+
+@dataclass(frozen=True)
+class Seen(Below):
+    """The same, and the chances it was told: of the tokens drafted in a round."""
+
+    sure: list[float] = field(default_factory=list)
+
+    def takes(self, chance: float) -> bool:
+        self.sure.append(chance)
+        return super().takes(chance)
 
 
 class Confidence(Policy):
@@ -24,21 +36,16 @@ class Confidence(Policy):
 
     def __init__(self, most: int = 20, threshold: float = 0.4, learn: bool = True):
         self.most, self.threshold, self.learn = most, threshold, learn
-        self.sure: list[float] = []  # of the tokens drafted this round
         self.seen: list[tuple[float, bool]] = []  # sureness, accepted
 
     def plan(self, state: State) -> Budget:
-        self.sure = []
+        self.stop = Seen(self.threshold)
         state.note("threshold", value=self.threshold)
-        return Budget(self.most, stop=self._stop)
-
-    def _stop(self, step: Step) -> bool:
-        self.sure.append(float(step.probs[step.token]))
-        return self.sure[-1] < self.threshold
+        return Budget(self.most, stop=self.stop)
 
     def observe(self, outcome: Outcome) -> None:
         accepted = len(outcome.verdict.path)
-        self.seen += [(sure, i < accepted) for i, sure in enumerate(self.sure[:accepted + 1])]
+        self.seen += [(sure, i < accepted) for i, sure in enumerate(self.stop.sure[:accepted + 1])]
         self.seen = self.seen[-MEMORY:]
         if self.learn and len(self.seen) > 5 and len({ok for _, ok in self.seen}) == 2:
             self.threshold = best_threshold(self.seen)

@@ -22,13 +22,14 @@ from .rows import Growing, Rows
 from .views import Fuzzy, Skipping
 
 class Written(NamedTuple):
-    """Tokens that were written; each one's logits [tokens, vocab], the law it was drawn from (none at temperature 0), and the state
-    [tokens, hidden] that said it."""
+    """Tokens that were written; each one's logits [tokens, vocab], the law it was drawn from (none at temperature 0), the state
+    [tokens, hidden] that said it, and where one of little chance was to end them, its chance."""
 
     tokens: list[int]
     logits: Tensor
     laws: Tensor | None
     states: Tensor
+    chances: list[float]
 
 
 class FastModel(Llama):
@@ -74,9 +75,10 @@ class FastTarget(LlamaTarget):
     def weights(self) -> FastModel:
         return self.model
 
-    def write(self, after: Sequence[int], count: int, heat: float, roll: Callable[[int], list[float]]) -> Written | None:
+    def write(self, after: Sequence[int], count: int, heat: float, roll: Callable[[int], list[float]],
+              least: float | None = None) -> Written | None:
         """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
-        one at that temperature by a uniform of ``roll(count)``. They go on behind the chain ``after``, all of which but its last
+        one at that temperature by a uniform of ``roll(count)``. A token with a chance below ``least`` is the last. They go on behind the chain ``after``, all of which but its last
         token lies in the scratch; so it does with what is written. None where it has to be done pass by pass: nothing was done.
         """
         writer, waiting, past = self.model.writer, self._waiting, len(self.seen)
@@ -88,12 +90,12 @@ class FastTarget(LlamaTarget):
         rows = Rows(DraftTree.chain(tuple(behind[1:])), behind, at, 0, True)
         self._readable(behind)
         with self.timed():
-            self.passes += count
             self._reserve(at + len(behind) + count)
             dice = torch.tensor(roll(count) if heat else [0.0], dtype=torch.float64)
             turn = self.model.turns(at + len(behind) + count)
-            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, heat, dice)
+            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, heat, dice, least)
             written = Written(found.tolist(), *made)
+            self.passes += len(written.tokens)
         if not after:
             self.seen, self._waiting = self.seen + waiting, []
             self._logits, self._taps = Growing(written.logits), {"final": Growing(written.states)} if self._want else {}
@@ -101,7 +103,7 @@ class FastTarget(LlamaTarget):
             self._logits.add(len(after), written.logits)
             for rows in self._taps.values():
                 rows.add(len(after), written.states)
-        self._tree, self._rows = DraftTree.chain((*after, *written.tokens[:-1])), len(after) + count
+        self._tree, self._rows = DraftTree.chain((*after, *written.tokens[:-1])), len(after) + len(written.tokens)
         return written
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:

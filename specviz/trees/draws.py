@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, ids_on, numbers, read
+from ..core import State, TreeBuilder, ids_on, likeliest, numbers, read
 
 _CHUNKS = 64
 
@@ -34,7 +34,8 @@ def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
 def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
-        best = logits.argmax(-1, keepdim=True)
+        on_host = logits.device.type == "cpu"
+        best = torch.tensor(likeliest(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
         return numbers(best)[0], one_hot(logits, best)
     law = state.sampling.probs(logits)
     return pick(law, state), law

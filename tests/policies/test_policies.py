@@ -87,7 +87,7 @@ def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
     for sampling in (Sampling(), Sampling(1.0)):
         policy, state = Confidence(8, 0.99, learn=False), State([1, 2], sampling, Dice(1))
         tree = DraftChain(TinyTarget(net)).propose(state, policy.plan(state))
-        assert len(tree) == len(policy.sure) == 1
+        assert len(tree) == len(policy.stop.sure) == 1
 
 
 LENGTHS = [Budget(gamma) for gamma in range(1, 5)]

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import (IID, Alone, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never,
+from ...core import (IID, Alone, Below, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never,
                      read, whole_laws)
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
@@ -53,22 +53,33 @@ class DraftChain(WithModel):
         return build.tree()
 
     def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
-        """The chain in few calls of the model, where it can write by itself; whether it was written. Somebody who may end it is asked
-        after each piece, since a token behind the end is in vain."""
+        """The chain in few calls of the model, where it can write by itself; whether it was written. Who ends it by more than a token's
+        chance is asked after each piece, since a token behind the end is in vain."""
         sampling, model = state.sampling, self.model
         if "write" not in model.provides or not (sampling.greedy or sampling.whole):
             return False
-        heat, piece = 0.0 if sampling.greedy else sampling.temperature, budget.gamma if budget.stop is never else self.piece
+        stop, dice, heat = budget.stop, state.dice, 0.0 if sampling.greedy else sampling.temperature
+        sure = stop if isinstance(stop, Below) else None
+        piece = budget.gamma if stop is never or sure else self.piece
+        roll = partial(dice.uniforms if stop is never else dice.ahead, "draft")
         while len(build) < budget.gamma:
-            count = min(piece, budget.gamma - len(build))
-            written = model.write(build.tokens, count, heat, lambda count: state.dice.uniforms("draft", count))
+            before, ended = len(build), False
+            written = model.write(build.tokens, min(piece, budget.gamma - before), heat, roll, sure.least if sure else None)
             if written is None:  # at the end of the context, or nothing was written
-                return len(build) > 0
+                return before > 0
             laws = whole_laws(written.laws) if heat else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
-            for token, law, logits, hidden in zip(written.tokens, laws, written.logits, written.states):
+            for at, (token, law) in enumerate(zip(written.tokens, laws)):
                 build.add(token, len(build) - 1, build.begin(law, IID))
-                if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), len(build) - 1, hidden)):
-                    return True
+                if sure:
+                    ended = sure.takes(written.chances[at])
+                elif stop is not never:
+                    ended = stop(Step(token, belief(written.logits[at], law, state), before + at, written.states[at]))
+                if ended:
+                    break
+            if heat and stop is not never:  # a token that is not kept leaves its number to the next draft
+                dice.uniforms("draft", len(build) - before)
+            if ended:
+                break
         return True
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Sequence
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, never
 
 
 def fuse(trees: Sequence[DraftTree]) -> DraftTree:
@@ -128,5 +128,6 @@ class Overridden(Several):
 
 
 def within(budget: Budget, own: Budget) -> Budget:
-    """The round's budget, held to another one's sizes."""
-    return replace(budget, gamma=min(budget.gamma, own.gamma), width=min(budget.width, own.width), nodes=min(budget.nodes, own.nodes))
+    """The round's budget, held to another one's sizes, and ended by its stop if it has one."""
+    return replace(budget, gamma=min(budget.gamma, own.gamma), width=min(budget.width, own.width), nodes=min(budget.nodes, own.nodes),
+                   stop=budget.stop if own.stop is never else own.stop)

@@ -1,5 +1,5 @@
-"""The confidence threshold of transformers' assisted generation: stop drafting after a token the draft gives little probability,
-and fit the threshold to what was accepted so far (it descends from DISCO, Mamou et al. 2405.04304).
+"""The confidence threshold of transformers' assisted generation: stop drafting after a token the draft gives little probability
+(it descends from DISCO, Mamou et al. 2405.04304). There the threshold may be fitted to what was accepted so far.
 """
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ METHOD = Method(
     key="confidence_stop",
     title="Confidence threshold",
     paper="Mamou et al. 2024, arXiv 2405.04304; transformers, assisted generation",
-    summary="Drafts until a token looks doubtful to the draft itself, and learns what doubtful means.",
+    summary="Drafts until a token looks doubtful to the draft itself.",
     knobs=(
-        Knob("threshold", 0.4, 0.0, 1.0, "probability below which a token ends the draft; at first, when it is learned"),
-        Knob("learn", True, help="fit the threshold to the tokens accepted and refused so far"),
-        Knob("most", 20, 1, 40, "longest draft"),
+        Knob("threshold", 0.3, 0.0, 1.0, "probability below which a token ends the draft; at first, when it is learned"),
+        Knob("learn", False, help="fit the threshold to the tokens accepted and refused so far"),
+        Knob("most", 10, 1, 40, "longest draft"),
     ),
     needs=frozenset({"draft"}),
     look="The last token of each draft is the one the small model doubted; watch how often it is the one refused.",
     wins="When the draft knows what it does not know.",
-    loses="At high temperature, where also right tokens have small probabilities.",
-    differs="As transformers has it, except that the threshold is fitted to the last 256 tokens and not to all. DISCO "
+    loses="With a draft that is sure and wrong; and with a threshold that is fitted at temperature 1, which lets nearly everything pass.",
+    differs="As transformers has it, except that a fitted threshold is fitted to the last 256 tokens and not to all. DISCO "
             "itself trains a small network on the draft's probabilities, its entropy and the position.",
     compared="code",
+    published={"threshold": 0.4, "learn": True, "most": 20},
     aliases=("assistant_confidence_threshold", "draft-p-min"),
     build=build,
 )

@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ...core import Budget, Knob, Method, Parts
+from ...core import Below, Budget, Knob, Method, Parts
 from ...drafters.model.chain import DraftChain
 from ...drafters.lookup.copying import GramCopy
 from ...drafters.several.fused import Limited, Preferred
@@ -11,8 +11,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, gram: int, block: int, gamma: int) -> Parts:
-    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma)))
+def build(kit, gram: int, block: int, gamma: int, least: float) -> Parts:
+    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma, stop=Below(least))))
     return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
 
 
@@ -24,7 +24,8 @@ METHOD = Method(
     knobs=(
         Knob("gram", 3, 1, 10, "tokens that must repeat before anything is copied"),
         Knob("block", 10, 1, 64, "tokens copied a round"),
-        Knob("gamma", 4, 1, 16, "tokens drafted by the small model where nothing is copied"),
+        Knob("gamma", 10, 1, 16, "tokens drafted by the small model where nothing is copied, at most"),
+        Knob("least", 0.3, 0.0, 1.0, "chance below which a token ends the small model's draft; 0: none does"),
     ),
     needs=frozenset({"draft"}),
     look="Who drafts changes from round to round: arcs to the text for copies, draft probabilities for the small model.",
@@ -32,6 +33,6 @@ METHOD = Method(
     loses="A copy that is wrong pushes the small model aside for a round.",
     differs="As published; sampled text is exact, too.",
     compared="code",
-    published={"gamma": 5},
+    published={"gamma": 5, "least": 0.0},
     build=build,
 )

@@ -3,7 +3,7 @@ repetition of this text or of an earlier answer; then what followed there is dra
 """
 from __future__ import annotations
 
-from ...core import Budget, Knob, Method, Parts
+from ...core import Below, Budget, Knob, Method, Parts
 from ...drafters.lookup.counted_suffixes import CountedSuffixes
 from ...drafters.model.chain import DraftChain
 from ...drafters.several.fused import Overridden
@@ -12,10 +12,10 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, match: int, copied: int, factor: float, gamma: int) -> Parts:
+def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
-    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma))
+    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=Below(least)))
     return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
 
 
@@ -28,7 +28,8 @@ METHOD = Method(
         Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the draft model"),
         Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
-        Knob("gamma", 4, 1, 16, "tokens drafted by the small model where nothing is copied"),
+        Knob("gamma", 10, 1, 16, "tokens drafted by the small model where nothing is copied, at most"),
+        Knob("least", 0.3, 0.0, 1.0, "chance below which a token ends the small model's draft; 0: none does"),
     ),
     needs=frozenset({"draft"}),
     look="Who drafts changes from round to round: copies with arcs in repetitions, the small model everywhere else.",

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from specviz.core import Alone, Budget, Dice, DraftTree, Sampling, State, Step
+from specviz.core import Alone, Below, Budget, Dice, DraftTree, Sampling, State, Step
 from specviz.drafters.model.chain import DraftChain, StateChain
 from specviz.targets.fast import FastModel, FastTarget
 
@@ -119,3 +119,30 @@ def test_a_batch_asks_for_passes(model):
     assert type(first) is Alone and first.alone
     asked = steps.send(None)
     assert not asked.alone and len(asked.tree) == 0
+
+
+@pytest.mark.parametrize("heat", [0.0, 1.0])
+def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, heat, monkeypatch):
+    """The law of each token, the dice, and with them the next drafts are those of passes one by one."""
+    seen, calls, writer = [], [], model.writer
+    chains(model, Sampling(heat), gamma=6, stop=lambda n: lambda step: seen.append(float(step.probs[step.token])), rounds=12)
+    monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked) or writer(*asked))
+    lower = sorted(seen)[len(seen) // 4:]
+    between = next((a + b) / 2 for a, b in zip(lower, lower[1:]) if b > a + 1e-6)
+    for least, lengths in ((0.0, {6}), (between, None), (1.0, {1})):
+        calls.clear()
+        told, (quick, slow) = chains(model, Sampling(heat), gamma=6, stop=lambda n: Below(least), rounds=12)
+        assert len(calls) == 12, "one call a draft"
+        for mine, theirs in told:
+            assert mine.tokens == theirs.tokens and (mine.probs - theirs.probs).abs().max() < 1e-5
+        assert quick.passes == slow.passes
+        found = {len(mine) for mine, _ in told}
+        assert found == lengths if lengths else len(found) > 1
+
+
+def test_a_draft_that_was_ended_leaves_its_dice_to_the_next(model):
+    """What others would see: a request in a batch, where nothing is written in one call, draws the same tokens."""
+    state, other = State([3, 7], Sampling(1.0), limit=99), State([3, 7], Sampling(1.0), limit=99)
+    for run, chain in ((state, DraftChain(FastTarget(model))), (other, DraftChain(PassByPass(model)))):
+        chain.propose(run, Budget(gamma=5, stop=lambda step: step.depth == 2))
+    assert state.dice.uniforms("draft", 3) == other.dice.uniforms("draft", 3)
