@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, Protocol, Sequence
 import torch
 from torch import Tensor
 
+from .sampling import likeliest
 from .state import State
 from .steps import Steps
 from .tree import CHOSEN, DraftTree
@@ -287,13 +288,6 @@ class Parts:
     @property
     def taps(self) -> frozenset[str]:
         return self.drafter.taps | self.policy.taps | self.verifier.taps
-
-
-def likeliest(x: Tensor) -> list[int]:
-    """The largest number's place in each row of x [n, vocab], the first of several. As argmax, whose loop on a processor looks at one
-    number at a time, where that of arrays takes a tenth of its time."""
-    on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    return (x.detach().numpy() if on_host else x).argmax(-1).tolist()
 
 
 def has_nan(x: Tensor) -> bool:

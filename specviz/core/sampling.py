@@ -164,6 +164,13 @@ def drawn_by(laws: Tensor, uniforms: list[float]) -> Tensor:
     return torch.where(good, inside, laws.argmax(-1, keepdim=True))[:, 0]
 
 
+def likeliest(x: Tensor) -> list[int]:
+    """The largest number's place in each row of x [n, vocab], the first of several. As argmax, whose loop on a processor looks at one
+    number at a time, where that of arrays takes a tenth of its time."""
+    on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return (x.detach().numpy() if on_host else x).argmax(-1).tolist()
+
+
 def whole_laws(laws: Tensor) -> Tensor:
     """Laws [n, vocab] that tokens were drawn from. Raises BrokenLaw where one is none."""
     if not bool(((laws.sum(-1) - 1).abs() <= SLACK).all()):

@@ -78,8 +78,9 @@ class FastTarget(LlamaTarget):
     def write(self, after: Sequence[int], count: int, heat: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> Written | None:
         """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
-        one at that temperature by a uniform of ``roll(count)``. A token with a chance below ``least`` is the last. They go on behind the chain ``after``, all of which but its last
-        token lies in the scratch; so it does with what is written. None where it has to be done pass by pass: nothing was done.
+        one at that temperature by a uniform of ``roll(count)``. A token with a chance below ``least`` is the last. They go on behind the
+        chain ``after``, all of which but its last token lies in the scratch; so it does with what is written. None where it has to be
+        done pass by pass: nothing was done.
         """
         writer, waiting, past = self.model.writer, self._waiting, len(self.seen)
         behind = [after[-1]] if after else [*waiting, self.root]

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import (IID, Alone, Below, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on, never,
-                     read, whole_laws)
+from ...core import (IID, Alone, Below, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on,
+                     never, read, whole_laws)
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
 
@@ -61,7 +61,7 @@ class DraftChain(WithModel):
         stop, dice, heat = budget.stop, state.dice, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, Below) else None
         piece = budget.gamma if stop is never or sure else self.piece
-        roll = partial(dice.uniforms if stop is never else dice.ahead, "draft")
+        roll = lambda count: (dice.uniforms if stop is never else dice.ahead)("draft", count)  # noqa: E731
         while len(build) < budget.gamma:
             before, ended = len(build), False
             written = model.write(build.tokens, min(piece, budget.gamma - before), heat, roll, sure.least if sure else None)

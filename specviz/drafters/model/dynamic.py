@@ -17,14 +17,15 @@ class ConfidentTree(WithModel):
     et al. 2406.17276).
 
     beam: nodes of a level that get children, budget.width each; budget.nodes: what is kept in the end, by the probability of
-    the whole path. gain: stop growing when a level adds no more than this to the expected accepted length. heated: scores are the
+    the whole path. gain: stop growing when a level adds no more than this to the expected accepted length; asks: on a device, too, where
+    to ask is to wait for it, and where all levels are grown otherwise. heated: scores are the
     draft's probabilities at the run's temperature; without it at 1, as the authors have them. Which nodes stay depends on the tokens,
     so all count as chosen.
     """
 
-    def __init__(self, model: Target, beam: int, gain: float = 0.0, heated: bool = False):
+    def __init__(self, model: Target, beam: int, gain: float = 0.0, heated: bool = False, asks: bool = False):
         super().__init__(model)
-        self.beam, self.gain, self.heated = beam, gain, heated
+        self.beam, self.gain, self.heated, self.asks = beam, gain, heated, asks
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, values = TreeBuilder(), Scorer(self.model), []
@@ -33,7 +34,7 @@ class ConfidentTree(WithModel):
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
             first, rows = len(build), scorer.rows(build, frontier)
-            if not first and self.gain <= 0 and rows.device.type != "cpu":
+            if not first and rows.device.type != "cpu" and (self.gain <= 0 or not self.asks):
                 grown = self._afar(build, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
                 break

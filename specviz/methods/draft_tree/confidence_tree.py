@@ -9,8 +9,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, beam: int, depth: int, nodes: int, heated: bool) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), beam, heated=heated), Fixed(depth, beam, nodes), TokenRejection())
+def build(kit, beam: int, depth: int, nodes: int, gain: float, heated: bool) -> Parts:
+    return Parts(ConfidentTree(kit.open("draft"), beam, gain, heated), Fixed(depth, beam, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -22,6 +22,8 @@ METHOD = Method(
         Knob("beam", 2, 1, 10, "nodes of a level that go on, and children of each; EAGLE-2 takes 10 on a GPU"),
         Knob("depth", 5, 1, 10, "levels grown; EAGLE-2 takes 6"),
         Knob("nodes", 5, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),
@@ -29,6 +31,6 @@ METHOD = Method(
     wins="When the draft's confidence tells right from wrong, which even small drafts often manage.",
     loses="Most nodes that are grown are cut again, which costs draft passes with many rows.",
     differs="The tree is EAGLE-2's, and a draft model of its own grows it where the paper has a head on the target's features.",
-    published={"beam": 10, "depth": 6, "nodes": 59},
+    published={"beam": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     build=build,
 )

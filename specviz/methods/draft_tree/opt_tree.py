@@ -10,7 +10,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int, gain: float, heated: bool) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, heated), Fixed(depth, nodes, nodes), TokenRejection())
+    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, heated, asks=True), Fixed(depth, nodes, nodes), TokenRejection())
 
 
 METHOD = Method(

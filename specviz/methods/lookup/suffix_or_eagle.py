@@ -15,11 +15,11 @@ from ...trees import sparse
 from ...verifiers import TokenRejection
 
 
-def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int) -> Parts:
+def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int, gain: float) -> Parts:
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
     shape = sparse(width, depth, nodes)
-    head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width))
+    head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width, gain))
     drafter = Overridden(suffixes, head, match, Budget(depth, width, nodes))
     return Parts(drafter, Fixed(max(copied, depth), max(8, width), max(copied, nodes)), TokenRejection())
 
@@ -37,6 +37,8 @@ METHOD = Method(
         Knob("depth", 4, 1, 8, "levels of the head's tree"),
         Knob("nodes", 6, 1, 60, "places in the head's tree; the papers' 26 and 60 suit a GPU"),
         Knob("width", 2, 1, 10, "most children of a node of the head's tree"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level of EAGLE-2's tree is grown while the one before it added more than this to the "
+             "expected accepted length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="Who drafts changes from round to round: copies with arcs in repetitions, a tree of guesses everywhere else.",

@@ -23,7 +23,7 @@ METHOD = Method(
             "the other, without padding.",
     knobs=(
         Knob("most", 8, 1, 16, "longest draft"),
-        Knob("least", 0.4, 0.0, 1.0, "a request stops drafting where the draft's best token is less likely than this"),
+        Knob("least", 0.4, 0.0, 1.0, "a request stops drafting behind a token that the draft finds less likely than this"),
     ),
     needs=frozenset({"draft"}),
     look="Rows of the pass against the rows a padded batch would need: the difference is work that is not done.",

@@ -11,8 +11,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, top_k: int, depth: int, nodes: int, heated: bool) -> Parts:
-    drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, heated=heated))
+def build(kit, top_k: int, depth: int, nodes: int, gain: float, heated: bool) -> Parts:
+    drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, heated))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -23,9 +23,11 @@ METHOD = Method(
     summary="EAGLE's head grows the tree where it is sure of itself, then keeps the most promising nodes of all levels.",
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
-        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
+        Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six rows, as many as a "
              "CPU without AVX-512 multiplies at once"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
         Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
@@ -35,6 +37,6 @@ METHOD = Method(
     differs="As published; the defaults are for a processor of two cores.",
     compared="code",
     aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),
-    published={"top_k": 10, "depth": 6, "nodes": 59},
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     build=build,
 )

@@ -11,8 +11,9 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    return Parts(Features(kit.head("eagle3"), lambda model: ConfidentTree(model, top_k)), Fixed(depth, top_k, nodes), TokenRejection())
+def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    drafter = Features(kit.head("eagle3"), lambda model: ConfidentTree(model, top_k, gain))
+    return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -22,15 +23,17 @@ METHOD = Method(
     summary="EAGLE's idea with early, middle and late states of the target joined, and a head that practised on its own guesses.",
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
-        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
+        Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle3", "tap:layer", "embed", "head", "tree"}),
     look="How far down the tree stays right: the head was trained on its own guesses, so deep places should lose less than EAGLE's.",
     wins="Long drafts: its third and fourth token are meant to be nearly as sure as its first.",
     loses="Rare words: what its smaller vocabulary lacks ends every draft.",
     differs="Head, vocabulary and tree are the paper's, and published files load; the defaults are for a processor of two cores.",
-    published={"top_k": 10, "depth": 6, "nodes": 59},
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("eagle3", "EAGLE3", "eagle-3"),
     build=build,
 )

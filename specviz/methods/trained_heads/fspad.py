@@ -11,8 +11,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    drafter = Halves(kit.head("fspad"), lambda model: ConfidentTree(model, top_k))
+def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    drafter = Halves(kit.head("fspad"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -26,6 +26,8 @@ METHOD = Method(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
     look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",
@@ -35,7 +37,7 @@ METHOD = Method(
     differs="Head, losses and tree are the authors'; no weights of theirs are published. Ours is also trained on its own "
             "guesses, as our EAGLE is.",
     compared="code",
-    published={"top_k": 10, "depth": 6, "nodes": 59},
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("fspad", "feature sampling", "partial alignment distillation"),
     build=build,
 )

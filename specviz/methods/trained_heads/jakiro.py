@@ -11,8 +11,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    drafter = Experts(kit.head("jakiro"), lambda model: ConfidentTree(model, top_k))
+def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    drafter = Experts(kit.head("jakiro"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -26,6 +26,8 @@ METHOD = Method(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the authors' scripts take 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels of the tree, of which the last needs no pass; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
     look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
@@ -34,7 +36,7 @@ METHOD = Method(
     differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here "
             "each node has its own parent's row. Jakiro*, with experts as heads of their own, is left out.",
     compared="code",
-    published={"top_k": 10, "depth": 6, "nodes": 59},
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("jakiro", "mixture of experts", "moe heads"),
     build=build,
 )

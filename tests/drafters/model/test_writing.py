@@ -131,7 +131,7 @@ def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, heat, mo
     between = next((a + b) / 2 for a, b in zip(lower, lower[1:]) if b > a + 1e-6)
     for least, lengths in ((0.0, {6}), (between, None), (1.0, {1})):
         calls.clear()
-        told, (quick, slow) = chains(model, Sampling(heat), gamma=6, stop=lambda n: Below(least), rounds=12)
+        told, (quick, slow) = chains(model, Sampling(heat), gamma=6, stop=lambda n, least=least: Below(least), rounds=12)
         assert len(calls) == 12, "one call a draft"
         for mine, theirs in told:
             assert mine.tokens == theirs.tokens and (mine.probs - theirs.probs).abs().max() < 1e-5
