@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import Dice, OneStream, Sampling
+from specviz.core import Dice, OneStream, Sampling, likeliest
 
 quick = settings(max_examples=80, deadline=None, derandomize=True)
 logits = st.lists(st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=7)  # ties are common
@@ -159,3 +159,16 @@ def test_a_nested_run_draws_from_one_stream():
     got = [nested.pick("verify", law), nested.flip("verify", 0.5), nested.raw("policy", (2,)).tolist()]
     assert got == [other.pick("draft", law), other.flip("draft", 0.5), other.raw("draft", (2,)).tolist()]
     assert dice.pick("verify", law) == Dice(7).pick("verify", law)
+
+
+@given(st.lists(st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 2.0, 7.0, math.nan]), min_size=5, max_size=5), min_size=1, max_size=4))
+@quick
+def test_the_likeliest_is_the_first_of_several(rows):
+    for kind in (torch.float32, torch.float64, torch.bfloat16):
+        x = torch.tensor(rows, dtype=kind)
+        found = likeliest(x)
+        assert found == x.argmax(-1).tolist() and all(type(place) is int for place in found)
+        for row, place in zip(rows, found):
+            broken = [i for i, value in enumerate(row) if math.isnan(value)]
+            assert place == (broken[0] if broken else row.index(max(row)))
+    assert likeliest(torch.zeros(1, 3, requires_grad=True)) == [0]

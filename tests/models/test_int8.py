@@ -116,10 +116,13 @@ def test_attention_is_nearly_softmax_of_what_was_not_rounded():
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_order_of_slots_and_no_company_changes_a_bit(seed):
-    """Slots in any order with others between them that are not seen, rows alone and together. Plain attention fails this."""
+def test_no_order_of_slots_and_no_company_changes_a_bit(seed, apart):
+    """Slots in any order with others between them that are not seen, rows alone and together, wherever the mask is added. Plain
+    attention fails this."""
     exact, q, k, v = heads(90, 7, seed)
+    exact.apart = apart
     seen = torch.randperm(90, generator=torch.Generator().manual_seed(seed))[:60]
     alone = torch.cat([exact.look(q[:, i:i + 1], k[:, seen], v[:, seen], None) for i in range(7)], 1)
     mask = torch.full((7, 90), -torch.inf)

@@ -36,7 +36,7 @@ METHOD = Method(
     wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
     loses="A repetition that goes on differently pushes the small model aside for a round; on fresh text it is the small model alone.",
     differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
-            "match decides.",
+            "match decides. That the small model's draft ends where it doubts is ours.",
     aliases=("suffix + draft model", "suffix hybrid", "arctic"),
     build=build,
 )

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Below, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
 from specviz.drafters.model.chain import DraftChain
-from specviz.drafters.several.fused import Fused, Preferred, fuse, join
+from specviz.drafters.several.fused import Fused, Limited, Preferred, fuse, join
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 
@@ -151,3 +151,16 @@ def test_preferred_falls_back():
     first, second, state = Chosen(1), Chosen(2, 3), State([1])
     assert Preferred(first, second, enough=2).propose(state, Budget(4)).tokens == (2, 3)
     assert Preferred(first, second).propose(state, Budget(4)).tokens == (1,)
+
+
+def test_a_budget_of_its_own_ends_a_draft_by_its_own_stop():
+    class Told(Chosen):
+        def propose(self, state, budget):
+            self.budget = budget
+            return super().propose(state, budget)
+
+    told, state, rounds, own = Told(1), State([1]), Below(0.25), Below(0.5)
+    Limited(told, Budget(3, stop=own)).propose(state, Budget(8, stop=rounds))
+    assert told.budget.gamma == 3 and told.budget.stop is own
+    Limited(told, Budget(3)).propose(state, Budget(2, stop=rounds))
+    assert told.budget.gamma == 2 and told.budget.stop is rounds
