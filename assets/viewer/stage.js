@@ -11,7 +11,7 @@
     CHUNK = 32;
 
   /* Values of knobs whose name in the interface is not a reader's word. */
-  const PLAIN = { law: "whole distribution" };
+  const PLAIN = { distribution: "whole distribution" };
   const plain = (value) => (typeof value === "string" && Object.hasOwn(PLAIN, value) ? PLAIN[value] : value);
 
   function knobsOf(header) {

@@ -14,7 +14,7 @@ def run_server(args: argparse.Namespace) -> int:
     from ..servers.beside import beside
     from ..servers.owner import find
     from ..servers.stream import Stream
-    from ..trace.events import Checked, Failed, Said
+    from ..trace.events import Checked, Failed, TextEmitted
     from ..trace.files import Trace, place_of
     from ..trace.recorder import Recorder
     from .errors import INTERRUPTED
@@ -33,7 +33,7 @@ def run_server(args: argparse.Namespace) -> int:
         with ctrl_c(cancel):
             for _, event in beside((one for one in ()), {0: stream}, cancel):
                 records += recorder.take(event)
-                if isinstance(event, Said):
+                if isinstance(event, TextEmitted):
                     said += b"".join(piece[1] for piece in event.pieces)
                     _show(event, args)
                 elif isinstance(event, Checked):

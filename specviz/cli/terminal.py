@@ -9,7 +9,7 @@ import os
 import re
 from typing import Any, TextIO
 
-from ..trace.events import Committed, Event, Said
+from ..trace.events import Committed, Event, TextEmitted
 from ..zoo.text import TokenBytes, Transcript
 
 RESET = "\033[0m"
@@ -45,7 +45,7 @@ class Writer:
     def take(self, event: Event) -> None:
         if isinstance(event, Committed):
             self._verdicts = ["accepted"] * len(event.path) + [event.kind]
-        elif isinstance(event, Said):
+        elif isinstance(event, TextEmitted):
             for piece, verdict in zip(event.pieces, self._verdicts):
                 _, _, start, end = self._transcript.add(piece[0])
                 self._spans.append((start, end, verdict))

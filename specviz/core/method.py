@@ -32,9 +32,9 @@ class Knob:
         """Why a choice does not go with the other knobs' values, and what does; None when it does. For a greyed toggle, too."""
         for mine, other, values in self.only_with:
             if mine == choice and other in others and others[other] not in values:
-                lawful = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
+                compatible_verifiers = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
                 return (f"{self.name} {choice!r} does not go with {other} {others[other]!r}: choose {other} {_or(values)}"
-                        + (f", or {self.name} {_or(lawful)}" if lawful else ""))
+                        + (f", or {self.name} {_or(compatible_verifiers)}" if compatible_verifiers else ""))
         return None
 
     def read(self, value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Protocol, Sequence
 import torch
 from torch import Tensor
 
-from .sampling import likeliest
+from .sampling import argmax_tokens
 from .state import State
 from .steps import Steps
 from .tree import CHOSEN, DraftTree
@@ -26,19 +26,19 @@ class Scores:
     """
 
     logits: Tensor
-    taps: dict[str, Tensor] = field(default_factory=dict)
+    hidden_states: dict[str, Tensor] = field(default_factory=dict)
     at: int = 0
-    fed: int = 0
+    num_computed: int = 0
     best: tuple[int, ...] | None = None
-    foreseen: Any = field(default=None, repr=False, compare=False)
+    precomputed: Any = field(default=None, repr=False, compare=False)
     seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
 
     def top(self, row: int) -> int:
         """The likeliest token of a row, the first of several as argmax has them."""
-        return likeliest(self.logits[row:row + 1])[0] if self.best is None else self.best[row]
+        return argmax_tokens(self.logits[row:row + 1])[0] if self.best is None else self.best[row]
 
     def tops(self, rows: Sequence[int]) -> list[int]:
-        return likeliest(self.logits[list(rows)]) if self.best is None else [self.best[row] for row in rows]
+        return argmax_tokens(self.logits[list(rows)]) if self.best is None else [self.best[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Trial:
     accept: float
     draw: float | None
     verdict: str  # "accepted" | "rejected" | "skipped"
-    law: Tensor | None = field(default=None, repr=False, compare=False)
+    probs: Tensor | None = field(default=None, repr=False, compare=False)
     residual: Tensor | None = field(default=None, repr=False, compare=False)
 
 
@@ -68,7 +68,7 @@ class Verdict:
     token: int
     kind: str
     trials: tuple[Trial, ...] = ()
-    law: Tensor | None = field(default=None, repr=False, compare=False)
+    probs: Tensor | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def never(step: Step) -> bool:
 
 
 @dataclass(frozen=True)
-class Below:
+class StopBelowProbability:
     """Stop after a token to which the draft gives a chance below ``least``. Since it looks at one number only, a model that writes many
     tokens in one call sees to it by itself."""
 
@@ -95,9 +95,9 @@ class Below:
     def __call__(self, step: Step) -> bool:
         return self.takes(float(step.probs[step.token]))
 
-    def takes(self, chance: float) -> bool:
+    def takes(self, prob: float) -> bool:
         """Asked once for each token, in order."""
-        return chance < self.least
+        return prob < self.least
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ class Target(Protocol):
     "write" (``write(after, count, heat, roll, least)``: as ``count`` score()s of a chain that grows by a token each, in one call).
     """
 
-    provides: frozenset[str]
+    capabilities: frozenset[str]
     vocab: int
     context: int
 
-    def tap(self, names: frozenset[str]) -> None:
+    def capture(self, names: frozenset[str]) -> None:
         """Ask for states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
 
     def expect(self, rows: int) -> None:
@@ -177,7 +177,7 @@ class Drafter:
     """Proposes a tree. ``taps``: states it wants from the target; ``needs``: what the target must provide;
     ``restartable``: it follows any state.tokens, also a hypothetical continuation."""
 
-    taps: frozenset[str] = frozenset()
+    hidden_states: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     restartable: bool = True
 
@@ -202,7 +202,7 @@ class Drafter:
 class Policy:
     """How much to draft."""
 
-    taps: frozenset[str] = frozenset()
+    hidden_states: frozenset[str] = frozenset()
 
     def plan(self, state: State) -> Budget:
         return Budget()
@@ -235,14 +235,14 @@ class JointPolicy(Policy):
 class Verifier:
     """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges lawfully; ``title``: for people."""
 
-    taps: frozenset[str] = frozenset()
+    hidden_states: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
     title: str = ""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
-    def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Any:
+    def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
         """What ``verify`` may come to need of scores on a device, before it is waited for: its numbers ``asked`` [n] are read into ``told``
         with everything else, and it comes back as ``scores.foreseen``. None: this rule reads as it goes."""
 
@@ -251,12 +251,12 @@ class Verifier:
         found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
         alien = found - self.labels
         if alien:
-            others = ", ".join(lawful(found)) or "no verifier here"
-            raise UnlawfulPair(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}: "
+            others = ", ".join(compatible_verifiers(found)) or "no verifier here"
+            raise IncompatibleVerifier(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}: "
                                f"lawful is {others}")
 
 
-def lawful(labels) -> list[str]:
+def compatible_verifiers(labels) -> list[str]:
     """The titles of all verifiers that judge draws of these kinds."""
     found, work = set(), [Verifier]
     while work:
@@ -267,7 +267,7 @@ def lawful(labels) -> list[str]:
     return sorted(found)
 
 
-class UnlawfulPair(ValueError):
+class IncompatibleVerifier(ValueError):
     """A verifier was given draws whose law it does not follow; the output would be biased."""
 
 
@@ -286,8 +286,8 @@ class Parts:
     helpers: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def taps(self) -> frozenset[str]:
-        return self.drafter.taps | self.policy.taps | self.verifier.taps
+    def hidden_states(self) -> frozenset[str]:
+        return self.drafter.hidden_states | self.policy.hidden_states | self.verifier.hidden_states
 
 
 def has_nan(x: Tensor) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from .later import forget, plain, read
+from .lazy_scalars import clear_pending, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
@@ -21,8 +21,8 @@ class BrokenModel(RuntimeError):
 
 def open_run(parts: Parts, target: Target, state: State):
     """Prefill the prompt and start the drafter; returns the prefill's Scores. Raises BrokenModel on NaN logits."""
-    forget()
-    target.tap(parts.taps)
+    clear_pending()
+    target.capture(parts.hidden_states)
     prefill = target.sync(state.tokens)
     if len(prefill.logits) and has_nan(prefill.logits[-1]):
         raise BrokenModel(BROKEN)
@@ -61,7 +61,7 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
              verify: float | None = None) -> Outcome:
     """Judge, cut, commit and observe what the target scored. verify: seconds that took, else all since the draft was made."""
     now = state.clock.now
-    tree, scores = heard(proposal.tree, scores, lambda: parts.verifier.foresee(proposal.tree, scores, state))
+    tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
     t3 = now()
     draft, verify = _halves(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
     parts.verifier.check(tree)
@@ -80,7 +80,7 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
     return outcome
 
 
-def heard(tree: DraftTree, scores: Scores, foresee: Callable[[], Any] = lambda: None) -> tuple[DraftTree, Scores]:
+def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] = lambda: None) -> tuple[DraftTree, Scores]:
     """What a round has to know of its pass, waiting for a device once: its tree's tokens and their chances, each row's likeliest token,
     what the verifier foresees, and that all is numbers: a prompt of one token is not seen by open_run, and a broken row may come up
     late. Raises BrokenModel."""
@@ -88,14 +88,14 @@ def heard(tree: DraftTree, scores: Scores, foresee: Callable[[], Any] = lambda: 
     if logits.device.type == "cpu":
         broken = has_nan(logits)
     else:
-        foreseen, chances, rows = foresee(), tree.chances_on(logits.device), len(logits)
-        asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if chances is None else [chances])]
-        asked += [] if foreseen is None else [foreseen.asked]
+        precomputed, token_probs, rows = precompute(), tree.chances_on(logits.device), len(logits)
+        asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if token_probs is None else [token_probs])]
+        asked += [] if precomputed is None else [precomputed.asked]
         told = read(torch.cat([part.double() for part in asked]))
-        if foreseen is not None:
-            foreseen.told = told[len(told) - len(foreseen.asked):]
-        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])), foreseen=foreseen)
-        tree = replace(tree, tokens=plain(tree.tokens), chances=None if chances is None else tuple(told[rows + 1:rows + 1 + len(tree)]))
+        if precomputed is not None:
+            precomputed.told = told[len(told) - len(precomputed.asked):]
+        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])), precomputed=precomputed)
+        tree = replace(tree, tokens=plain(tree.tokens), token_probs=None if token_probs is None else tuple(told[rows + 1:rows + 1 + len(tree)]))
     if broken:
         raise BrokenModel(BROKEN)
     return tree, scores
@@ -120,7 +120,7 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
 def within(budget: Budget, target: Target, state: State) -> Budget:
     """What of a budget the run may still write and the target can score."""
     deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
-    return replace(budget, gamma=deepest, width=budget.width if "tree" in target.provides else 1)
+    return replace(budget, gamma=deepest, width=budget.width if "tree" in target.capabilities else 1)
 
 
 def clip(tree: DraftTree, state: State) -> DraftTree:
@@ -143,4 +143,4 @@ def _cut(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
         return verdict
     dropped = set(verdict.path[at + 1:])
     trials = tuple(t for t in verdict.trials if t.node not in dropped and tree.parents[t.node] not in dropped | {verdict.path[at]})
-    return replace(verdict, path=verdict.path[:at], token=tokens[at], kind="accepted", trials=trials, law=None)
+    return replace(verdict, path=verdict.path[:at], token=tokens[at], kind="accepted", trials=trials, probs=None)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .later import Later, numbers, sent, unless
+from .lazy_scalars import LazyScalar, numbers, to_device, raise_if
 
 SLACK = 1e-2  # how far the mass of a law may lie from one: float32 sums of a hundred thousand numbers, and half precision
 
 
-class BrokenLaw(ValueError):
+class InvalidDistribution(ValueError):
     """What should be the distribution of the next token is none: it holds values that are not numbers, or no mass."""
 
     def __init__(self):
@@ -66,14 +66,14 @@ class Sampling:
         if self.greedy:
             # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
             at = x.argmax(-1, keepdim=True)  # of a value that is no number, where there is one
-            unless(torch.isnan(x.gather(-1, at)).any(), BrokenLaw)
+            raise_if(torch.isnan(x.gather(-1, at)).any(), InvalidDistribution)
             return torch.zeros_like(x).scatter_(-1, at, 1.0)
         x = x if self.temperature == 1 else x / self.temperature
         if 0 < self.top_k < x.shape[-1]:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)
         p = x.softmax(-1)
-        unless(torch.isnan(p[..., 0]).any(), BrokenLaw)  # a softmax breaks a whole row or nothing
+        raise_if(torch.isnan(p[..., 0]).any(), InvalidDistribution)  # a softmax breaks a whole row or nothing
         if self.top_p < 1:
             p = _nucleus(p, self.top_p)
         return p
@@ -90,7 +90,7 @@ def _nucleus(p: Tensor, top_p: float) -> Tensor:
     return p / p.sum(-1, keepdim=True)
 
 
-class Dice:
+class RandomStreams:
     """Every random decision of a run, on named streams ("draft", "verify", "policy").
 
     Streams are independent of each other, so that what a drafter draws never shifts what a verifier draws.
@@ -113,16 +113,16 @@ class Dice:
         total = probs.cumsum(-1)
         mass = float(total[-1])
         if not abs(mass - 1) <= SLACK:  # also where it is not a number
-            raise BrokenLaw
+            raise InvalidDistribution
         u = self.stream(stream).random() * mass
         index = int(torch.searchsorted(total, torch.tensor(u, dtype=total.dtype, device=total.device), right=True))
         if index >= len(probs) or float(probs[index]) <= 0:  # u rounded up to the whole mass
             index = int(probs.argmax())
         return index
 
-    def draw(self, stream: str, probs: Tensor) -> Later:
+    def draw(self, stream: str, probs: Tensor) -> LazyScalar:
         """As ``pick``, of a law that lies on a device: what was drawn is left there until somebody asks."""
-        return numbers(drawn_by(probs[None], [self.stream(stream).random()]))[0]
+        return numbers(sample_rows(probs[None], [self.stream(stream).random()]))[0]
 
     def uniforms(self, stream: str, count: int) -> list[float]:
         """The next uniforms of a stream, for who draws with all of them."""
@@ -141,7 +141,7 @@ class Dice:
         """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept). Raises BrokenLaw
         for a probability that is not a number."""
         if accept != accept:
-            raise BrokenLaw
+            raise InvalidDistribution
         u = self.stream(stream).random()
         return u < accept, u
 
@@ -152,52 +152,52 @@ class Dice:
         return torch.tensor(flat, dtype=torch.float64, device=device).reshape(shape)
 
 
-def drawn_by(laws: Tensor, uniforms: list[float]) -> Tensor:
+def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
     """Tokens [n] drawn from laws [n, vocab] as ``pick`` draws them, each by its uniform, on the device where the laws lie."""
-    total = laws.cumsum(-1)
+    total = distributions.cumsum(-1)
     mass = total[:, -1:].double()
-    unless((~((mass - 1).abs() <= SLACK)).any(), BrokenLaw)
-    u = sent(torch.tensor(uniforms, dtype=torch.float64)[:, None], laws.device)
+    raise_if((~((mass - 1).abs() <= SLACK)).any(), InvalidDistribution)
+    u = to_device(torch.tensor(uniforms, dtype=torch.float64)[:, None], distributions.device)
     found = torch.searchsorted(total, (u * mass).to(total.dtype), right=True)
-    inside = found.clamp(max=laws.shape[-1] - 1)
-    good = (found < laws.shape[-1]) & (laws.gather(-1, inside) > 0)
-    return torch.where(good, inside, laws.argmax(-1, keepdim=True))[:, 0]
+    inside = found.clamp(max=distributions.shape[-1] - 1)
+    good = (found < distributions.shape[-1]) & (distributions.gather(-1, inside) > 0)
+    return torch.where(good, inside, distributions.argmax(-1, keepdim=True))[:, 0]
 
 
-def likeliest(x: Tensor) -> list[int]:
+def argmax_tokens(x: Tensor) -> list[int]:
     """The largest number's place in each row of x [n, vocab], the first of several. As argmax, whose loop on a processor looks at one
     number at a time, where that of arrays takes a tenth of its time."""
     on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
     return (x.detach().numpy() if on_host else x).argmax(-1).tolist()
 
 
-def whole_laws(laws: Tensor) -> Tensor:
+def check_distributions(distributions: Tensor) -> Tensor:
     """Laws [n, vocab] that tokens were drawn from. Raises BrokenLaw where one is none."""
-    if not bool(((laws.sum(-1) - 1).abs() <= SLACK).all()):
-        raise BrokenLaw
-    return laws
+    if not bool(((distributions.sum(-1) - 1).abs() <= SLACK).all()):
+        raise InvalidDistribution
+    return distributions
 
 
-class OneStream:
+class SingleStream:
     """A dice that draws from one stream whatever it is asked for: a nested run is part of its parent's draft."""
 
-    def __init__(self, dice, name: str):
-        self._dice, self._name = dice, name
+    def __init__(self, rng, name: str):
+        self._rng, self._name = rng, name
 
     def pick(self, stream, probs):
-        return self._dice.pick(self._name, probs)
+        return self._rng.pick(self._name, probs)
 
     def draw(self, stream, probs):
-        return self._dice.draw(self._name, probs)
+        return self._rng.draw(self._name, probs)
 
     def uniforms(self, stream, count):
-        return self._dice.uniforms(self._name, count)
+        return self._rng.uniforms(self._name, count)
 
     def ahead(self, stream, count):
-        return self._dice.ahead(self._name, count)
+        return self._rng.ahead(self._name, count)
 
     def flip(self, stream, accept):
-        return self._dice.flip(self._name, accept)
+        return self._rng.flip(self._name, accept)
 
     def raw(self, stream, shape, device="cpu"):
-        return self._dice.raw(self._name, shape, device)
+        return self._rng.raw(self._name, shape, device)

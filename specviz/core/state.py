@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Sequence
 
 from . import notes
-from .sampling import Dice, OneStream, Sampling
+from .sampling import RandomStreams, SingleStream, Sampling
 
 
 def common(a: Sequence[Any], b: Sequence[Any]) -> int:
@@ -126,7 +126,7 @@ class State:
 
     tokens: list[int]
     sampling: Sampling = Sampling()
-    dice: Any = None
+    rng: Any = None
     limit: int = 10**9
     start: int = -1
     stop: frozenset[int] = frozenset()
@@ -138,7 +138,7 @@ class State:
 
     def __post_init__(self):
         self.start = len(self.tokens) if self.start < 0 else self.start
-        self.dice = Dice(self.sampling.seed) if self.dice is None else self.dice
+        self.rng = RandomStreams(self.sampling.seed) if self.rng is None else self.rng
 
     @property
     def left(self) -> int:
@@ -157,7 +157,7 @@ class State:
     def fork(self, extra=(), limit: int | None = None, stream: str | None = None) -> State:
         """A hypothetical continuation. ``stream``: all its randomness comes from that one stream of this run's dice."""
         return State(
-            self.tokens + list(extra), self.sampling, OneStream(self.dice, stream) if stream else self.dice,
+            self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
             10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
             self.costs, self.clock,
         )

@@ -32,7 +32,7 @@ class Alone:
 Steps = Generator[Pass | Alone, Any, DraftTree]
 
 
-def by_itself(steps: Steps) -> DraftTree:
+def run_alone(steps: Steps) -> DraftTree:
     """What the steps of a proposal come to when each pass is run as it is asked for."""
     found = None
     while True:

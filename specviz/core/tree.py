@@ -14,7 +14,7 @@ from typing import Callable, NamedTuple
 import torch
 from torch import Tensor
 
-from .later import Later, ids_on
+from .lazy_scalars import LazyScalar, token_tensor
 
 CHOSEN, IID, WITHOUT_REPLACEMENT = "chosen", "iid", "without_replacement"
 
@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Unread:
+class DeviceTopology:
     """What a target of fixed shapes needs of a tree whose parents lie on a device: depths of the nodes, which are known; there, their
     parents [nodes] and who sees whom [1 + nodes, 1 + nodes], row 0 the root, a row itself included."""
 
@@ -70,8 +70,8 @@ class DraftTree:
     probes: frozenset[int] = frozenset()
     inputs: tuple[Entry, ...] = ()
     origin: tuple[Origin | None, ...] = ()
-    chances: tuple[float, ...] | None = None
-    unread: Unread | None = field(default=None, repr=False, compare=False)
+    token_probs: tuple[float, ...] | None = None
+    device_topology: DeviceTopology | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -87,8 +87,8 @@ class DraftTree:
     @cached_property
     def depths(self) -> tuple[int, ...]:
         """Distance from the root, 1 for its children."""
-        if self.unread is not None:
-            return self.unread.depths
+        if self.device_topology is not None:
+            return self.device_topology.depths
         out: list[int] = []
         for parent in self.parents:
             out.append(1 if parent < 0 else out[parent] + 1)
@@ -109,7 +109,7 @@ class DraftTree:
     def label(self, i: int) -> str:
         return CHOSEN if self.draw[i] < 0 else self.drawn[self.draw[i]]
 
-    def law(self, i: int) -> Tensor | None:
+    def draft_probs(self, i: int) -> Tensor | None:
         """The law node i was really drawn from, given its earlier siblings; None = chosen, not drawn."""
         k = self.draw[i]
         if k < 0:
@@ -123,18 +123,18 @@ class DraftTree:
                 row = row / row.sum()
         return row
 
-    def chance(self, i: int) -> float | None:
+    def prob(self, i: int) -> float | None:
         """The probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
         if self.draw[i] < 0:
             return None
-        return float(self.law(i)[self.tokens[i]]) if self.chances is None else self.chances[i]
+        return float(self.draft_probs(i)[self.tokens[i]]) if self.token_probs is None else self.token_probs[i]
 
     def chances_on(self, device: torch.device) -> Tensor | None:
         """``chances`` as a tensor of the device where the laws lie, for reading; None elsewhere, and where a law follows from others."""
         if self.probs is None or self.probs.device != device or WITHOUT_REPLACEMENT in self.drawn:
             return None
-        tokens = [token if type(token) is Later else max(0, token) for token in self.tokens]
-        return self.probs[ids_on(device, [max(0, k) for k in self.draw]), ids_on(device, tokens)]
+        tokens = [token if type(token) is LazyScalar else max(0, token) for token in self.tokens]
+        return self.probs[token_tensor(device, [max(0, k) for k in self.draw]), token_tensor(device, tokens)]
 
     def add(self, token: int, parent: int, draw: int = -1, probe: bool = False) -> DraftTree:
         """One more node. For many nodes use TreeBuilder, which does not copy."""
@@ -178,7 +178,7 @@ class DraftTree:
             probes=frozenset(at[c] for c in self.probes if c in at),
             inputs=tuple(inputs),
             origin=tuple(self.origin[c] if c < len(self.origin) else None for c in nodes) if self.origin else (),
-            chances=None,
+            token_probs=None,
         )
 
     @classmethod
@@ -196,7 +196,7 @@ class TreeBuilder:
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     draw: list[int] = field(default_factory=list)
-    laws: list[Tensor] = field(default_factory=list)
+    distributions: list[Tensor] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     probes: set[int] = field(default_factory=set)
     inputs: list[Entry] = field(default_factory=list)
@@ -207,7 +207,7 @@ class TreeBuilder:
 
     def begin(self, probs: Tensor, drawn: str) -> int:
         """Open a draw from the law probs [vocab]; returns its index."""
-        self.laws.append(probs)
+        self.distributions.append(probs)
         self.drawn.append(drawn)
         return len(self.drawn) - 1
 
@@ -233,7 +233,7 @@ class TreeBuilder:
     def tree(self) -> DraftTree:
         return DraftTree(
             tuple(self.tokens), tuple(self.parents), tuple(self.draw),
-            torch.stack(self.laws) if self.laws else None, tuple(self.drawn),
+            torch.stack(self.distributions) if self.distributions else None, tuple(self.drawn),
             frozenset(self.probes), tuple(self.inputs),
             tuple(self.origin) if any(self.origin) else (),
         )

@@ -64,25 +64,25 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and
     what else the ledger holds is said. Raises SessionError where it holds nothing of them."""
     sittings, others = chosen(ledger, target, draft)
-    by_heat: dict[float, list[Sitting]] = defaultdict(list, {0.0: []})
+    by_temperature: dict[float, list[Sitting]] = defaultdict(list, {0.0: []})
     for one in sittings:
-        by_heat[float(one.settings["temperature"])].append(one)
-    laws = {heat: law(by_heat[heat]) for heat in sorted(by_heat)}
+        by_temperature[float(one.settings["temperature"])].append(one)
+    distributions = {temperature: probs(by_temperature[temperature]) for temperature in sorted(by_temperature)}
     methods = catalogue()
     tasks = list(dict.fromkeys(task for one in sittings for _, task in one.asked.prompts))
-    parts = [TITLE, where(sittings), "\n".join(command(ledger, by_heat[heat]) for heat in laws if by_heat[heat]),
-             *(progress(heat, by_heat[heat]) for heat in laws), HOW, noise(sittings), kept(laws[0.0], methods), others,
-             "\n".join(lines(laws, methods)), unmeasured(laws, sittings, methods)]
-    told = [heat for heat in laws if laws[heat]]
-    for heat in told:
-        parts += [f"## Speed-up by task, {named(heat)}", "\n".join(by_task(laws[heat], methods, tasks))]
-    for heat in told:
-        parts += [f"## Winners of each family by task, {named(heat)}", CLEAR if heat == told[0] else "",
-                  "\n".join(winners(laws[heat], methods, tasks))]
-    beside = {key: None for of in laws.values() for key in of if key not in methods}
+    parts = [TITLE, where(sittings), "\n".join(command(ledger, by_temperature[temperature]) for temperature in distributions if by_temperature[temperature]),
+             *(progress(temperature, by_temperature[temperature]) for temperature in distributions), HOW, noise(sittings), kept(distributions[0.0], methods), others,
+             "\n".join(lines(distributions, methods)), unmeasured(distributions, sittings, methods)]
+    told = [temperature for temperature in distributions if distributions[temperature]]
+    for temperature in told:
+        parts += [f"## Speed-up by task, {named(temperature)}", "\n".join(by_task(distributions[temperature], methods, tasks))]
+    for temperature in told:
+        parts += [f"## Winners of each family by task, {named(temperature)}", CLEAR if temperature == told[0] else "",
+                  "\n".join(winners(distributions[temperature], methods, tasks))]
+    beside = {key: None for of in distributions.values() for key in of if key not in methods}
     if beside:
-        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", laws), *(
-            f"| {' | '.join([plain(key), *cells(laws, key)])} |" for key in beside)])]
+        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", distributions), *(
+            f"| {' | '.join([plain(key), *cells(distributions, key)])} |" for key in beside)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -99,8 +99,8 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
     best: dict[Any, list[Sitting]] = {}  # by temperature: those of as many threads as most of its runs have
     for same in apart(max(fitting, key=runs)):
-        heat = same[0].settings["temperature"]
-        best[heat] = max(best.get(heat, same), same, key=runs)
+        temperature = same[0].settings["temperature"]
+        best[temperature] = max(best.get(temperature, same), same, key=runs)
     found = [one for group in best.values() for one in group]
     rest = [f"{runs(same)} runs of {name_of(same[0], 'target')} with {name_of(same[0], 'draft')} on {same[0].machine.get('machine')}, "
             f"{same[0].machine.get('threads')} threads, {same[0].settings.get('max_new_tokens')} tokens"
@@ -121,7 +121,7 @@ def apart(sittings: list[Sitting]) -> list[list[Sitting]]:
     return list(groups.values())
 
 
-def law(sittings: list[Sitting]) -> Law:
+def probs(sittings: list[Sitting]) -> Law:
     """A line a method; where a run was made twice, the first counts."""
     found: Law = {}
     seen = set()
@@ -134,28 +134,28 @@ def law(sittings: list[Sitting]) -> Law:
     return found
 
 
-def lines(laws: dict[float, Law], methods: dict[str, Method]) -> Iterable[str]:
+def lines(distributions: dict[float, Law], methods: dict[str, Method]) -> Iterable[str]:
     """The table, quickest first."""
     def speed(key: str) -> list[float]:
-        return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in laws.values()]
+        return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in distributions.values()]
 
-    yield from header("method | exactness", laws)
-    for key in sorted((key for key in methods if any(key in of for of in laws.values())), key=speed):
-        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(laws, key)])} |"
+    yield from header("method | exactness", distributions)
+    for key in sorted((key for key in methods if any(key in of for of in distributions.values())), key=speed):
+        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(distributions, key)])} |"
 
 
-def header(first: str, laws: dict[float, Law]) -> list[str]:
-    columns = [first, *(f"{named(heat)}: tokens a pass | speed-up" for heat in laws), "pairs"]
+def header(first: str, distributions: dict[float, Law]) -> list[str]:
+    columns = [first, *(f"{named(temperature)}: tokens a pass | speed-up" for temperature in distributions), "pairs"]
     line = f"| {' | '.join(columns)} |"
     return [line, "|" + "---|" * (line.count("|") - 1)]
 
 
-def cells(laws: dict[float, Law], key: str) -> Iterable[str]:
-    for of in laws.values():
+def cells(distributions: dict[float, Law], key: str) -> Iterable[str]:
+    for of in distributions.values():
         line = of.get(key, Line())
         yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
         yield spread(line.speeds()) if line.speeds() else ABSENT
-    yield " + ".join(str(of[key].pairs) if key in of else "0" for of in laws.values())
+    yield " + ".join(str(of[key].pairs) if key in of else "0" for of in distributions.values())
 
 
 def by_task(of: Law, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
@@ -208,7 +208,7 @@ def where(sittings: list[Sitting]) -> str:
     told = {one.settings["temperature"]: f"{one.machine.get('threads')} thread{'s' * (one.machine.get('threads') != 1)}"
             for one in sorted(sittings, key=lambda one: one.settings["temperature"]) if one.legs}
     threads = told.popitem()[1] if len({*told.values()}) == 1 else " and ".join(
-        f"{count} {'at ' * bool(heat)}{named(float(heat))}" for heat, count in told.items())
+        f"{count} {'at ' * bool(temperature)}{named(float(temperature))}" for temperature, count in told.items())
     return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
 
 
@@ -228,13 +228,13 @@ def command(ledger: Ledger, sittings: list[Sitting]) -> str:
     return "    " + plain(shlex.join(map(str, words)))
 
 
-def progress(heat: float, sittings: list[Sitting]) -> str:
+def progress(temperature: float, sittings: list[Sitting]) -> str:
     """How much of what was asked is there."""
     if not any(one.legs for one in sittings):
-        return f"{named(heat).capitalize()}: {ABSENT}."
+        return f"{named(temperature).capitalize()}: {ABSENT}."
     asked = whole(sittings)
     tasks = {task for _, task in asked.prompts}
-    return plain(f"{named(heat).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
+    return plain(f"{named(temperature).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
                  f"{len(asked.methods)} methods were asked for. {standing(sittings, asked)}.")
 
 
@@ -258,11 +258,11 @@ def kept(greedy: Law, methods: dict[str, Method]) -> str:
     return f"Of {runs} greedy runs of exact methods {same} wrote plain decoding's tokens." if runs else ""
 
 
-def unmeasured(laws: dict[float, Law], sittings: list[Sitting], methods: dict[str, Method]) -> str:
+def unmeasured(distributions: dict[float, Law], sittings: list[Sitting], methods: dict[str, Method]) -> str:
     """The methods of the catalogue without a line, and why where that is known."""
     why = whole(sittings).skipped
     none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
-            if not any(key in of for of in laws.values())]
+            if not any(key in of for of in distributions.values())]
     return plain(f"Not measured: {'; '.join(none)}.") if none else ""
 
 
@@ -275,8 +275,8 @@ def name_of(sitting: Sitting, role: str) -> str:
     return str((sitting.settings.get(role) or {}).get("name", "none"))
 
 
-def named(heat: float) -> str:
-    return f"temperature {heat:g}" if heat else "greedy"
+def named(temperature: float) -> str:
+    return f"temperature {temperature:g}" if temperature else "greedy"
 
 
 def number(value: float) -> str:

@@ -169,18 +169,18 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
-    dice, plain = random.Random(sampling.seed), next(iter(runners))
+    rng, plain = random.Random(sampling.seed), next(iter(runners))
     plan = items * repeats
     bar = tqdm(total=len(plan) * len(runners), disable=quiet, unit="run", desc="bench")
     try:
         for run in runners.values():
             run(items[0].prompt, sampling, WARM_TOKENS)
         for count, item in enumerate(plan):
-            law = replace(sampling, seed=sampling.seed + count)
+            probs = replace(sampling, seed=sampling.seed + count)
             done: dict[str, Result] = {}
-            for name in dice.sample(list(runners), len(runners)):
+            for name in rng.sample(list(runners), len(runners)):
                 bar.set_postfix_str(f"{name}, {item.task}")
-                done[name] = runners[name](item.prompt, law, length)
+                done[name] = runners[name](item.prompt, probs, length)
                 bar.update()
             for name in runners:
                 cells.setdefault((name, item.task), Cell()).take(done[name], done[plain])

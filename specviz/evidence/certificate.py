@@ -85,31 +85,31 @@ def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMP
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
     if missing:
-        return _law("unavailable", detail=missing)
+        return _probs("unavailable", detail=missing)
     if method.exactness != "exact":
-        return _law("not applicable", detail=f"{method.title} is {method.exactness}: it does not promise the target's distribution.")
+        return _probs("not applicable", detail=f"{method.title} is {method.exactness}: it does not promise the target's distribution.")
     with torch.inference_mode():
         ids = encode(loaded, prompt)
-        law = NextLaw(loaded.open_target(), ids, sampling)
-        cells = Cells.of(law, samples, DEPTH, loaded.end_tokens)
+        probs = NextLaw(loaded.open_target(), ids, sampling)
+        cells = Cells.of(probs, samples, DEPTH, loaded.end_tokens)
         if len(cells.expected) < 2:
-            return _law("not applicable", detail="The target leaves no choice here: one continuation is all but certain.")
-        counts, first = Counter(), Acceptance(law(()), _draft_law(loaded, method, ids, sampling))
+            return _probs("not applicable", detail="The target leaves no choice here: one continuation is all but certain.")
+        counts, first = Counter(), Acceptance(probs(()), _draft_law(loaded, method, ids, sampling))
         for tokens, trial in first_tokens(loaded, method, knobs, ids, sampling, samples):
             counts[cells.find(tokens)] += 1
             first.add(trial)
     z = as_normal(*chi_square(cells.expected, counts, samples))
     if math.isinf(z):
-        return _law("fail", None, samples, "It wrote what the target never writes: a continuation of probability 0.")
+        return _probs("fail", None, samples, "It wrote what the target never writes: a continuation of probability 0.")
     passed = abs(z) < LIMIT and abs(first.z) < LIMIT
     detail = f"{samples} runs, {len(cells.expected)} cells of the first {DEPTH} tokens: z = {z:+.1f}.{first}"
-    return _law("pass" if passed else "fail", round(z, 3), samples, detail)
+    return _probs("pass" if passed else "fail", round(z, 3), samples, detail)
 
 
 def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset()) -> tuple[list[int], list[float]]:
     """The target's own greedy tokens, one forward each, and the gap between its two best logits at each."""
     tokens, gaps = list(prompt), []
-    target.tap(frozenset())
+    target.capture(frozenset())
     while len(gaps) < limit and not (gaps and tokens[-1] in stop):
         row = _next(target, tokens)
         best = row.float().topk(2).values
@@ -123,7 +123,7 @@ class NextLaw:
 
     def __init__(self, target: Target, prompt: list[int], sampling: Sampling):
         self._target, self._prompt, self._sampling = target, prompt, sampling
-        target.tap(frozenset())
+        target.capture(frozenset())
 
     def __call__(self, more: Tokens) -> Tensor:
         return self._sampling.probs(_next(self._target, self._prompt + list(more)))
@@ -179,7 +179,7 @@ def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
 
 def _noise(target: Target, tokens: list[int]) -> float:
     """How much the logits after ``tokens`` depend on how many rows are computed together."""
-    target.tap(frozenset())
+    target.capture(frozenset())
     rows = [_next(target, tokens).float()]
     for count in (1, 3, 7):
         if len(tokens) > count:
@@ -196,5 +196,5 @@ def _greedy(status: str, tokens: int = 0, position: int | None = None, margin: f
     return {"status": status, "tokens": tokens, "position": position, "margin": margin, "detail": detail}
 
 
-def _law(status: str, z: float | None = None, samples: int = 0, detail: str = "") -> dict[str, Any]:
+def _probs(status: str, z: float | None = None, samples: int = 0, detail: str = "") -> dict[str, Any]:
     return {"status": status, "z": z, "samples": samples, "detail": detail}

@@ -54,10 +54,10 @@ class LlamaCpp:
         length = min(length, loaded.context - len(ids))
         model.reset()
         model.set_seed(sampling.seed)
-        law = {"temp": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": 0.0, "repeat_penalty": 1.0}
+        probs = {"temp": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": 0.0, "repeat_penalty": 1.0}
         written: list[int] = []
         began = 0.0
-        for token in model.generate(ids, reset=True, **law):
+        for token in model.generate(ids, reset=True, **probs):
             if not written:
                 began = time.perf_counter()
             written.append(token)

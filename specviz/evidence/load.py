@@ -69,7 +69,7 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
            "began": datetime.now(timezone.utc).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
            "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
            "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
-           "packed": "batch" in loaded.provides, "skipped": skipped}
+           "packed": "batch" in loaded.capabilities, "skipped": skipped}
     rows: list[dict[str, Any]] = []
     over = False
     servers = {key: Server(session, slots) for key, session in sessions.items()}
@@ -112,10 +112,10 @@ def _warm(server: Server, asks: Sequence[Ask], stop: Callable[[], bool]) -> None
 def _in_turns(servers: dict[str, Server], asks: Sequence[Ask], users: int, seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
     """The methods under one load, a turn at a time, in an order shuffled anew; who had the turn, and what each has done."""
     playing = {key: server.serve(asks, users) for key, server in servers.items()}
-    served, dice = {key: Served() for key in servers}, random.Random(seed)
+    served, rng = {key: Served() for key in servers}, random.Random(seed)
     try:
         while playing:
-            for key in dice.sample(list(playing), len(playing)):
+            for key in rng.sample(list(playing), len(playing)):
                 until = servers[key].clock.now() + TURN if served[key].rounds else TURN
                 for done in playing[key]:
                     served[key] = done
@@ -198,7 +198,7 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
 def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[Ask]:
     """So many requests from the items, shuffled and in turn; lengths from half of ``length`` to it. Raises SessionError where
     none fits."""
-    dice, fitting = random.Random(session.sampling.seed), []
+    rng, fitting = random.Random(session.sampling.seed), []
     for item in items:
         try:
             ids = session.encode(item.prompt)
@@ -208,15 +208,15 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
             fitting.append((item.task, ids))
     if not fitting:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {session.loaded.context}.")
-    dice.shuffle(fitting)
-    return [Ask(*fitting[i % len(fitting)], dice.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
+    rng.shuffle(fitting)
+    return [Ask(*fitting[i % len(fitting)], rng.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
             for i in range(count)]
 
 
 def arriving(asks: Sequence[Ask], rate: float, seed: int) -> list[Ask]:
     """The asks at the times of a Poisson process with so many a second."""
-    dice, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
+    rng, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
     for ask in asks:
         out.append(replace(ask, at=at))
-        at += dice.expovariate(rate)
+        at += rng.expovariate(rate)
     return out

@@ -38,14 +38,14 @@ Round = Callable[[], None]
 
 def made_up(count: int, seed: int = 0) -> list[int]:
     """``count`` tokens with Zipf's frequencies, a third of them in stretches copied from earlier."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     weights = 1 / np.arange(2, VOCAB + 2)
-    tokens = dice.choice(VOCAB, count, p=weights / weights.sum())
+    tokens = rng.choice(VOCAB, count, p=weights / weights.sum())
     at = 64
     while at < count:
-        size = int(dice.integers(8, 40))
-        if dice.random() < 1 / 3:
-            start = int(dice.integers(0, at - 40))
+        size = int(rng.integers(8, 40))
+        if rng.random() < 1 / 3:
+            start = int(rng.integers(0, at - 40))
             tokens[at:at + size] = tokens[start:start + size][:max(0, count - at)]
         at += size
     return tokens.tolist()

@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {"target": target, "parameters": size, "from": began and str(began), "answers": told.get("answers"), "points": points}
 
 
-def laws(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
+def distributions(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
     """{each: {name: law over its tokens}, tokens: law over the points of all, parameters: law over where each ended}. A draft that
     began as another one learned from tokens that are not counted: the law over the tokens of all leaves it out."""
     drafts = list(drafts)
@@ -81,18 +81,18 @@ def laws(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
             "parameters": _told(fit(ends))}
 
 
-def _told(law: Law | None) -> dict[str, Any] | None:
+def _told(probs: Law | None) -> dict[str, Any] | None:
     """A law with its prediction: what it says of four times the largest size, kept between 0 and 1."""
-    if law is None:
+    if probs is None:
         return None
-    return {**asdict(law), "prediction": {"at": AHEAD * law.most, "value": min(1.0, max(0.0, law.at(AHEAD * law.most)))}}
+    return {**asdict(probs), "prediction": {"at": AHEAD * probs.most, "value": min(1.0, max(0.0, probs.at(AHEAD * probs.most)))}}
 
 
 def report(target: str, drafts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """{target, drafts, figures: {figure: laws with what they say in sentences}, began: [sentence on a draft that was another one],
     missing: [command that makes more points]} of one target."""
     mine = [one for one in drafts if one["target"] == target]
-    figures = {figure: laws(mine, figure) for figure in FIGURES}
+    figures = {figure: distributions(mine, figure) for figure in FIGURES}
     for found in figures.values():
         found["said"] = said(found, sum(not one["from"] for one in mine))
     first = figures[next(iter(FIGURES))]
@@ -104,7 +104,7 @@ def report(target: str, drafts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def said(found: dict[str, Any], anew: int) -> list[str]:
     """A sentence for each law there is; ``anew``: drafts that the law over all tokens speaks of."""
-    out = [sentence(f"Over the tokens of {name}", "tokens", law) for name, law in found["each"].items() if law]
+    out = [sentence(f"Over the tokens of {name}", "tokens", probs) for name, probs in found["each"].items() if probs]
     if found["tokens"] and anew > 1:
         out.append(sentence("Over the tokens of all drafts that began anew", "tokens", found["tokens"]))
     if found["parameters"]:
@@ -116,12 +116,12 @@ def command(target: str, size: str = "") -> str:
     return f"python -m specviz.training draft{f' --size {size}' if size else ''} --target {target} --data DIR"
 
 
-def sentence(over: str, unit: str, law: dict[str, Any]) -> str:
-    r2 = "all points are alike" if law["r2"] is None else f"R\u00b2 {law['r2']:.3f}"
-    ahead, sign = law["prediction"], "+" if law["b"] >= 0 else "\u2212"
-    begins = f"{law['a']:.3f}".replace("-", "\u2212")
-    return (f"{over}: acceptance = {begins} {sign} {abs(law['b']):.4f} \u00b7 ln({unit}), {r2} with "
-            f"{law['points']} points; prediction for {AHEAD} times the most, {short(ahead['at'])} {unit}: {ahead['value']:.2f}.")
+def sentence(over: str, unit: str, probs: dict[str, Any]) -> str:
+    r2 = "all points are alike" if probs["r2"] is None else f"R\u00b2 {probs['r2']:.3f}"
+    ahead, sign = probs["prediction"], "+" if probs["b"] >= 0 else "\u2212"
+    begins = f"{probs['a']:.3f}".replace("-", "\u2212")
+    return (f"{over}: acceptance = {begins} {sign} {abs(probs['b']):.4f} \u00b7 ln({unit}), {r2} with "
+            f"{probs['points']} points; prediction for {AHEAD} times the most, {short(ahead['at'])} {unit}: {ahead['value']:.2f}.")
 
 
 def short(number: float) -> str:

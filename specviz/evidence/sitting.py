@@ -77,8 +77,8 @@ def walk(ledger: Ledger, sitting: Sitting, plan: Plan, repeats: int, length: int
                 for name in [name for name in names if name not in warm]:
                     _run(plan.runners[name], item, sampling, WARM_TOKENS)
                     warm.add(name)
-                law = replace(sampling, seed=sampling.seed + item.number + APART * (repeat - 1))
-                found = {name: _run(plan.runners[name], item, law, length) for name in names}
+                probs = replace(sampling, seed=sampling.seed + item.number + APART * (repeat - 1))
+                found = {name: _run(plan.runners[name], item, probs, length) for name in names}
                 base = found.pop(plain)
                 if isinstance(base, str):
                     raise RunFailed(base)
@@ -106,10 +106,10 @@ def turns(items: list[Item], repeats: int) -> Iterator[tuple[Item, int]]:
     yield from ((item, repeat) for repeat in range(1, repeats + 1) for _, item in ranked)
 
 
-def legs(missing: list[str], plain: str, dice: random.Random) -> list[list[str]]:
+def legs(missing: list[str], plain: str, rng: random.Random) -> list[list[str]]:
     """The methods that a turn lacks, shuffled and cut into legs of one size or nearly, plain decoding in the middle of each."""
     others = [name for name in missing if name != plain]
-    dice.shuffle(others)
+    rng.shuffle(others)
     count = math.ceil(len(others) / LEG) or bool(missing)
     cut = [others[n::count] for n in range(count)]
     return [[*names[:len(names) // 2], plain, *names[len(names) // 2:]] for names in cut]

@@ -77,10 +77,10 @@ class Cells:
     POOL = "pool"
 
     @classmethod
-    def of(cls, law: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
+    def of(cls, probs: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
         """Cells for ``samples`` runs of ``depth`` tokens; law(tokens so far) -> [vocab]."""
         cells = cls()
-        pool = cells._split(law, samples, stop, depth, (), 1.0)
+        pool = cells._split(probs, samples, stop, depth, (), 1.0)
         if pool * samples >= LEAST:
             cells.expected[cls.POOL] = pool
         elif pool > 1e-12:  # too rare for a cell of its own: the rarest cell takes it
@@ -88,15 +88,15 @@ class Cells:
             cells.expected[cls.POOL] = cells.expected.pop(cells.pooled) + pool
         return cells
 
-    def _split(self, law, samples, stop, depth, prefix: Tokens, mass: float) -> float:
+    def _split(self, probs, samples, stop, depth, prefix: Tokens, mass: float) -> float:
         """Fill the cells below a prefix; returns the probability that found no cell."""
         if len(prefix) == depth or (prefix and prefix[-1] in stop) or (prefix and mass * samples < 2 * LEAST):
             self.expected[prefix] = mass
             return 0.0
         self.inner.add(prefix)
-        odds = law(prefix).double() * mass
+        odds = probs(prefix).double() * mass
         likely = (odds * samples >= LEAST).nonzero()[:, 0].tolist()
-        pool = sum(self._split(law, samples, stop, depth, (*prefix, token), float(odds[token])) for token in likely)
+        pool = sum(self._split(probs, samples, stop, depth, (*prefix, token), float(odds[token])) for token in likely)
         rest = float(odds.sum() - odds[likely].sum())
         if rest * samples < LEAST:
             return pool + max(rest, 0.0)

@@ -34,13 +34,13 @@ class Generator:
         loaded, model, watch = self.session.loaded, self.models.target, _Watch(self.models.spent)
         ids = self.session.encode(prompt)
         given = torch.tensor([ids], device=model.device)
-        law = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+        probs = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
         torch.manual_seed(sampling.seed)
         with torch.inference_mode():
             out = model.generate(
                 given, attention_mask=torch.ones_like(given), max_new_tokens=min(length, loaded.context - len(ids)),
                 eos_token_id=sorted(loaded.end_tokens) or None, pad_token_id=0, stopping_criteria=[watch],
-                **(law if sampling.temperature else {"do_sample": False}), **self.options)
+                **(probs if sampling.temperature else {"do_sample": False}), **self.options)
         return watch.result(ids, out[0, len(ids):].tolist())
 
 

@@ -143,7 +143,7 @@ def written(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequenc
                 for event in events:
                     if isinstance(event, Committed):
                         how += ["accepted"] * (len(event.tokens) - 1) + [event.kind]
-                        drafts += watch.laws(len(event.tokens))
+                        drafts += watch.distributions(len(event.tokens))
             tokens = state.tokens[len(ids):]
             places.how += [_group(kind) for kind in how[:len(tokens)]]
             for place, ratio in places_of(judge, ids, tokens, state.sampling, drafts):
@@ -161,25 +161,25 @@ def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sa
     """Where each token lies in the target's law at its position: most likely token first (None where the law has no room for it),
     and, where ``drafts`` has the draft's law [vocab] of that position, the likelier than the draft thinks first (else None).
     The draws within a token's mass are seeded by ``sampling``, apart from every draw of the run."""
-    target.tap(frozenset())
+    target.capture(frozenset())
     target.sync(prompt)
     logits = target.score(DraftTree.chain(tokens[:-1])).logits[:len(tokens)]
-    laws = sampling.probs(logits).double().cpu()
-    laws /= laws.sum(-1, keepdim=True)
+    distributions = sampling.probs(logits).double().cpu()
+    distributions /= distributions.sum(-1, keepdim=True)
     wider = replace(sampling, top_p=min(1.0, sampling.top_p + WIDER), top_k=sampling.top_k and sampling.top_k + 1).probs(logits)
     within = torch.rand(len(tokens), generator=torch.Generator().manual_seed(sampling.seed ^ 0x5EED), dtype=torch.float64).tolist()
     for i, token in enumerate(tokens):
         draft = drafts[i] if i < len(drafts) else None
-        known = draft is not None and draft.shape == laws[i].shape
-        yield (_place(laws[i], laws[i], token, within[i]) if float(wider[i, token]) > 0 else None,
-               _place(laws[i], laws[i] / draft.double().cpu().clamp(min=1e-30), token, within[i]) if known else None)
+        known = draft is not None and draft.shape == distributions[i].shape
+        yield (_place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None,
+               _place(distributions[i], distributions[i] / draft.double().cpu().clamp(min=1e-30), token, within[i]) if known else None)
 
 
-def _place(law: Tensor, worth: Tensor, token: int, within: float) -> float:
+def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
     """A token's place in its law when the tokens of most worth come first (of equal ones, the lower number)."""
     first = worth > worth[token]
     first[:token] |= worth[:token] == worth[token]
-    return min(1.0, float(law[first].sum()) + within * float(law[token]))
+    return min(1.0, float(probs[first].sum()) + within * float(probs[token]))
 
 
 class Watch:
@@ -195,12 +195,12 @@ class Watch:
         self._tree = tree
         return self._verifier.verify(tree, scores, state)
 
-    def laws(self, count: int) -> list[Tensor | None]:
+    def distributions(self, count: int) -> list[Tensor | None]:
         """The laws that a drawn chain was drawn from, of the round's ``count`` tokens. Only of chains: in a tree the tokens drawn
         may decide whose law stands at a place, and then the order would know of the token."""
         tree, self._tree = self._tree, DraftTree()
-        drawn = len(tree) > 0 and all(tree.parents[i] == i - 1 and tree.law(i) is not None for i in range(len(tree)))
-        return [tree.law(i) if drawn and i < len(tree) else None for i in range(count)]
+        drawn = len(tree) > 0 and all(tree.parents[i] == i - 1 and tree.draft_probs(i) is not None for i in range(len(tree)))
+        return [tree.draft_probs(i) if drawn and i < len(tree) else None for i in range(count)]
 
 
 def _group(kind: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 from .tasks import company
 
 # question: (module, function); those of LIGHT need no model
-ENGINE = {"cost_curve": "costs", "context_costs": "contexts", "distribution": "law", "break_it": "broken", "sweep": "sweep", "load": "load"}
+ENGINE = {"cost_curve": "costs", "context_costs": "contexts", "distribution": "distribution_test", "break_it": "broken", "sweep": "sweep", "load": "load"}
 LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export",
          "tasks": "tasks", "scaling": "scaling"}
 

@@ -15,7 +15,7 @@ from ..policies import Fixed
 from ..run.request import SessionError, read_whole
 from ..trees import Scorer
 from ..verifiers import TokenRejection
-from .law import SAMPLES, tested
+from .probs import SAMPLES, tested
 from .mistakes import MISTAKES, Mistake
 
 GAMMA = {"bonus_from_draft": 1}  # there, so that bonus tokens are frequent
@@ -54,13 +54,13 @@ class FirstUnchecked(TokenRejection):
         while True:
             p, children = state.sampling.probs(scores.logits[node + 1]), tree.children(node)
             if not children:
-                return Verdict(tuple(path), state.dice.pick("verify", p), "bonus" if path else "plain", tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), "bonus" if path else "plain", tuple(trials), p)
             child = children[0]
             trial = Trial(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p) if node < 0 else \
                 self.test(tree, child, p, state)
             trials.append(trial)
             if trial.verdict == "rejected":
-                return Verdict(tuple(path), state.dice.pick("verify", trial.residual), "correction", tuple(trials), trial.residual)
+                return Verdict(tuple(path), state.rng.pick("verify", trial.residual), "correction", tuple(trials), trial.residual)
             path.append(child)
             node = child
 
@@ -76,8 +76,8 @@ class BonusFromDraft(TokenRejection):
         if verdict.kind != "bonus":
             return verdict
         self.model.sync([*state.tokens, *(tree.tokens[i] for i in verdict.path)])
-        law = state.sampling.probs(self.model.score(DraftTree()).logits[0])
-        return replace(verdict, token=state.dice.pick("verify", law), law=law)
+        probs = state.sampling.probs(self.model.score(DraftTree()).logits[0])
+        return replace(verdict, token=state.rng.pick("verify", probs), probs=probs)
 
 
 class Stale:
@@ -153,20 +153,20 @@ def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> 
     said = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
     found["greedy"] = said | {"equal": said["status"] in ("identical", "near_tie")}
     yield found | {}
-    for law in tested(loaded, method, {}, PROMPTS[0], SHARP, samples, stop):
-        found["distribution"] = law
-        found |= _verdict(found["greedy"]["equal"], law["verdict"])
+    for probs in tested(loaded, method, {}, PROMPTS[0], SHARP, samples, stop):
+        found["distribution"] = probs
+        found |= _verdict(found["greedy"]["equal"], probs["verdict"])
         yield found | {}
 
 
-def _verdict(equal: bool, law: str) -> dict[str, Any]:
+def _verdict(equal: bool, probs: str) -> dict[str, Any]:
     """What the two certificates found between them."""
-    if law == "open":
+    if probs == "open":
         return {"caught": None if equal else True, "verdict": ""}
-    if law == "fail":
+    if probs == "fail":
         words = "Caught. Greedy text alone would have missed it." if equal else "Caught by both checks."
-    elif law == "few" and equal:
+    elif probs == "few" and equal:
         return {"caught": None, "verdict": "Nothing was found, in too few samples to say that nothing is there."}
     else:
         words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the distribution."
-    return {"caught": law == "fail" or not equal, "verdict": words}
+    return {"caught": probs == "fail" or not equal, "verdict": words}

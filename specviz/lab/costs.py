@@ -27,11 +27,11 @@ def cost_curve(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -
     rows = [k for k in ROWS if past + k < loaded.context]
     text = _tokens(loaded.vocab, past + max(rows))
     took: dict[Any, list[float]] = {k: [] for k in (*rows, "draft")}
-    dice, began = random.Random(0), time.monotonic()
+    rng, began = random.Random(0), time.monotonic()
     try:
         with torch.inference_mode():
             for turn in range(TURNS + 1):
-                for k in dice.sample([*rows, *(["draft"] if draft else [])], len(rows) + bool(draft)):
+                for k in rng.sample([*rows, *(["draft"] if draft else [])], len(rows) + bool(draft)):
                     model, count = (draft, 1) if k == "draft" else (target, k)
                     seconds = _pass(model, text[:past], text[past:past + count - 1])
                     if turn:  # the first turn warms up
@@ -64,8 +64,8 @@ def _quiet(model: Any) -> None:
 
 
 def _tokens(vocab: int, count: int) -> list[int]:
-    dice = random.Random(1)
-    return [dice.randrange(vocab) for _ in range(count)]
+    rng = random.Random(1)
+    return [rng.randrange(vocab) for _ in range(count)]
 
 
 def _told(loaded: Any, rows: list[int], took: dict[Any, list[float]], turns: int) -> dict[str, Any]:

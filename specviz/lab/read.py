@@ -35,7 +35,7 @@ def knobs_of(payload: dict[str, Any], method: Method) -> dict[str, Any]:
 
 
 def sampling_of(payload: dict[str, Any], temperature: float) -> Sampling:
-    law = read_sampling(payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0))
-    if law.temperature > 2:
+    probs = read_sampling(payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0))
+    if probs.temperature > 2:
         raise SessionError("The temperature must lie between 0 and 2.")
-    return law
+    return probs

@@ -21,19 +21,19 @@ MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
 def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
     rows: [{value, tokens_per_second, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by turn."""
-    method, law, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
+    method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
     knob, values = _values(method, payload)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
-    plain = Session(loaded, next(iter(catalogue().values())), None, law)
-    runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, law) for v in values}
+    plain = Session(loaded, next(iter(catalogue().values())), None, probs)
+    runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, probs) for v in values}
     sums = {v: Totals() for v in runs}
     speeds: dict[Any, list[float]] = {v: [] for v in runs}
-    dice = random.Random(0)
+    rng = random.Random(0)
     for v, session in runs.items():
         yield f"Warming up: {'plain decoding' if v is None else f'{knob} {v}'}."
         collect(session.run(prompt, WARM))
     for turn in range(1, TURNS + 1):
-        for v in dice.sample(list(runs), len(runs)):
+        for v in rng.sample(list(runs), len(runs)):
             if stop():
                 return
             totals = collect(runs[v].run(prompt, length)).totals

@@ -118,7 +118,7 @@ def score_all(passes: Sequence[Pass]) -> list[Scores]:
     """The scores of each, those of the same weights in one pass where their targets can; else one after the other."""
     groups: dict[Any, list[int]] = {}
     for i, asked in enumerate(passes):
-        groups.setdefault(asked.model.weights if "batch" in asked.model.provides else i, []).append(i)
+        groups.setdefault(asked.model.weights if "batch" in asked.model.capabilities else i, []).append(i)
     out: dict[int, Scores] = {}
     for members in groups.values():
         mine = [passes[i] for i in members]
@@ -163,7 +163,7 @@ class Among:
         mine, prefill = batch.join(parts, target, state)
         everybody = [mine, *(batch.join(*other)[0] for other in self.others)]
         state.clock.pause()
-        yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
+        yield Prefilled(t0, state.clock.now(), prefill.num_computed or len(prefill.logits))
         state.clock.resume()
         yield from told(self._rounds(batch, everybody), state)
 

@@ -23,15 +23,15 @@ Router = Callable[[Tensor], Tensor]  # laws [rows, vocab] of the small model -> 
 class Combined:
     """A target and a small model as one target. ``taps``: states of the small model that the mixture needs."""
 
-    provides = frozenset({"tree", "rewind"})
+    capabilities = frozenset({"tree", "rewind"})
 
-    def __init__(self, large: Target, small: Target, mix: Mix, router: Router, taps: frozenset[str] = frozenset()):
-        self.large, self.small, self.mix, self.router, self.taps = large, small, mix, router, taps
+    def __init__(self, large: Target, small: Target, mix: Mix, router: Router, hidden_states: frozenset[str] = frozenset()):
+        self.large, self.small, self.mix, self.router, self.hidden_states = large, small, mix, router, hidden_states
         self.vocab, self.context = large.vocab, min(large.context, small.context)
 
-    def tap(self, names: frozenset[str]) -> None:
-        self.large.tap(names)
-        self.small.tap(self.taps)
+    def capture(self, names: frozenset[str]) -> None:
+        self.large.capture(names)
+        self.small.capture(self.hidden_states)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         self.small.sync(tokens)
@@ -60,21 +60,21 @@ class Combined:
         rows, tokens = list(outcome.kept), list(outcome.committed)
         ours, theirs, both = (x[rows] for x in (self.rows[0], self.rows[1], outcome.scores.logits))
         at = range(len(rows)), tokens
-        laws = [x.float().softmax(-1) for x in (ours, theirs, both)]
+        distributions = [x.float().softmax(-1) for x in (ours, theirs, both)]
         if state.sampling.greedy:
-            nats = (laws[0].amax(-1) / laws[0][at]).log()
+            nats = (distributions[0].amax(-1) / distributions[0][at]).log()
         else:
             p, e = ((x.float() / state.sampling.temperature).softmax(-1) for x in (ours, both))
             nats = torch.special.xlogy(e, e / p.clamp(min=torch.finfo(p.dtype).tiny)).sum(-1).clamp(min=0)
         state.note("drift", nats=nats.tolist())
-        shown = {name: [round(x, 6) for x in law[at].tolist()] for name, law in zip(("large", "small", "combined"), laws)}
+        shown = {name: [round(x, 6) for x in probs[at].tolist()] for name, probs in zip(("large", "small", "combined"), distributions)}
         state.note("combined", tokens=tokens, asked=self.rows[2][rows].tolist(), **shown)
 
 
 def together(parts: Parts, target: Target, state: State) -> Iterator[Event]:
     """The ordinary loop on a pair; helpers: "small" (a model with a cache of its own), "mix", "router", and "taps" if need be."""
     helpers = parts.helpers
-    pair = Combined(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("taps", frozenset()))
+    pair = Combined(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     yield from opening(parts, pair, state)
     yield from told(_rounds(parts, pair, state), state)
 

@@ -27,7 +27,7 @@ class FewerLayers:
     def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         view = target.skipping(self.skipped(0))
         try:
-            view.tap(parts.taps)
+            view.capture(parts.hidden_states)
             view.sync(state.tokens)
             while not state.done:
                 view.skip = self.skipped(len(state.tokens) - state.start)

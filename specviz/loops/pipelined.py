@@ -122,8 +122,8 @@ def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
     build = TreeBuilder()
     for tree, count in pieces:
         for i in range(first, min(count, len(tree))):
-            law = tree.law(i)
-            draw = -1 if law is None else build.begin(law, tree.label(i))
+            probs = tree.draft_probs(i)
+            draw = -1 if probs is None else build.begin(probs, tree.label(i))
             build.add(tree.tokens[i], len(build) - 1, draw, origin=tree.origin[i] if i < len(tree.origin) else None)
         first = 0
     return build.tree()

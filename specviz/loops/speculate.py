@@ -17,7 +17,7 @@ def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None
     t0 = state.clock.now()
     prefill = open_run(parts, target, state)
     state.clock.pause()
-    yield Prefilled(t0, state.clock.now(), prefill.fed or len(prefill.logits))
+    yield Prefilled(t0, state.clock.now(), prefill.num_computed or len(prefill.logits))
     state.clock.resume()
     return prefill
 

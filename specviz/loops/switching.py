@@ -45,7 +45,7 @@ def _told(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dic
         yield Verified(r, t0, t1, kv["after"] - kv["before"])
         yield Judged(r, ())
     yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
-                    float(verdict.law[verdict.token]), best(verdict.law, state.top_k_saved), kv, seconds)
+                    float(verdict.probs[verdict.token]), best(verdict.probs, state.top_k_saved), kv, seconds)
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()

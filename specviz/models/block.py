@@ -115,7 +115,7 @@ class BlockDrafter(nn.Module):
         self.sure_with_markov = with_markov
 
     @property
-    def taps(self) -> tuple[str, ...]:
+    def hidden_states(self) -> tuple[str, ...]:
         """What is read of the target: the output of a layer is what enters the next."""
         return tuple(f"layer:{i + 1}" for i in self.read_layers)
 

@@ -24,7 +24,7 @@ from .weights import ModelError
 class Causal(nn.Module):
     """config: a Llama-like config.json with attention_bias, qk_norm, tie_word_embeddings."""
 
-    taps: tuple[str, ...] = ()
+    hidden_states: tuple[str, ...] = ()
 
     def __init__(self, config: dict[str, Any], name: str = "the model"):
         super().__init__()

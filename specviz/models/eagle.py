@@ -37,7 +37,7 @@ def seen(place: Tensor, step: int) -> Tensor | None:
 class Eagle(nn.Module):
     """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
 
-    taps = ("final",)  # what it reads of the target
+    hidden_states = ("final",)  # what it reads of the target
 
     def __init__(self, config: dict[str, Any], name: str = "the EAGLE head"):
         super().__init__()
@@ -62,14 +62,14 @@ class Eagle(nn.Module):
             for i, layer in enumerate(self.layers):
                 x, past[i] = layer(x, angles, past[i], mask)
             out.append(x)
-            features = torch.cat([features[:, :1], self.fed(x)[:, :-1]], 1)  # the guess of feature t was made at row t-1
+            features = torch.cat([features[:, :1], self.feedback(x)[:, :-1]], 1)  # the guess of feature t was made at row t-1
         return out
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         """What enters the layer."""
         return self.fc(torch.cat([embeds, features], -1))
 
-    def fed(self, x: Tensor) -> Tensor:
+    def feedback(self, x: Tensor) -> Tensor:
         """Of what a row gives, the guess of a feature on which the next row stands."""
         return x
 
@@ -158,7 +158,7 @@ def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
     return said | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
 
 
-def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, fed: bool, wide: int = 1) -> dict[str, Tensor | None]:
+def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:
     """The tensors of one layer, by their names in the file; those of a bias may be None. Raises ModelError."""
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
@@ -167,7 +167,7 @@ def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, fed: bo
     shapes: dict[str, tuple[int, ...]] = {"self_attn.o_proj": (d, q)}
     if normed:
         shapes["input_layernorm"] = (d,)
-    if fed:
+    if feedback:
         shapes |= {"post_attention_layernorm": (d,), "mlp.gate_proj": (inner, d), "mlp.up_proj": (inner, d), "mlp.down_proj": (d, inner)}
     return found | {f"{at}{name}.weight": weights.get(f"{at}{name}.weight", *shape) for name, shape in shapes.items()}
 

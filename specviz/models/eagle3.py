@@ -53,14 +53,14 @@ class Eagle3(nn.Module):
         super().__init__()
         self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
         self.read_layers = tuple(config["read_layers"])
-        d, vocab, taps = self.sizes.hidden, config["vocab_size"], len(self.read_layers)
+        d, vocab, hidden_states = self.sizes.hidden, config["vocab_size"], len(self.read_layers)
         speaks = config.get("draft_vocab_size") or vocab
         if type(speaks) is not int or not 0 < speaks <= vocab:
             raise ModelError(f"config.json of {name} says draft_vocab_size is {str(speaks)[:40]}")
         self.vocab, self.norm_output = vocab, bool(config.get("norm_output"))
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
-        self.fc = nn.Linear(taps * d, d, bias=False)
-        self.fc_norm = nn.ModuleList(nn.RMSNorm(d, eps=self.sizes.eps) for _ in range(taps)) if config.get("fc_norm") else None
+        self.fc = nn.Linear(hidden_states * d, d, bias=False)
+        self.fc_norm = nn.ModuleList(nn.RMSNorm(d, eps=self.sizes.eps) for _ in range(hidden_states)) if config.get("fc_norm") else None
         first = Beside(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
         later = (Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(1, self.sizes.layers))
         self.layers, self.norm = nn.ModuleList([first, *later]), nn.RMSNorm(d, eps=self.sizes.eps)
@@ -69,7 +69,7 @@ class Eagle3(nn.Module):
         self.register_buffer("t2d", torch.arange(vocab) < speaks if speaks < vocab else None)
 
     @property
-    def taps(self) -> tuple[str, ...]:
+    def hidden_states(self) -> tuple[str, ...]:
         """What is read of the target."""
         return tuple(f"layer:{i}" for i in self.read_layers)
 
@@ -209,11 +209,11 @@ def read(weights: HeadWeights, told: dict[str, Any], body: Body) -> tuple[dict[s
                "qk_norm": f"{at[0]}self_attn.q_norm.weight" in weights, "attention_bias": f"{at[0]}self_attn.q_proj.bias" in weights,
                "fc_norm": "fc_norm.0.weight" in weights,
                "own_head": "lm_head.weight" in weights, "draft_vocab_size": None}
-    sizes, d, taps = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
-    found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, taps * d)}
+    sizes, d, hidden_states = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
+    found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, hidden_states * d)}
     found["norm.weight"] = weights.get("norm.weight", d)
     if config["fc_norm"]:
-        found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(taps)}
+        found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(hidden_states)}
     for i, name in at.items():
         mine = layer_weights(weights, sizes, name, True, True, 2 if i == 0 else 1)
         mine |= {f"{name}hidden_norm.weight": weights.get(f"{name}hidden_norm.weight", d)} if i == 0 else {}

@@ -128,12 +128,12 @@ class Layer(nn.Module):
 
     still = eight = False
 
-    def __init__(self, sizes: Sizes, normed: bool, fed: bool, bias: bool = False, **heads: Any):
+    def __init__(self, sizes: Sizes, normed: bool, feedback: bool, bias: bool = False, **heads: Any):
         super().__init__()
         self.input_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if normed else nn.Identity()
         self.self_attn = Attention(sizes, bias, **heads)
-        self.mlp = Mlp(sizes) if fed else None
-        self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if fed else None
+        self.mlp = Mlp(sizes) if feedback else None
+        self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if feedback else None
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
         y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)

@@ -61,7 +61,7 @@ class Fspad(Eagle):
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         return self.fc(embeds, features)
 
-    def fed(self, x: Tensor) -> Tensor:
+    def feedback(self, x: Tensor) -> Tensor:
         return x[..., self.sizes.hidden:]
 
     def said(self, x: Tensor) -> Tensor:

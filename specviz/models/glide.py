@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..core import sent
+from ..core import to_device
 from .eagle import layer_weights, like
 from .eagle_layers import Fused, Layer, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
@@ -114,8 +114,8 @@ class GlideNet(Fused):
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
         places, owner = self.owner.positions, self.owner
         angles = (torch.tensor(places, dtype=torch.float32)[:, None] * self.inverse)
-        angles = sent(angles, x.device)
-        seen = sent(torch.tensor([owner.horizons[at] if at < len(owner.horizons) else owner.horizons[-1] for at in places]), x.device)
+        angles = to_device(angles, x.device)
+        seen = to_device(torch.tensor([owner.horizons[at] if at < len(owner.horizons) else owner.horizons[-1] for at in places]), x.device)
         for block, cross, room, (keys, values) in zip(self.blocks, self.cross, slots, owner.lent):
             x = self.attend(block, x, turn, room, at, mask)
             sees = torch.arange(keys.shape[1], device=x.device) < seen[:, None]

@@ -64,10 +64,10 @@ class Jakiro(Eagle):
         super().__init__({**config, "num_hidden_layers": 1}, name)
         self.layers = nn.ModuleList([Mixed(self.sizes, bool(config.get("qkv_bias", False)))])
 
-    def fed(self, x: Tensor) -> Tensor:
+    def feedback(self, x: Tensor) -> Tensor:
         return x[..., :self.sizes.hidden]
 
-    said = fed
+    said = feedback
 
     def further(self, x: Tensor) -> Tensor:
         """Of what a row gives, the guess that speaks of the token after the next."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..core import sent
+from ..core import to_device
 from .eagle import like
 from .eagle_layers import Sizes, _turned
 from .glide import keys_of
@@ -76,7 +76,7 @@ class FastResidual(nn.Module):
         of a single row, which reads all of them; None: the rows are those of a text, each reads up to itself.
         """
         places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
-        angles = sent(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
+        angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
         x = embeds
         for layer, pair in zip(self.layers, lent):
             x = layer(x, angles, pair, at is None)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import causal
-from ..core import ids_on
+from ..core import token_tensor
 from .eagle import like
 from .row_cache import RowCache
 from .heads import Body, HeadWeights, config_of, fill, why_not
@@ -49,7 +49,7 @@ class MaskedRows(RowCache):
     def draft(self, ids: list[int], masks: int) -> Tensor:
         """Logits [1 + masks, width] behind the last of the tokens and behind each of the masks, all from one pass."""
         net = self.net
-        rows = net.embed(ids_on(net.device, [*ids, *[self.mask_token] * masks]))
+        rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
         said = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))
         return F.pad(said[:, :self.width], (0, self.width - min(self.width, said.shape[1])), value=-torch.inf)
 

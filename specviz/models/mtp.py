@@ -39,7 +39,7 @@ LAYOUTS = (
 class Mtp(nn.Module):
     """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true)."""
 
-    taps = ("final",)  # what it reads of the target
+    hidden_states = ("final",)  # what it reads of the target
 
     def __init__(self, config: dict[str, Any], name: str = "the MTP module"):
         super().__init__()

@@ -27,7 +27,7 @@ def why_not(config: dict[str, Any]) -> str | None:
     return None
 
 
-def provides(config: dict[str, Any]) -> frozenset[str]:
+def capabilities(config: dict[str, Any]) -> frozenset[str]:
     """What a target of that config.json will most likely offer; the loaded target's own ``provides`` is what counts."""
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
     lent = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}

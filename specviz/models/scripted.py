@@ -162,16 +162,16 @@ class Writer(nn.Module):
         self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(model.norm_final), linear(model.head), model.layers
         self.embedding = model.embedding
 
-    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, heat: float,
+    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, temperature: float,
                 uniforms: Tensor, least: Optional[float]) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, List[float]]:
         """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows
         ids [n] at slots at..at+n, which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice.
         With ``least`` each token's chance, too, and the first that is below it is the last."""
         tokens: List[Tensor] = []
         logits: List[Tensor] = []
-        laws: List[Tensor] = []
+        distributions: List[Tensor] = []
         states: List[Tensor] = []
-        chances: List[float] = []
+        token_probs: List[float] = []
         none: List[int] = []
         n = ids.shape[0]
         for i in range(count):
@@ -179,28 +179,28 @@ class Writer(nn.Module):
             x, _ = self.layers(x, turn.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
             state = self.norm(x.narrow(0, n - 1, 1))
             row = self.head(state)
-            if heat > 0.0:
-                law = torch.softmax(row if heat == 1.0 else row / heat, -1)
-                total = law.cumsum(-1)
+            if temperature > 0.0:
+                probs = torch.softmax(row if temperature == 1.0 else row / temperature, -1)
+                total = probs.cumsum(-1)
                 drawn = (uniforms[i] * total[:, -1:].to(torch.float64)).to(total.dtype)
                 found = torch.searchsorted(total, drawn, right=True)
-                inside = found.clamp(max=law.shape[1] - 1)
-                good = found.less(law.shape[1]).logical_and_(law.gather(1, inside).greater(0.0))
-                token = inside[0] if bool(good.item()) else law.argmax(-1, True)[0]
-                laws.append(law)
+                inside = found.clamp(max=probs.shape[1] - 1)
+                good = found.less(probs.shape[1]).logical_and_(probs.gather(1, inside).greater(0.0))
+                token = inside[0] if bool(good.item()) else probs.argmax(-1, True)[0]
+                distributions.append(probs)
             else:
-                law = row
+                probs = row
                 token = row[0].max(-1, True)[1]  # the first of several, too, and quicker than argmax
             tokens.append(token)
             logits.append(row)
             states.append(state)
             if least is not None:
-                law = law if heat > 0.0 else torch.softmax(row, -1)
-                chances.append(float(law[0].index_select(0, token).item()))
-                if chances[-1] < least:
+                probs = probs if temperature > 0.0 else torch.softmax(row, -1)
+                token_probs.append(float(probs[0].index_select(0, token).item()))
+                if token_probs[-1] < least:
                     break
             at, n, ids, mask = at + n, 1, token, None
-        return torch.cat(tokens), torch.cat(logits), torch.cat(laws) if heat > 0.0 else None, torch.cat(states), chances
+        return torch.cat(tokens), torch.cat(logits), torch.cat(distributions) if temperature > 0.0 else None, torch.cat(states), token_probs
 
 
 def script(model: Any, width: int) -> None:
@@ -226,9 +226,9 @@ def script(model: Any, width: int) -> None:
 
 @torch.inference_mode()
 def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
-    block, dice = model.blocks[0], torch.Generator().manual_seed(0)
-    x = torch.randn(2, model.hidden, generator=dice)
-    reads = None if width == model.hidden else torch.randn(2, width, generator=dice)
+    block, rng = model.blocks[0], torch.Generator().manual_seed(0)
+    x = torch.randn(2, model.hidden, generator=rng)
+    reads = None if width == model.hidden else torch.randn(2, width, generator=rng)
     rooms = [torch.zeros(2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
     turn = model.turns(2)[:2]
     ours, theirs = attend(x, turn, rooms[0], 0, None, reads), model.attend(block, x, turn, rooms[1], 0, None, reads)
@@ -256,13 +256,13 @@ def _writes_the_same(model: Any, writer: Any) -> bool:
     """Whether tokens written in one call are those of passes one by one; its first, dear calls, too."""
     count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
     none, rooms = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
-    for heat in (0.0, 1.0):
+    for temperature in (0.0, 1.0):
         for room in rooms[:2]:
             for least in (0.0, None):
-                tokens, logits, _, _, _ = writer(ids, turn, room, 0, None, count, heat, none.expand(count), least)
+                tokens, logits, _, _, _ = writer(ids, turn, room, 0, None, count, temperature, none.expand(count), least)
         for i in range(count):
             x = model.embed(ids if i == 0 else tokens[i - 1:i])
             row = model.head(model.norm_final(model.through(x, turn[i:i + 1], rooms[2], i, None)[0]))
-            if not torch.equal(row[0], logits[i]) or not heat and int(row.argmax()) != int(tokens[i]):
+            if not torch.equal(row[0], logits[i]) or not temperature and int(row.argmax()) != int(tokens[i]):
                 return False
     return True

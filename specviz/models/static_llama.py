@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import Later, ids_on
+from ..core import LazyScalar, token_tensor
 from .llama import Llama
 from .recorded import WIDTH, Recordings, mask_of, seen_by, send
 
@@ -31,10 +31,10 @@ class Inputs:
         """ids, positions [n]; slots [rows]; sees [n, lo + n], bool, of the scratch."""
         n, rows = len(ids), self.rows
         idle = [0] * (rows - n)
-        known = [0 if type(token) is Later else token for token in ids]
+        known = [0 if type(token) is LazyScalar else token for token in ids]
         send(self.numbers, torch.tensor(known + idle + positions.tolist() + idle + [*slots, past]))
-        if any(type(token) is Later for token in ids):
-            self.numbers[:n].copy_(ids_on(self.numbers.device, ids))
+        if any(type(token) is LazyScalar for token in ids):
+            self.numbers[:n].copy_(token_tensor(self.numbers.device, ids))
         if self._shown is not sees:  # shapes come back round after round
             send(self.bias, seen_by(rows, sees, lo, self.bias.dtype))
             self._shown = sees
@@ -76,15 +76,15 @@ def forward(model: Llama, room: Room, inputs: Inputs, want: frozenset[str], stea
     which rows lie in their slots.
     """
     ids, positions, where, past = inputs.split()
-    x, turn, taps = model.embed(ids), room.turn.index_select(0, positions), {}
+    x, turn, hidden_states = model.embed(ids), room.turn.index_select(0, positions), {}
     mask = mask_of(inputs.bias, room.order, past, model.group)
     mask = mask.double() if steady else mask
     for i, block in enumerate(model.blocks):
         if f"layer:{i}" in want:
-            taps[f"layer:{i}"] = x
+            hidden_states[f"layer:{i}"] = x
         x = model.attend(block, x, turn, room.slots[i], where, mask)
         x = model.transform(block, x)
     x = model.norm_final(x)
     if "final" in want:
-        taps["final"] = x
-    return model.head(x), taps
+        hidden_states["final"] = x
+    return model.head(x), hidden_states

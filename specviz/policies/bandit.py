@@ -100,15 +100,15 @@ class Exp3(Bandit):
     def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         super().__init__(arms, names, reward)
         self.losses = [0.0] * len(self.arms)
-        self.chances = [1 / len(self.arms)] * len(self.arms)
+        self.token_probs = [1 / len(self.arms)] * len(self.arms)
 
     def choose(self, state: State) -> int:
         arms, pulled = len(self.arms), sum(self.pulls) + 1
         eta = math.sqrt(math.log(arms) / (arms * pulled)) if arms > 1 else 0.0
         least = min(self.losses)
         weights = [math.exp(-eta * (loss - least)) for loss in self.losses]
-        self.chances = [weight / sum(weights) for weight in weights]
-        return state.dice.pick("policy", torch.tensor(self.chances, dtype=torch.float64))
+        self.token_probs = [weight / sum(weights) for weight in weights]
+        return state.rng.pick("policy", torch.tensor(self.token_probs, dtype=torch.float64))
 
     def learn(self, arm: int, reward: float) -> None:
-        self.losses[arm] += (1 - reward) / self.chances[arm]
+        self.losses[arm] += (1 - reward) / self.token_probs[arm]

@@ -40,7 +40,7 @@ class RowBudget(JointPolicy):
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
         budget = self.budget(states)
-        believed = [chances(line, len(tree)) for line, tree in zip(self.sure, trees)]
+        believed = [token_probs(line, len(tree)) for line, tree in zip(self.sure, trees)]
         lengths = shares(believed, budget)
         self.least = min((line[n - 1] for line, n in zip(believed, lengths) if n), default=0.0)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
@@ -53,29 +53,29 @@ class RowBudget(JointPolicy):
 def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]], budget: int, least: float) -> Callable[[Step], bool]:
     """Notes what a request's draft believes; True where a further token of it could not be among the ``budget`` likeliest, or would be
     less likely than ``least``. ``ranked``: all tokens that were drafted in this round, the likeliest first, as in ``shares``."""
-    chance = 1.0
+    prob = 1.0
 
     def stop(step: Step) -> bool:
-        nonlocal chance
+        nonlocal prob
         sure = float(step.probs.max())  # once: on a device it is waited for
-        chance *= sure
-        insort(ranked, (-chance, len(line), mine))
+        prob *= sure
+        insort(ranked, (-prob, len(line), mine))
         line.append(sure)
-        return chance < least or bisect_left(ranked, (-chance, len(line), mine)) >= budget
+        return prob < least or bisect_left(ranked, (-prob, len(line), mine)) >= budget
     return stop
 
 
-def chances(sure: Sequence[float], length: int) -> list[float]:
+def token_probs(sure: Sequence[float], length: int) -> list[float]:
     """The chance that a chain is accepted up to each of its tokens, as far as its draft model believes."""
-    out, chance = [], 1.0
+    out, prob = [], 1.0
     for i in range(length):
-        chance *= sure[i] if i < len(sure) else UNKNOWN
-        out.append(chance)
+        prob *= sure[i] if i < len(sure) else UNKNOWN
+        out.append(prob)
     return out
 
 
 def shares(chains: Sequence[Sequence[float]], budget: int) -> list[int]:
     """How many tokens of each chain are among the ``budget`` likeliest of all. Chances fall along a chain, so that what is kept is
     its beginning; of equal ones the nearer to the root comes first."""
-    order = sorted((-chance, depth, i) for i, chain in enumerate(chains) for depth, chance in enumerate(chain))[:budget]
+    order = sorted((-prob, depth, i) for i, chain in enumerate(chains) for depth, prob in enumerate(chain))[:budget]
     return [sum(i == mine for *_, i in order) for mine in range(len(chains))]

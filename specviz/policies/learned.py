@@ -8,7 +8,7 @@ from typing import Callable
 import torch
 from torch import Tensor
 
-from ..core import Budget, Policy, State, Step, sent
+from ..core import Budget, Policy, State, Step, to_device
 
 
 class PredictedAcceptance(Policy):
@@ -53,7 +53,7 @@ class Classified(Policy):
 
     def _stop(self, step: Step) -> bool:
         with torch.inference_mode():
-            self.line.append(float(self.classifier(step.probs, sent(torch.tensor(step.depth), step.probs.device))))
+            self.line.append(float(self.classifier(step.probs, to_device(torch.tensor(step.depth), step.probs.device))))
         return self.line[-1] < self.threshold
 
 

@@ -14,19 +14,19 @@ from .until import Until
 Router = Callable[[Tensor], Tensor]
 
 
-def always(laws: Tensor) -> Tensor:
-    return torch.ones(len(laws), dtype=torch.bool, device=laws.device)
+def always(distributions: Tensor) -> Tensor:
+    return torch.ones(len(distributions), dtype=torch.bool, device=distributions.device)
 
 
 def unsure(limit: float = 0.5) -> Router:
     """Asked where the best token has less than ``limit``."""
-    return lambda laws: laws.amax(-1) < limit
+    return lambda distributions: distributions.amax(-1) < limit
 
 
 def near(limit: float = 0.2) -> Router:
     """Asked where half the gap between the two best tokens is less than ``limit``."""
-    def router(laws: Tensor) -> Tensor:
-        best = laws.topk(2, dim=-1).values
+    def router(distributions: Tensor) -> Tensor:
+        best = distributions.topk(2, dim=-1).values
         return (best[:, 0] - best[:, 1]) / 2 < limit
     return router
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
-from ..core import Below, Budget, DraftTree, JointPolicy, Outcome, State
+from ..core import StopBelowProbability, Budget, DraftTree, JointPolicy, Outcome, State
 
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
@@ -46,7 +46,7 @@ class Ragged(JointPolicy):
     """Every request drafts until the draft model doubts (a token has less chance than ``least``), at most ``most`` tokens."""
 
     def __init__(self, most: int = 8, least: float = 0.4):
-        self.budget, self.least = Budget(most, stop=Below(least)), least
+        self.budget, self.least = Budget(most, stop=StopBelowProbability(least)), least
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         return [self.budget] * len(states)

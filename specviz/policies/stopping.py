@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..core import Below, Budget, Outcome, Policy, State, Step
+from ..core import StopBelowProbability, Budget, Outcome, Policy, State, Step
 
 MEMORY = 256  # drafted tokens the threshold is fitted to
 
 
 @dataclass(frozen=True)
-class Seen(Below):
+class Seen(StopBelowProbability):
     """The same, and the chances it was told: of the tokens drafted in a round."""
 
     sure: list[float] = field(default_factory=list)
 
-    def takes(self, chance: float) -> bool:
-        self.sure.append(chance)
-        return super().takes(chance)
+    def takes(self, prob: float) -> bool:
+        self.sure.append(prob)
+        return super().takes(prob)
 
 
 class Confidence(Policy):

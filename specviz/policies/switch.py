@@ -33,8 +33,8 @@ class EntropySwitch(Policy):
         return {"entropy": round(self.seen[-1], 5), "mean": round(self.mean, 5), "limit": self.limit}
 
     def observe(self, outcome: Outcome) -> None:
-        law = outcome.scores.logits[outcome.kept[-1]].float().softmax(-1)
-        self.seen.append(-float(torch.special.xlogy(law, law).sum()))
+        probs = outcome.scores.logits[outcome.kept[-1]].float().softmax(-1)
+        self.seen.append(-float(torch.special.xlogy(probs, probs).sum()))
         self.stayed += 1
         wanted = "large" if self.mean > self.limit else "small"
         if wanted != self.writer and self.stayed >= self.dwell:

@@ -60,8 +60,8 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
             ends[lane], took[lane] = event, []
         else:
             yield lane, event
-    dice = random.Random(len(runs))
-    for lane in (lane for _ in range(times - 1) for lane in dice.sample(list(ends), len(ends))):
+    rng = random.Random(len(runs))
+    for lane in (lane for _ in range(times - 1) for lane in rng.sample(list(ends), len(ends))):
         if runs[lane].interrupted():
             break
         yield lane, None

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..core import BrokenLaw, BrokenModel, Method, Sampling
+from ..core import InvalidDistribution, BrokenModel, Method, Sampling
 from ..indexes.earlier_answers import Memory
 
 ROLES = ("system", "user", "assistant")
@@ -37,7 +37,7 @@ def explain(method: Method, error: Exception) -> str:
     """Why a run broke, for a person."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
-    if isinstance(error, (BrokenModel, BrokenLaw)):
+    if isinstance(error, (BrokenModel, InvalidDistribution)):
         return sentence(error)
     return sentence(f"{method.title} stopped: {sentence(error)}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable
 
-from ..trace.events import Event, Failed, Finished, Said, Started
+from ..trace.events import Event, Failed, Finished, TextEmitted, Started
 from ..trace.metrics import Totals
 
 
@@ -29,7 +29,7 @@ class Result:
         self.totals.fold(event)
         if isinstance(event, Started):
             self.prompt_ids = list(event.header["prompt"]["ids"])
-        elif isinstance(event, Said):
+        elif isinstance(event, TextEmitted):
             self.token_ids += [piece[0] for piece in event.pieces]
             self._said += b"".join(piece[1] for piece in event.pieces)
         elif isinstance(event, Finished):

@@ -17,7 +17,7 @@ import torch
 
 from ..core import Costs, FixedCosts, Method, Sampling, State
 from ..trace.metrics import Totals
-from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Said, Started
+from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, TextEmitted, Started
 from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
@@ -221,7 +221,7 @@ class Run:
             if self.transcript.stopped:
                 events = cut_round(events, len(pieces))
                 break
-        return [*events, Said(committed.round, tuple(pieces))]
+        return [*events, TextEmitted(committed.round, tuple(pieces))]
 
     def left(self) -> float | None:
         """Seconds until the deadline; None without one."""

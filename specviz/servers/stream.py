@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, Iterator, Sequence
 
 from ..core.notes import check
-from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, Said, Started
+from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, TextEmitted, Started
 from ..zoo.registry import Server
 from .dialects import ENGINES, FAMILY, KEY, Message
 from .events import messages
@@ -113,7 +113,7 @@ class Stream:
         for token, part in pieces:  # where a token's text ends within a message is not told: all of it belongs to the last
             said.append((token, part, self._said, self._said + len(part)))
             self._said += len(part)
-        yield Said(number, tuple(said))
+        yield TextEmitted(number, tuple(said))
         drafts = message.drafts
         told = {} if drafts is None else {"drafted": drafts.drafted, "accepted": drafts.accepted}
         yield Noted(number, *self.note("message", tokens=len(ids) if message.ids else None, bytes=len(data), **told))
@@ -169,10 +169,10 @@ class Stream:
         return read_metrics(self.engine, page)
 
     def _body(self) -> dict[str, Any]:
-        law = self.sampling
-        return {"model": self.model, "messages": self.conversation, "max_tokens": self.wanted, "temperature": law.temperature,
-                "top_p": law.top_p, "seed": law.seed, "stream": True, "stream_options": {"include_usage": True},
-                **self.engine.ask(law)}
+        probs = self.sampling
+        return {"model": self.model, "messages": self.conversation, "max_tokens": self.wanted, "temperature": probs.temperature,
+                "top_p": probs.top_p, "seed": probs.seed, "stream": True, "stream_options": {"include_usage": True},
+                **self.engine.ask(probs)}
 
     def _totals(self, facts: list[dict[str, Any]]) -> dict[str, Any]:
         known = {fact["name"]: fact["value"] for fact in facts if fact["badge"] != "unknown"}

@@ -31,7 +31,7 @@ class CachedTarget:
     passes: forwards run; seen: the committed tokens whose rows the cache holds.
     """
 
-    provides: frozenset[str] = frozenset({"tree", "rewind"})
+    capabilities: frozenset[str] = frozenset({"tree", "rewind"})
     name = "the model"
     vocab: int
     context: int
@@ -61,12 +61,12 @@ class CachedTarget:
         """At most so many rows will be scored at once, as far as is known. A target of fixed shapes chooses one by it."""
 
     # --- the contract ----------------------------------------------------------------------------------------------
-    def tap(self, names: frozenset[str]) -> None:
+    def capture(self, names: frozenset[str]) -> None:
         """Ask for states along with scores. Raises ValueError for a state this target does not have."""
         for name in names:
             kind, _, layer = name.partition(":")
             known = "tap:final" if name == "final" else "tap:layer" if kind == "layer" and layer.isdigit() else ""
-            if known not in self.provides or (layer and int(layer) >= self.layers):
+            if known not in self.capabilities or (layer and int(layer) >= self.layers):
                 raise ValueError(f"{self.name} has no state named {name!r}")
         if self._want != names:
             self.settle()
@@ -127,18 +127,18 @@ class CachedTarget:
             return Rows(_behind(waiting, self.root, tree), waiting + ids, len(self.seen), 0, False)
         return Rows(tree, ids, len(self.seen), lo, False)
 
-    def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, taps: dict[str, Tensor]) -> Scores:
+    def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, hidden_states: dict[str, Tensor]) -> Scores:
         """What the rows of ``_rows_to_run`` gave becomes the scratch."""
         waiting, lo = len(self._waiting), rows.lo
         if waiting:
-            logits, taps = logits[waiting:], {name: states[waiting:] for name, states in taps.items()}
+            logits, hidden_states = logits[waiting:], {name: states[waiting:] for name, states in hidden_states.items()}
             self.seen, self._waiting = self.seen + self._waiting, []
         if lo:
-            logits, taps = self._logits.add(lo, logits), {name: self._taps[name].add(lo, states) for name, states in taps.items()}
+            logits, hidden_states = self._logits.add(lo, logits), {name: self._taps[name].add(lo, states) for name, states in hidden_states.items()}
         else:
-            self._logits, self._taps = Growing(logits), {name: Growing(states) for name, states in taps.items()}
+            self._logits, self._taps = Growing(logits), {name: Growing(states) for name, states in hidden_states.items()}
         self._tree, self._rows = tree, len(tree) + 1
-        return Scores(logits, taps, len(self.seen))
+        return Scores(logits, hidden_states, len(self.seen))
 
     def _held(self, tree: DraftTree) -> Scores:
         """Scores of a tree whose rows lie in the scratch already."""
@@ -207,13 +207,13 @@ class CachedTarget:
             self._readable(part)
             with self.timed():
                 self.passes += 1
-                logits, taps = self._forward(Rows(DraftTree.chain(part[1:]), part, len(self.seen), 0, True))
+                logits, hidden_states = self._forward(Rows(DraftTree.chain(part[1:]), part, len(self.seen), 0, True))
             self.seen += part
-            pieces.append(taps)
+            pieces.append(hidden_states)
         if logits is None:
             return self._nothing()
-        taps = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
-        return Scores(logits[-1:], taps, at, len(tokens))
+        hidden_states = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
+        return Scores(logits[-1:], hidden_states, at, len(tokens))
 
     def _readable(self, ids: Sequence[int]) -> None:
         if ids and (max(ids) >= self.vocab or min(ids) < 0):

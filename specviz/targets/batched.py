@@ -37,13 +37,13 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
     began = time.perf_counter()
     try:
         with torch.inference_mode():
-            logits, taps = _forward(lanes) if lanes else (torch.empty(0), [])
+            logits, hidden_states = _forward(lanes) if lanes else (torch.empty(0), [])
     except BaseException:
         for target in targets:
             target.root = None
             target._drop()
         raise
-    took, given, out = time.perf_counter() - began, iter(zip(lanes, taps)), []
+    took, given, out = time.perf_counter() - began, iter(zip(lanes, hidden_states)), []
     for target, tree, rows in runs:
         if rows is None:
             out.append(target._held(tree))
@@ -57,7 +57,7 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
 
 def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """Logits of all rows, and each sequence's taps."""
-    model, taps = lanes[0][0].model, [{} for _ in lanes]
+    model, hidden_states = lanes[0][0].model, [{} for _ in lanes]
     for target, *_ in lanes:
         target.work = None  # what an early exit left is not continued: all rows run through all layers
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
@@ -65,19 +65,19 @@ def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
     looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
     for i, block in enumerate(model.blocks):
         if any(looked_into):
-            x = torch.cat([target._enter(rows, i, x[mine], seen) for (target, rows, mine), seen in zip(lanes, taps)])
+            x = torch.cat([target._enter(rows, i, x[mine], seen) for (target, rows, mine), seen in zip(lanes, hidden_states)])
         q, new = model.project(block, x, turn)
         q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
         y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
         x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
     x = model.norm_final(x)
-    for (target, _, mine), seen in zip(lanes, taps):
+    for (target, _, mine), seen in zip(lanes, hidden_states):
         if "final" in target._want:
             seen["final"] = x[mine]
     logits = model.head(x)
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
-    return logits, taps
+    return logits, hidden_states
 
 
 def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:

@@ -27,9 +27,9 @@ class Written(NamedTuple):
 
     tokens: list[int]
     logits: Tensor
-    laws: Tensor | None
+    distributions: Tensor | None
     states: Tensor
-    chances: list[float]
+    token_probs: list[float]
 
 
 class FastModel(Llama):
@@ -47,7 +47,7 @@ class FastModel(Llama):
 class FastTarget(LlamaTarget):
     """One run's cache over shared weights, its views, its early exits, and passes it shares with other runs."""
 
-    provides = LlamaTarget.provides | {"kv", "early", "skip", "fuzzy", "lean", "batch", "write"}
+    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "fuzzy", "lean", "batch", "write"}
     work: Work | None = None  # of an early exit
 
     # --- what a target lends ---------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class FastTarget(LlamaTarget):
     def weights(self) -> FastModel:
         return self.model
 
-    def write(self, after: Sequence[int], count: int, heat: float, roll: Callable[[int], list[float]],
+    def write(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> Written | None:
         """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
         one at that temperature by a uniform of ``roll(count)``. A token with a chance below ``least`` is the last. They go on behind the
@@ -92,9 +92,9 @@ class FastTarget(LlamaTarget):
         self._readable(behind)
         with self.timed():
             self._reserve(at + len(behind) + count)
-            dice = torch.tensor(roll(count) if heat else [0.0], dtype=torch.float64)
+            rng = torch.tensor(roll(count) if temperature else [0.0], dtype=torch.float64)
             turn = self.model.turns(at + len(behind) + count)
-            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, heat, dice, least)
+            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, temperature, rng, least)
             written = Written(found.tolist(), *made)
             self.passes += len(written.tokens)
         if not after:

@@ -106,7 +106,7 @@ class HFModel:
     def open(self) -> HFTarget:
         return HFTarget(self) if self.note is None else UncachedTarget(self)
 
-    def provides(self) -> frozenset[str]:
+    def capabilities(self) -> frozenset[str]:
         """What hooks and the two embedding tables can lend: checked by tests for the families named there."""
         table = self.net.get_input_embeddings().weight
         same_width = self.net.get_output_embeddings().weight.shape[1] == table.shape[1] == self.hidden
@@ -146,12 +146,12 @@ class HFTarget(CachedTarget):
     def __init__(self, model: HFModel):
         self.model, self.name = model, model.name
         self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
-        self.provides = self._provides()
+        self.capabilities = self._provides()
         self._cache = Cache(layer_class_to_replicate=Slots)
         super().__init__()
 
     def _provides(self) -> frozenset[str]:
-        return self.model.provides() | {"tree"}
+        return self.model.capabilities() | {"tree"}
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Rows of the embedding table, [n, hidden]."""
@@ -177,15 +177,15 @@ class HFTarget(CachedTarget):
 
     def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """The forward with hooks for taps and entries, which live only inside it. skip: rows run before those asked for."""
-        taps: dict[str, Tensor] = {}
+        hidden_states: dict[str, Tensor] = {}
         with self.model.lock, ExitStack() as stack:
             for layer, block in enumerate(self.model.blocks):
                 if f"layer:{layer}" in self._want or any(entry.layer == layer for entry in rows.tree.inputs):
-                    hook = _before(layer, rows, skip, taps if f"layer:{layer}" in self._want else {})
+                    hook = _before(layer, rows, skip, hidden_states if f"layer:{layer}" in self._want else {})
                     stack.callback(block.register_forward_pre_hook(hook, with_kwargs=True).remove)
             if "final" in self._want:
                 def final(module, args):
-                    taps["final"] = args[0][0, skip:]
+                    hidden_states["final"] = args[0][0, skip:]
 
                 stack.callback(self.model.net.get_output_embeddings().register_forward_pre_hook(final).remove)
             elif rows.last:
@@ -193,7 +193,7 @@ class HFTarget(CachedTarget):
             logits = self.model.run(ids, **inputs)
         if logits.is_cuda:
             torch.cuda.synchronize(logits.device)  # so that ``busy`` and the engine's clock see the work, not its launch
-        return logits[-1:] if rows.last else logits[skip:], taps
+        return logits[-1:] if rows.last else logits[skip:], hidden_states
 
     def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
         """What each row may see, added to scores: [1, 1, rows, slots], per kind of layer where kinds are mixed."""
@@ -229,7 +229,7 @@ class UncachedTarget(HFTarget):
     """A model whose state cannot be rewound: every forward reads the whole text again. Chains only, and slow; still exact."""
 
     def _provides(self) -> frozenset[str]:
-        return self.model.provides()
+        return self.model.capabilities()
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.chain:
@@ -262,7 +262,7 @@ class UncachedLearner(HFLearner, UncachedTarget):
     """The same for a model whose state cannot be rewound."""
 
 
-def _before(layer: int, rows: Rows, skip: int, taps: dict[str, Tensor]):
+def _before(layer: int, rows: Rows, skip: int, hidden_states: dict[str, Tensor]):
     """A hook on what enters a layer: states replaced by entries, tapped after that."""
     def hook(module, args, kwargs):
         x = args[0] if args else kwargs["hidden_states"]
@@ -270,6 +270,6 @@ def _before(layer: int, rows: Rows, skip: int, taps: dict[str, Tensor]):
             made = entry.make(x[0, skip:])
             x = x.clone()
             x[0, [skip + i for i in where]] = made.to(x.dtype)
-        taps[f"layer:{layer}"] = x[0, skip:]
+        hidden_states[f"layer:{layer}"] = x[0, skip:]
         return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
     return hook

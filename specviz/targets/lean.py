@@ -22,7 +22,7 @@ class Lean(Skipping):
     kept: slots taken from the whole target.
     """
 
-    provides = frozenset({"tree", "rewind", "embed", "head"})
+    capabilities = frozenset({"tree", "rewind", "embed", "head"})
 
     def __init__(self, target: LlamaTarget, keep: Keep):
         self.keep, self.offset, self.kept, self._settled = keep, 0, 0, 0

@@ -10,7 +10,7 @@ from typing import Sequence
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Later, ids_on, sent
+from ..core import DraftTree, LazyScalar, token_tensor, to_device
 from ..models.llama import Llama
 from .base import CachedTarget
 from .rows import LARGE, Rows, Shape
@@ -21,7 +21,7 @@ STEP = 256  # slots are allocated in multiples of this
 class LlamaTarget(CachedTarget):
     """One run's cache over shared weights."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
+    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
 
     def __init__(self, model: Llama):
@@ -34,7 +34,7 @@ class LlamaTarget(CachedTarget):
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Rows of the embedding table, [n, hidden]."""
         with torch.inference_mode():
-            return self.model.embed(ids if isinstance(ids, Tensor) else ids_on(self.model.device, ids))
+            return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
         """Logits of states [n, hidden] that have passed the last norm."""
@@ -61,22 +61,22 @@ class LlamaTarget(CachedTarget):
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
         """As any target's; a token that still lies on the device is left there: it was chosen from logits of this width."""
         tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
-        ids = [token if type(token) is Later else max(token, 0) for token in tokens]
-        self._readable([token for token in ids if type(token) is not Later])
+        ids = [token if type(token) is LazyScalar else max(token, 0) for token in tokens]
+        self._readable([token for token in ids if type(token) is not LazyScalar])
         return ids
 
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         model = self.model
         x, first = self._start(rows)
-        x, taps = self._layers(rows, x, first, self.layers)
+        x, hidden_states = self._layers(rows, x, first, self.layers)
         x = model.norm_final(x)
         if "final" in self._want:
-            taps["final"] = x
+            hidden_states["final"] = x
         logits = model.head(x[-1:] if rows.last else x)
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)  # so that ``busy`` and the engine's clock see the work, not its launch
-        return logits, taps
+        return logits, hidden_states
 
     def _start(self, rows: Rows) -> tuple[Tensor, int]:
         """States [rows, hidden] to begin with, and the layer that they enter."""
@@ -84,32 +84,32 @@ class LlamaTarget(CachedTarget):
 
     def _embed(self, rows: Rows) -> Tensor:
         self._reserve(rows.past + len(rows.tree) + 1)
-        return self.model.embed(ids_on(self.model.device, rows.ids))
+        return self.model.embed(token_tensor(self.model.device, rows.ids))
 
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Layers first..end over the rows; the states after them and the taps met on the way."""
-        model, at, taps = self.model, rows.past + rows.lo, {}
+        model, at, hidden_states = self.model, rows.past + rows.lo, {}
         turn, mask = self._turn(rows), self._mask(rows)
         if not self.skip and not rows.tree.inputs:
             wanted = [i for i in range(first, end) if f"layer:{i}" in self._want] if self._want else []
             x, found = model.through(x, turn, self._cache, at, mask, first, end, wanted)
             return x, {f"layer:{i}": states for i, states in zip(wanted, found)}
         for i, block in enumerate(model.blocks[first:end], first):
-            x = self._enter(rows, i, x, taps)
+            x = self._enter(rows, i, x, hidden_states)
             if 2 * i not in self.skip:
                 x = model.attend(block, x, turn, self._cache[i], at, mask)
             if 2 * i + 1 not in self.skip:
                 x = model.transform(block, x)
-        return x, taps
+        return x, hidden_states
 
-    def _enter(self, rows: Rows, layer: int, x: Tensor, taps: dict[str, Tensor]) -> Tensor:
+    def _enter(self, rows: Rows, layer: int, x: Tensor, hidden_states: dict[str, Tensor]) -> Tensor:
         """What enters a layer: states replaced by entries, tapped after that."""
         for entry, where in rows.entries(layer) if rows.tree.inputs else ():
             made = entry.make(x)
             x = x.clone()
-            x.index_copy_(0, sent(torch.tensor(where), x.device), made.to(x.dtype))
+            x.index_copy_(0, to_device(torch.tensor(where), x.device), made.to(x.dtype))
         if f"layer:{layer}" in self._want:
-            taps[f"layer:{layer}"] = x
+            hidden_states[f"layer:{layer}"] = x
         return x
 
     def _turn(self, rows: Rows) -> Tensor:
@@ -118,7 +118,7 @@ class LlamaTarget(CachedTarget):
         if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
             return self.model.turns(at + n)[at:at + n]
         table = self.model.turns(rows.past + len(rows.tree) + 1)
-        return table[sent((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
+        return table[to_device((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """Added to scores, [group * rows, slots]: 0 where a row may look, -inf elsewhere. None when each sees everything."""
@@ -153,4 +153,4 @@ class LlamaTarget(CachedTarget):
 def _tile(shape: Shape, group: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
     tile = torch.zeros(shape.sees.shape, dtype=dtype).masked_fill_(~shape.sees, -torch.inf)
-    return sent(tile.repeat(group, 1), device)
+    return to_device(tile.repeat(group, 1), device)

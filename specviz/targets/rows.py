@@ -42,9 +42,9 @@ class Rows:
         return shape_of(self.tree.parents, self.lo)
 
     @property
-    def unread(self) -> Shape:
+    def device_topology(self) -> Shape:
         """The same, for a pass of fixed shapes: of a tree that grows on a device, who sees whom is left there."""
-        left = self.tree.unread
+        left = self.tree.device_topology
         if left is None or len(self.ids) != len(self.tree) + 1 - self.lo:  # rows that waited stand in front of the tree
             return self.shape
         return Shape(torch.tensor([0, *left.depths][self.lo:]), left.sees[self.lo:], False)

@@ -66,7 +66,7 @@ class StaticModel(FastModel):
 class StaticTarget(FastTarget):
     """One run's room over shared weights. bucket: rows of its forwards, which only ever grows; eager: passes by why they ran so."""
 
-    provides = FastTarget.provides - {"batch"}  # its shapes hold one sequence
+    capabilities = FastTarget.capabilities - {"batch"}  # its shapes hold one sequence
 
     def __init__(self, model: StaticModel):
         self._room: Room | None = None
@@ -127,11 +127,11 @@ class StaticTarget(FastTarget):
         self.work = None
         self.bucket = max(self.bucket, bucket_of(len(rows.ids)))
         self._reserve(rows.past + rows.lo + self.bucket)
-        logits, taps = self._static(rows)
-        logits, taps = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in taps.items()}
+        logits, hidden_states = self._static(rows)
+        logits, hidden_states = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in hidden_states.items()}
         if self.model.records:  # the next replay writes over them
-            logits, taps = logits.clone(), {name: states.clone() for name, states in taps.items()}
-        return logits, taps
+            logits, hidden_states = logits.clone(), {name: states.clone() for name, states in hidden_states.items()}
+        return logits, hidden_states
 
     def _why_eager(self, rows: Rows) -> str:
         """Why a pass is not one of fixed shapes; empty when it is."""
@@ -153,7 +153,7 @@ class StaticTarget(FastTarget):
         if self._map.changed:
             room.arrange(self._map.inverse())
             self._map.changed = False
-        inputs, shape = room.inputs[self.bucket], rows.unread
+        inputs, shape = room.inputs[self.bucket], rows.device_topology
         inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
                    rows.past, shape.sees, rows.lo)
         if not model.records:

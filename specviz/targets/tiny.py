@@ -91,7 +91,7 @@ class TinyNet:
 class TinyTarget(CachedTarget):
     """A TinyNet behind the Target protocol, with the bookkeeping that every target shares."""
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
+    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
                           "lean"})
     name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
@@ -133,13 +133,13 @@ class TinyTarget(CachedTarget):
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        x, taps = self.through(rows, self.layers)
-        taps["final"] = self.net.norm(x)
-        return self.net.head(taps["final"]), {name: taps[name] for name in self._want}
+        x, hidden_states = self.through(rows, self.layers)
+        hidden_states["final"] = self.net.norm(x)
+        return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
     def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
         """States after the first ``layers`` layers and what entered each of them."""
-        at, taps = rows.past + rows.lo, {}
+        at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
         if end > self._slots.shape[3]:  # a wide tree behind a long text
             self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
@@ -151,12 +151,12 @@ class TinyTarget(CachedTarget):
             for entry, where in rows.entries(depth):
                 made, x = entry.make(x), x.clone()
                 x[where] = made
-            taps[f"layer:{depth}"] = x
+            hidden_states[f"layer:{depth}"] = x
             if 2 * depth not in self.skip:
                 x = self.attended(depth, layer, x, self._slots[depth, :, :, :end], at, turn, mask)
             if 2 * depth + 1 not in self.skip:
                 x = self.net.transform(layer, x)
-        return x, taps
+        return x, hidden_states
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
         """x plus the attention of the layer at this depth."""

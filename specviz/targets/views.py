@@ -19,7 +19,7 @@ class Skipping(LlamaTarget):
     It reads the committed keys and values of the whole target and keeps its own scratch.
     """
 
-    provides = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
+    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
 
     def __init__(self, target: LlamaTarget, sublayers: Sequence[int]):
         self.skip = frozenset(sublayers)
@@ -65,7 +65,7 @@ class Fuzzy(Skipping):
     Keys and values of what is committed are the whole target's, made in order: the fuzzy ones live for one round (calibration).
     """
 
-    provides = frozenset({"tree", "rewind", "embed", "head"})
+    capabilities = frozenset({"tree", "rewind", "embed", "head"})
 
     def __init__(self, target: LlamaTarget, size: int):
         self.groups = groups_of(target.layers, size)

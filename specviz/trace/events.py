@@ -16,11 +16,11 @@ Top = list[list[float]]  # [[token, probability], ...]
 Span = tuple[float, float]  # seconds on the engine's clock
 
 
-def best(law: Tensor | None, count: int) -> Top | None:
+def best(probs: Tensor | None, count: int) -> Top | None:
     """The law's most likely tokens, best first; None when there is nothing to save."""
-    if law is None or not count:
+    if probs is None or not count:
         return None
-    values, tokens = law.topk(min(count, law.shape[-1]))
+    values, tokens = probs.topk(min(count, probs.shape[-1]))
     return [[int(x), float(p)] for x, p in zip(tokens.tolist(), values.tolist()) if p > 0]
 
 
@@ -155,7 +155,7 @@ class Checked(Event):
 
 
 @dataclass(frozen=True)
-class Said(Event):
+class TextEmitted(Event):
     """Text of a round: one piece a committed token, as bytes with their span in the output."""
 
     round: int
@@ -207,9 +207,9 @@ def tell(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None)
     verdict = outcome.verdict
     before = len(state.tokens) - len(outcome.committed) - 1
     kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
-    prob = None if verdict.law is None else float(verdict.law[verdict.token])
+    prob = None if verdict.probs is None else float(verdict.probs[verdict.token])
     yield Committed(r, committed, verdict.path, outcome.committed, verdict.kind, prob,
-                    best(verdict.law, state.top_k_saved), kv, outcome.seconds)
+                    best(verdict.probs, state.top_k_saved), kv, outcome.seconds)
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()
@@ -217,11 +217,11 @@ def tell(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None)
 
 def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
     tree = outcome.tree
-    law = tree.law(i)
+    probs = tree.draft_probs(i)
     origin = tree.origin[i] if i < len(tree.origin) else None
     return _clean({
         "id": i, "parent": tree.parents[i], "depth": tree.depths[i], "tok": tree.tokens[i],
-        "q": None if law is None else float(law[tree.tokens[i]]), "how": tree.label(i), "top": best(law, count),
+        "q": None if probs is None else float(probs[tree.tokens[i]]), "how": tree.label(i), "top": best(probs, count),
         "src": None if origin is None else {"source": origin.source, "start": origin.start, "end": origin.end},
         "probe": True if i in tree.probes else None,
     })
@@ -240,5 +240,5 @@ def _trials(outcome: Outcome, count: int) -> Iterator[dict[str, Any]]:
 def _trial(trial: Trial, count: int) -> dict[str, Any]:
     return _clean({
         "node": trial.node, "rule": trial.rule, "p": trial.target_prob, "q": trial.draft_prob, "a": trial.accept,
-        "u": trial.draw, "verdict": trial.verdict, "top_p": best(trial.law, count), "resid": best(trial.residual, count),
+        "u": trial.draw, "verdict": trial.verdict, "top_p": best(trial.probs, count), "resid": best(trial.residual, count),
     })

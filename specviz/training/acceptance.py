@@ -35,7 +35,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 @torch.inference_mode()
 def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
     """For every answer, whether each of its tokens would be accepted from the draft."""
-    dice, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
+    rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
         hidden = states(model, a.ids[None, :-1].to(device), layers)[0, a.start - 1 :]
@@ -48,7 +48,7 @@ def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list
         # A token drawn from outside the stored leaders is at most as likely as the last of them.
         match = a.top_ids.long() == tokens[:, None]
         p = torch.where(match.any(1), (a.top_logp.float() * match).sum(1), a.top_logp[:, -1].float())
-        found.append((torch.rand(len(q), generator=dice) < (q - p).exp()).tolist())
+        found.append((torch.rand(len(q), generator=rng) < (q - p).exp()).tolist())
     return found
 
 

@@ -34,15 +34,15 @@ class Tapped(Features):
 
     def __init__(self, job: Job, numbers: dict, build: Callable = block.build):
         super().__init__(job, numbers)
-        self.taps = tuple(int(tap.removeprefix("layer:")) for tap in build(self.body, numbers).taps)
-        folder = self.root / ("states-" + "-".join(map(str, self.taps)))
-        self.kept = Kept(folder, self.answers, len(self.taps) * self.head.shape[1])
+        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.body, numbers).hidden_states)
+        folder = self.root / ("states-" + "-".join(map(str, self.hidden_states)))
+        self.kept = Kept(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
 
     @torch.no_grad()
     def states(self, material) -> Batch:
         ids, where, top_ids, top_logp, labels = material
         out = self.target.model(ids, output_hidden_states=True)
-        read = torch.cat([out.hidden_states[tap] for tap in self.taps], -1)
+        read = torch.cat([out.hidden_states[capture] for capture in self.hidden_states], -1)
         return Batch(ids, out.last_hidden_state.flatten(0, 1), read.flatten(0, 1), where, labels, top_ids, top_logp)
 
 
@@ -64,7 +64,7 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
 
-def drawn(batch: Batch, each: int, dice: random.Random) -> Tensor:
+def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
     """Anchors as indices into ``batch.where``, [rows, each]; a row with few answer tokens has some of them twice."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
@@ -72,7 +72,7 @@ def drawn(batch: Batch, each: int, dice: random.Random) -> Tensor:
     for index, row in enumerate(owner):
         places.setdefault(row, []).append(index)
     rows = [places.get(row) or [0] for row in range(len(batch.ids))]
-    return torch.tensor([[dice.choice(found) for _ in range(each)] for found in rows], device=batch.ids.device)
+    return torch.tensor([[rng.choice(found) for _ in range(each)] for found in rows], device=batch.ids.device)
 
 
 def blocks(model: block.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:

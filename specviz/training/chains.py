@@ -56,7 +56,7 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
     """For every step ahead and every token of the answer, whether it would be accepted from a draft that many tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     tokens, greedy, found = batch.labels, answer.greedy, []
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     for step, states in enumerate(guesses(batch, gamma)):
         logits = features.logits(states[batch.where - 1])  # [answer, vocab]
         if greedy:
@@ -65,7 +65,7 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
             q = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
             match = batch.top_ids == tokens[:, None]  # a token outside the stored leaders is at most as likely as the last of them
             p = torch.where(match.any(1), (batch.top_logp * match).sum(1), batch.top_logp[:, -1])
-            accepted = torch.rand(len(q), generator=dice).to(q.device) < (q - p).exp()
+            accepted = torch.rand(len(q), generator=rng).to(q.device) < (q - p).exp()
         found.append((accepted & (batch.where > step)).tolist())
     return found
 

@@ -48,8 +48,8 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        dice = random.Random(f"{job.seed} {step}")
-        return loss(model, batch, *wrong(features.before, batch, numbers, dice), numbers), len(batch.labels)
+        rng = random.Random(f"{job.seed} {step}")
+        return loss(model, batch, *wrong(features.before, batch, numbers, rng), numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
     told = measure(model.eval(), features, numbers)
@@ -58,7 +58,7 @@ def run(job: Job) -> Path:
 
 
 @torch.no_grad()
-def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """(ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong
     token, the width where all of it is right)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
@@ -68,10 +68,10 @@ def wrong(before: causal.Causal, batch: Batch, numbers: dict, dice: random.Rando
         mine = places[rows == row].tolist()
         if not mine:
             continue
-        start, end = dice.choice(mine), mine[-1] + 1
+        start, end = rng.choice(mine), mine[-1] + 1
         block = range(start, min(start + numbers["block"], end))
-        ids[row, start:block.stop] = torch.tensor([int(batch.ids[row, dice.randrange(start)]) for _ in block], device=ids.device)
-        for _ in range(dice.randrange(numbers["passes"] + 1)):
+        ids[row, start:block.stop] = torch.tensor([int(batch.ids[row, rng.randrange(start)]) for _ in block], device=ids.device)
+        for _ in range(rng.randrange(numbers["passes"] + 1)):
             states = before(ids[row:row + 1, :block.stop])[0, start - 1:block.stop - 1]
             ids[row, start:block.stop] = (states @ before.output.T).argmax(-1)
     differs = ids != batch.ids
@@ -89,9 +89,9 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
     if not len(kept):
         return numbers["stay"] * stay
     with torch.no_grad():
-        law = (right[kept] @ model.output.T).float().softmax(-1)
+        probs = (right[kept] @ model.output.T).float().softmax(-1)
     told = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
-    return F.kl_div(told, law, reduction="batchmean") + numbers["stay"] * stay
+    return F.kl_div(told, probs, reduction="batchmean") + numbers["stay"] * stay
 
 
 @torch.inference_mode()

@@ -51,12 +51,12 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
     return Masks(depth, start % width - back + depth, torch.where(inside, index, -1), mask[:, None])
 
 
-def dropped(batch: Batch, numbers: dict, dice: random.Random, back: int) -> Masks:
+def dropped(batch: Batch, numbers: dict, rng: random.Random, back: int) -> Masks:
     """Those of a training step. numbers: block (tokens a pass drafts), anchors (a row of text), keep (share of the masks of one
     depth that have one behind them), keep_least."""
     shares = (max(numbers["keep"] ** depth, numbers["keep_least"]) for depth in range(1, numbers["block"]))
     kept = [max(1, int(numbers["anchors"] * share)) for share in shares]
-    return masks(batch, drawn(batch, numbers["anchors"], dice), kept, back)
+    return masks(batch, drawn(batch, numbers["anchors"], rng), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:

@@ -29,109 +29,109 @@ def words() -> dict:
 
 def make_rows(count: int, seed: int) -> list[Row]:
     """`count` rows, kinds in turn, so that any slice of some length has all six tasks."""
-    dice, kinds = random.Random(seed), list(KINDS)
+    rng, kinds = random.Random(seed), list(KINDS)
     rows = []
     for index in range(count):
         name = kinds[index % len(kinds)]
         task, make = KINDS[name]
-        rows.append(Row(task, f"generated-{name}", *make(dice)))
+        rows.append(Row(task, f"generated-{name}", *make(rng)))
     return rows
 
 
-def fill(dice: random.Random, frame: str, **fixed: str) -> str:
+def fill(rng: random.Random, frame: str, **fixed: str) -> str:
     """A frame with its holes filled; one call keeps each name to one person."""
     w = words()
-    name, other = dice.sample(w["names"], 2)
+    name, other = rng.sample(w["names"], 2)
     singular = {"animals": "animal", "traits": "trait", "places": "place", "things": "thing", "colours": "colour"}
     singular |= {"foods": "food", "feelings": "feeling", "weather": "weather", "goods": "goods"}
-    holes = {hole: dice.choice(w[key]) for key, hole in singular.items()}
-    holes |= {"name": name, "other": other, "number": str(dice.randint(2, 99))} | fixed
+    holes = {hole: rng.choice(w[key]) for key, hole in singular.items()}
+    holes |= {"name": name, "other": other, "number": str(rng.randint(2, 99))} | fixed
     text = frame.format(**holes)
     return text[0].upper() + text[1:]
 
 
-def sentences(dice: random.Random, low: int = 2, high: int = 5, **fixed: str) -> list[str]:
-    frames = dice.sample(words()["sentences"], dice.randint(low, high))
-    return [fill(dice, frame, **fixed) for frame in frames]
+def sentences(rng: random.Random, low: int = 2, high: int = 5, **fixed: str) -> list[str]:
+    frames = rng.sample(words()["sentences"], rng.randint(low, high))
+    return [fill(rng, frame, **fixed) for frame in frames]
 
 
-def story(dice):
+def story(rng):
     w = words()
-    name, other = dice.sample(w["names"], 2)
-    same = {"name": name, "other": other} | {h: dice.choice(w[k]) for h, k in (("thing", "things"), ("colour", "colours"))}
+    name, other = rng.sample(w["names"], 2)
+    same = {"name": name, "other": other} | {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("colour", "colours"))}
     parts = w["stories"]
-    middle = dice.sample(parts["turns"], dice.randint(2, 3))
-    frames = [dice.choice(parts["openings"]), dice.choice(parts["wants"]), *middle, dice.choice(parts["endings"])]
-    ask = dice.choice(["Write a short story about {name}.", "Tell me a story about {name} and a {thing}.", "Tell a story about a {thing}."])
-    return ask.format(**same), " ".join(fill(dice, frame, **same) for frame in frames)
+    middle = rng.sample(parts["turns"], rng.randint(2, 3))
+    frames = [rng.choice(parts["openings"]), rng.choice(parts["wants"]), *middle, rng.choice(parts["endings"])]
+    ask = rng.choice(["Write a short story about {name}.", "Tell me a story about {name} and a {thing}.", "Tell a story about a {thing}."])
+    return ask.format(**same), " ".join(fill(rng, frame, **same) for frame in frames)
 
 
-def copy(dice):
-    text = " ".join(sentences(dice))
-    return dice.choice(["Copy this text:", "Repeat the following text word for word:", "Say this again:"]) + "\n" + text, text
+def copy(rng):
+    text = " ".join(sentences(rng))
+    return rng.choice(["Copy this text:", "Repeat the following text word for word:", "Say this again:"]) + "\n" + text, text
 
 
-def rename(dice):
-    old, new = dice.sample(words()["names"], 2)
-    text = " ".join([f"{old} went to {dice.choice(words()['places'])}."] + sentences(dice, 2, 4, name=old))
+def rename(rng):
+    old, new = rng.sample(words()["names"], 2)
+    text = " ".join([f"{old} went to {rng.choice(words()['places'])}."] + sentences(rng, 2, 4, name=old))
     return f"Rewrite this text with the name {old} changed to {new}:\n{text}", text.replace(old, new)
 
 
-def quote(dice):
-    lines = sentences(dice, 3, 5)
-    chosen = dice.choice(lines)
+def quote(rng):
+    lines = sentences(rng, 3, 5)
+    chosen = rng.choice(lines)
     word = max((word.strip(".,") for word in chosen.split()), key=len)
     holder = next(line for line in lines if word in line)
     return f'Which sentence contains the word "{word}"?\n' + " ".join(lines), f'"{holder}"'
 
 
-def typo(dice):
-    text = " ".join(sentences(dice, 2, 3))
+def typo(rng):
+    text = " ".join(sentences(rng, 2, 3))
     parts = text.split(" ")
     swaps = [(i, at) for i, word in enumerate(parts) for at in range(1, len(word) - 3) if word[at] != word[at + 1]]
-    index, at = dice.choice(swaps)
+    index, at = rng.choice(swaps)
     word = parts[index]
     broken = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     return "Fix the typo in this text:\n" + " ".join([*parts[:index], broken, *parts[index + 1 :]]), text
 
 
-def numbered(dice):
-    lines = sentences(dice, 3, 5)
+def numbered(rng):
+    lines = sentences(rng, 3, 5)
     answer = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
     return "Put each sentence on its own numbered line:\n" + " ".join(lines), answer
 
 
-def arithmetic(dice):
-    a, b, sign = dice.randint(2, 99), dice.randint(2, 99), dice.choice("+-*")
+def arithmetic(rng):
+    a, b, sign = rng.randint(2, 99), rng.randint(2, 99), rng.choice("+-*")
     result = {"+": a + b, "-": a - b, "*": a * b}[sign]
-    return dice.choice(["What is {}?", "Calculate {}.", "{} ="]).format(f"{a} {sign} {b}"), f"{a} {sign} {b} = {result}."
+    return rng.choice(["What is {}?", "Calculate {}.", "{} ="]).format(f"{a} {sign} {b}"), f"{a} {sign} {b} = {result}."
 
 
-def word_problem(dice):
+def word_problem(rng):
     w = words()
-    name, goods, boxes = dice.choice(w["names"]), dice.choice(w["goods"]), dice.choice(w["boxes"])
-    a, b, c = dice.randint(2, 12), dice.randint(2, 12), dice.randint(1, 20)
+    name, goods, boxes = rng.choice(w["names"]), rng.choice(w["goods"]), rng.choice(w["boxes"])
+    a, b, c = rng.randint(2, 12), rng.randint(2, 12), rng.randint(1, 20)
     prompt = f"{name} has {a} {boxes} with {b} {goods} each and finds {c} more {goods}. How many {goods} are there?"
     return prompt, f"{a} * {b} = {a * b}.\n{a * b} + {c} = {a * b + c}.\nThe answer is {a * b + c}."
 
 
-def python(dice):
-    what, body = dice.choice(words()["functions"])
-    a, b = dice.sample(words()["arguments"], 2)
+def python(rng):
+    what, body = rng.choice(words()["functions"])
+    a, b = rng.sample(words()["arguments"], 2)
     return f"Write a Python function that {what.format(a=a, b=b)}.", f"```python\n{body.format(a=a, b=b)}\n```"
 
 
-def greeting(dice):
-    asks, answers = dice.choice(words()["greetings"])
-    ask = dice.choice(asks)
-    return dice.choice([ask, ask.lower(), ask + "!"]) if not ask.endswith("?") else ask, dice.choice(answers)
+def greeting(rng):
+    asks, answers = rng.choice(words()["greetings"])
+    ask = rng.choice(asks)
+    return rng.choice([ask, ask.lower(), ask + "!"]) if not ask.endswith("?") else ask, rng.choice(answers)
 
 
-def follow_up(dice):
+def follow_up(rng):
     """A second turn over the text of the first, as one prompt: a chat that goes on."""
-    topic = fill(dice, "{name} has a {colour} {thing}.")
-    text = " ".join([topic, *sentences(dice, 1, 3)])
-    kind = dice.randrange(3)
+    topic = fill(rng, "{name} has a {colour} {thing}.")
+    text = " ".join([topic, *sentences(rng, 1, 3)])
+    kind = rng.randrange(3)
     if kind == 0:
         return f"{text}\nSay the first sentence again.", topic
     if kind == 1:
@@ -139,17 +139,17 @@ def follow_up(dice):
     return f"{text}\nHow many sentences is that?", f"That is {text.count('.')} sentences."
 
 
-def records(dice) -> list[dict[str, str]]:
+def records(rng) -> list[dict[str, str]]:
     w = words()
-    keys = dice.sample(["name", "city", "count", "colour", "item"], 3)
+    keys = rng.sample(["name", "city", "count", "colour", "item"], 3)
     draw = {
-        "name": lambda: dice.choice(w["names"]),
-        "city": lambda: dice.choice(["Oslo", "Lima", "Cairo", "Kyoto", "Turin", "Perth"]),
-        "count": lambda: str(dice.randint(1, 99)),
-        "colour": lambda: dice.choice(w["colours"]),
-        "item": lambda: dice.choice(w["things"]),
+        "name": lambda: rng.choice(w["names"]),
+        "city": lambda: rng.choice(["Oslo", "Lima", "Cairo", "Kyoto", "Turin", "Perth"]),
+        "count": lambda: str(rng.randint(1, 99)),
+        "colour": lambda: rng.choice(w["colours"]),
+        "item": lambda: rng.choice(w["things"]),
     }
-    return [{key: draw[key]() for key in keys} for _ in range(dice.randint(2, 4))]
+    return [{key: draw[key]() for key in keys} for _ in range(rng.randint(2, 4))]
 
 
 def as_csv(rows):
@@ -167,18 +167,18 @@ def as_json(rows):
     return "[\n" + ",\n".join("  " + json.dumps(row) for row in rows) + "\n]"
 
 
-def convert(dice):
+def convert(rng):
     forms = {"CSV": as_csv, "a markdown table": as_markdown, "JSON": as_json}
-    source, target = dice.sample(list(forms), 2)
-    rows = records(dice)
+    source, target = rng.sample(list(forms), 2)
+    rows = records(rng)
     return f"Convert this from {source} to {target}:\n{forms[source](rows)}", forms[target](rows)
 
 
-def describe(dice):
-    ask, answer = dice.choice(words()["prose"])
+def describe(rng):
+    ask, answer = rng.choice(words()["prose"])
     w = words()
-    same = {h: dice.choice(w[k]) for h, k in (("thing", "things"), ("weather", "weather"), ("trait", "traits"))}
-    return fill(dice, ask, **same), fill(dice, answer, **same)
+    same = {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("weather", "weather"), ("trait", "traits"))}
+    return fill(rng, ask, **same), fill(rng, answer, **same)
 
 
 KINDS = {

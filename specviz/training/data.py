@@ -60,7 +60,7 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
 
 def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None):
     """An endless stream of rows, tasks in proportion to `weights`, each task reshuffled when used up."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     pools: dict[str, list[Row]] = {}
     for row in rows:
         pools.setdefault(row.task, []).append(row)
@@ -70,9 +70,9 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
     shares = [1.0 if weights is None else weights[name] for name in names]
     decks: dict[str, list[Row]] = {name: [] for name in names}
     while True:
-        name = dice.choices(names, shares)[0]
+        name = rng.choices(names, shares)[0]
         if not decks[name]:
-            decks[name] = dice.sample(pools[name], len(pools[name]))
+            decks[name] = rng.sample(pools[name], len(pools[name]))
         yield decks[name].pop()
 
 

@@ -22,7 +22,7 @@ GRAPH = 200_000  # tokens from which on a store gets an approximate index, where
 def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -> Store:
     """The store with the target's states. Documents longer than the target's context are read in pieces."""
     began = time.monotonic()
-    target.tap(frozenset({"final"}))
+    target.capture(frozenset({"final"}))
     pieces = list(_documents(store.array.tokens, target.context))
     fitted, rows = [], 0
     for start, end in pieces:  # as many documents as the frame is fitted to
@@ -59,4 +59,4 @@ def _states(target: Any, store: Store, start: int, end: int) -> torch.Tensor:
     """States [end - start - 1, d] that predict tokens start + 1 .. end - 1."""
     target.close()
     with torch.inference_mode():
-        return target.sync(store.array.tokens[start:end].tolist()).taps["final"].float().cpu()
+        return target.sync(store.array.tokens[start:end].tolist()).hidden_states["final"].float().cpu()

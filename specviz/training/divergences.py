@@ -18,32 +18,32 @@ from torch import Tensor
 Divergence = Callable[[Tensor, Tensor, torch.Generator | None], tuple[Tensor, Tensor]]
 
 
-def forward_kl(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def forward_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """KL(target || draft)."""
     p = logp.exp()
     return (p * (logp - logq)).sum(-1), -p
 
 
-def reverse_kl(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def reverse_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """KL(draft || target)."""
     q, gap = logq.exp(), logq - logp
     return (q * gap).sum(-1), q * (gap + 1)
 
 
-def jensen_shannon(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def jensen_shannon(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """The mean of both divergences from the even mixture."""
     p, q, middle = logp.exp(), logq.exp(), torch.logaddexp(logp, logq) - math.log(2)
     return ((p * (logp - middle)).sum(-1) + (q * (logq - middle)).sum(-1)) / 2, q * (logq - middle) / 2
 
 
-def total_variation(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def total_variation(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """The chance that a token of the draft is refused."""
     p, q = logp.exp(), logq.exp()
     return (p - q).abs().sum(-1) / 2, -q * (p - q).sign() / 2
 
 
-def tvdpp(logp: Tensor, logq: Tensor, dice: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    drawn = torch.multinomial(logq.exp(), 1, generator=dice)
+def tvdpp(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    drawn = torch.multinomial(logq.exp(), 1, generator=rng)
     reward = (logp.gather(1, drawn) > logq.gather(1, drawn)).to(logq.dtype)
     advantage = (reward - reward.mean()) / reward.std(correction=0).clamp(min=1e-3)
     return total_variation(logp, logq)[0], torch.zeros_like(logq).scatter_(1, drawn, -advantage)

@@ -88,21 +88,21 @@ class Lesson:
         else:  # breadth while the rates are high; the target's own text alone while they fall
             batch = (self.own if done > 1 - numbers["decay"] else self.wide)[step]
         ids, where, top_ids, top_logp, labels = batch
-        dice = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
+        rng = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
         found = []
         for hidden in at_exits(self.model, ids, where, self.layers):
             head = self.model.lm_head.weight
             found.append(losses.next_token(hidden, head, labels) if kind == "none" else
-                         losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, dice))
+                         losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, rng))
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
         """Spans said again, of the target's answers among others: the tokens themselves are learned, for nothing else can follow."""
-        dice, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
-        pieces = iter(lambda: dice.choice(self.own.answers).ids.tolist(), None)
+        rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
+        pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []
         for index in range(max(1, self.numbers["batch_tokens"] // length)):
-            row, counts = said_again(dice, length, lambda size: of_text(dice, size, len(self.words), lambda: longer(pieces, size)))
+            row, counts = said_again(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: longer(pieces, size)))
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -121,8 +121,8 @@ class Lesson:
             torch.manual_seed(self.job.seed * 1_000_003 + step)
             writer = generate.Maker(self.model, self.words, self.numbers, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
-            heard = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
-            return collate(heard, self.numbers["length"], self.device)
+            labelled = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
+            return collate(labelled, self.numbers["length"], self.device)
 
 
 def longer(pieces, size: int) -> list[int]:
@@ -231,9 +231,9 @@ class Batches:
 
     def planned(self, epoch: int) -> list[list[int]]:
         """The epoch's batches. All epochs have as many as the first: any step finds its batch."""
-        dice = random.Random(f"{self.seed} {epoch}")
+        rng = random.Random(f"{self.seed} {epoch}")
         order = list(range(len(self.answers)))
-        dice.shuffle(order)
+        rng.shuffle(order)
         batches, chunk = [], 2048
 
         def length(i: int) -> int:
@@ -248,7 +248,7 @@ class Batches:
                     batch, widest = [], length(i)
                 batch.append(i)
             batches.append(batch)
-        dice.shuffle(batches)
+        rng.shuffle(batches)
         return batches
 
     def rows(self, step: int) -> list:

@@ -47,12 +47,12 @@ class Drafted(Features):
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
 
     @torch.no_grad()
-    def laws(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def distributions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """(p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
         p = (batch.states[batch.where].to(self.head.dtype) @ self.head.T).float().softmax(-1)
         return p, self.draft(batch.ids).logits.flatten(0, 1)[batch.where].float().softmax(-1)
 
-    def dice(self, step: int) -> torch.Generator:
+    def rng(self, step: int) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
 
 
@@ -72,23 +72,23 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
 
 
-def drawn(p: Tensor, q: Tensor, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """(tokens [n] drawn from q, chance [n] that each is accepted)."""
-    tokens = torch.multinomial(q, 1, generator=dice)
+    tokens = torch.multinomial(q, 1, generator=rng)
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
 def by_states(model, features: Drafted, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
     """SpecDec++: (log odds, chances) of the draft model's tokens in a mixed text."""
-    states, passes, own = mixed(features, batch, numbers["targets"], features.dice(step))
+    states, passes, own = mixed(features, batch, numbers["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
-def mixed(features: Drafted, batch: Batch, share: float, dice: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def mixed(features: Drafted, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """(states [n, hidden] behind each answer token of the mixed text, chances [n], which are the draft model's own [n])."""
-    tokens, passes = drawn(*features.laws(batch), dice)
-    own = torch.rand(len(tokens), generator=dice, device=tokens.device) >= share
+    tokens, passes = drawn(*features.distributions(batch), rng)
+    own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
     ids[batch.where + 1] = torch.where(own, tokens, batch.labels)
     states = features.draft.base_model(ids.view_as(batch.ids)).last_hidden_state.flatten(0, 1)
@@ -104,21 +104,21 @@ def by_rows(model, features: Drafted, batch: Batch, numbers: dict, step: int) ->
 @torch.no_grad()
 def traces(features: Drafted, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
     """(distributions [m, vocab], places in the draft [m], chances [m]) of drafted tokens; the others were the target's."""
-    p, q = features.laws(batch)
-    tokens, passes = drawn(p, q, features.dice(step))
+    p, q = features.distributions(batch)
+    tokens, passes = drawn(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
     owner = (batch.where // batch.ids.shape[1]).tolist()
     greedy = {row: coin.random() < 0.5 for row in sorted(set(owner))}
     chosen = torch.tensor([greedy[row] for row in owner], device=q.device)
     passes = torch.where(chosen, (q.argmax(-1) == p.argmax(-1)).to(passes.dtype), passes)
     kept, depths, depth, before = [], [], 0, -1
-    for i, (row, chance) in enumerate(zip(owner, passes.tolist())):
+    for i, (row, prob) in enumerate(zip(owner, passes.tolist())):
         depth = 0 if row != before else depth
         before = row
         if depth < most:  # else the whole draft was accepted, and this token is the target's
             kept.append(i)
             depths.append(depth)
-        depth = depth + 1 if depth < most and coin.random() < chance else 0
+        depth = depth + 1 if depth < most and coin.random() < prob else 0
     return q[kept], torch.tensor(depths, device=q.device), passes[kept]
 
 

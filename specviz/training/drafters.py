@@ -46,8 +46,8 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
             chosen |= {} if why else {method.key: method}
             skipped |= {method.key: why} if why else {}
         found = {key: {"title": method.title, "model": model_of(loaded, method)} for key, method in chosen.items()}
-        for mode, law in LAWS.items():
-            cells = walk(loaded, chosen, {}, items, numbers, law, numbers["repeats"] if job.speed else 0)
+        for mode, probs in LAWS.items():
+            cells = walk(loaded, chosen, {}, items, numbers, probs, numbers["repeats"] if job.speed else 0)
             for key in chosen:
                 found[key][mode] = by_task(cells, key)
         equal = {"nodes": numbers["equal_nodes"]}
@@ -77,21 +77,21 @@ def prompts(job: Job, numbers: dict) -> list[Item]:
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:numbers["prompts_a_task"]]]
 
 
-def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, law: Sampling,
+def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, probs: Sampling,
          repeats: int) -> Cells:
     """Cells by (method, task). repeats: how often each prompt is also timed beside plain decoding; 0: counts alone."""
-    runners = {key: Ours(Session(loaded, method, knobs, law)) for key, method in methods.items()}
+    runners = {key: Ours(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = numbers["run_tokens"]
     if repeats:
         plain = next(iter(catalogue().values()))
-        cells, interrupted = measure({plain.key: Ours(Session(loaded, plain, None, law))} | runners, items, repeats, length, law)
+        cells, interrupted = measure({plain.key: Ours(Session(loaded, plain, None, probs))} | runners, items, repeats, length, probs)
         if interrupted:
             raise KeyboardInterrupt
         return cells
     cells: Cells = {}
     for count, item in enumerate(items):
         for key, runner in runners.items():
-            result = runner(item.prompt, replace(law, seed=law.seed + count), length)
+            result = runner(item.prompt, replace(probs, seed=probs.seed + count), length)
             cells.setdefault((key, item.task), Cell()).totals += result.totals
     return cells
 

@@ -30,8 +30,8 @@ def run(job: Job) -> Path:
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
-        dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
-        return loss(model, features, batch, numbers, dice), len(batch.labels)
+        rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
+        return loss(model, features, batch, numbers, rng), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
     return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
@@ -49,17 +49,17 @@ def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, st
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
-def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, dice: torch.Generator) -> Tensor:
-    noise = torch.rand(batch.states.shape, generator=dice, device=features.device) * 2 - 1
+def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, rng: torch.Generator) -> Tensor:
+    noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
     noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
     total = weights = 0.0
     for step, guess in enumerate(guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
-        law = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
         weight = numbers["fading"] ** step
-        total, weights = total + weight * (numbers["regress"] * near + numbers["classify"] * law), weights + weight
+        total, weights = total + weight * (numbers["regress"] * near + numbers["classify"] * probs), weights + weight
     return total / weights
 
 

@@ -84,7 +84,7 @@ def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) ->
     """Cross-entropy to the target's distribution, a step of the rollout after the other, each ``fading`` times the one before."""
     total = weights = 0.0
     borrowed = model.lm_head is None  # the target's output matrix, which speaks every token
-    law, at, fine = (None, None, None) if borrowed else reduced(model, batch)
+    probs, at, fine = (None, None, None) if borrowed else reduced(model, batch)
     for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         kept = kept if borrowed else kept[fine[kept]]
@@ -96,7 +96,7 @@ def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) ->
             found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept])
         else:
             logq = model.own(rows).float().log_softmax(-1)
-            found = -(law[kept] * logq.gather(1, at[kept])).sum(-1).mean()
+            found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()
         weight = numbers["fading"] ** step
         total, weights = total + weight * found, weights + weight
     if not weights:  # not one token of this batch is spoken

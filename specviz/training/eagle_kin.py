@@ -31,8 +31,8 @@ def run(job: Job, recipe: str) -> Path:
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         attention.calm(model, lambda: ahead(model, features)(batch, 1), step, numbers)
-        dice = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
-        noise = torch.rand(batch.states.shape, generator=dice, device=features.device) * 2 - 1
+        rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
+        noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
         noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
         glance = random.Random(f"{job.seed} {step}"), numbers["glance"] * (1 - runner.done()) if "glance" in numbers else 0.0
         return LOSSES[recipe](model, features, batch, noisy, numbers, glance), len(batch.labels)
@@ -46,8 +46,8 @@ def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, featur
     """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what
     speaks of the token there."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
-    law = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
-    return numbers["regress"] * near + numbers["classify"] * law
+    probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+    return numbers["regress"] * near + numbers["classify"] * probs
 
 
 def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
@@ -56,7 +56,7 @@ def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, 
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
         rows, weight = out[batch.where[kept] - 1], numbers["fading"] ** step
-        total = total + weight * errors(features, batch, numbers, kept, model.fed(rows), model.said(rows))
+        total = total + weight * errors(features, batch, numbers, kept, model.feedback(rows), model.said(rows))
         weights += weight
     return total / weights
 
@@ -75,16 +75,16 @@ def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tenso
 
 def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
     """Falcon: rows k places back guess; ``glance``: (dice, share of the mistakes of a first try that are answered)."""
-    dice, share = glance
+    rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
-    offset = dice.randrange(k)
+    offset = rng.randrange(k)
     embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float().flatten(0, 1)
     kept, at = batch.back(k)
     with torch.no_grad():
         first = model(embeds.view(rows, width, -1), noisy.view(rows, width, -1), offset).flatten(0, 1)[at]
         wrong = int((features.logits(first).argmax(-1) != batch.labels[kept]).sum())
     starts = ((at % width - offset) % k == 0).nonzero()[:, 0].tolist()
-    chosen = torch.tensor(dice.sample(starts, min(len(starts), int(share * wrong))), dtype=torch.long, device=at.device)
+    chosen = torch.tensor(rng.sample(starts, min(len(starts), int(share * wrong))), dtype=torch.long, device=at.device)
     seen_embeds, seen_states = embeds.clone(), noisy.clone()
     seen_embeds[at[chosen]] = F.embedding(batch.labels[kept[chosen]], features.embedding).float()
     seen_states[at[chosen]] = batch.states[at[chosen] + k].float()

@@ -17,10 +17,10 @@ from .features import Batch, Features
 from .job import Job, TrainingError
 from .runner import Runner
 
-Said = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> states for the target's head, [rows * width, hidden]
+TextEmitted = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> states for the target's head, [rows * width, hidden]
 
 
-def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], said: Said, card: str) -> Path:
+def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], said: TextEmitted, card: str) -> Path:
     """Where the head of this kind was put. reads: features with what enters the layer of the recipe's ``exit_layer``."""
     numbers = job.numbers(kind)
     features = reads(job, numbers, layer=numbers["exit_layer"])
@@ -42,6 +42,6 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
     return chains.export(job, job.named(kind), model, features, runner, card.format(**numbers))
 
 
-def ahead(said: Said, model: nn.Module, features: Features) -> chains.Guesses:
+def ahead(said: TextEmitted, model: nn.Module, features: Features) -> chains.Guesses:
     """What the replay asks. Drafts stand on true states, however far ahead they are."""
     return lambda batch, steps: [said(model, features, batch).roll(-1, 0)] * steps

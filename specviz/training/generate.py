@@ -59,8 +59,8 @@ def run(job: Job) -> Path:
     fixed = [row for task in data.TASKS for row in [r for r in heldout if r.task == task][:per_task]]
     make.shards(root / "heldout", [(row, greedy) for greedy in (True, False) for row in fixed], None)
     stream = itertools.islice(data.balanced(train, job.seed), numbers["rows"])
-    dice = torch.Generator().manual_seed(job.seed)
-    pairs = [(row, bool(torch.rand((), generator=dice) < numbers["greedy_share"])) for row in stream]
+    rng = torch.Generator().manual_seed(job.seed)
+    pairs = [(row, bool(torch.rand((), generator=rng) < numbers["greedy_share"])) for row in stream]
     make.shards(root / "train", pairs, began + 0.75 * budget - spent)
     others = itertools.islice(data.balanced(train, job.seed + 1), numbers["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
@@ -172,10 +172,10 @@ class Maker:
         for first in range(0, len(prompts), PREFILL):
             some = prompts[first : first + PREFILL]
             wide = max(map(len, some))
-            fed = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
+            prefilled = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
             cache, at = roomy_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
-            out = self.model(fed, attention_mask=mask, position_ids=at, logits_to_keep=1, **{cache_word(self.model): cache})
+            out = self.model(prefilled, attention_mask=mask, position_ids=at, logits_to_keep=1, **{cache_word(self.model): cache})
             parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
         logits, caches, masks = zip(*parts)
         for layer, *others in zip(*(cache.layers for cache in caches)):

@@ -27,10 +27,10 @@ def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 
 
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard: float = 0.0,
-           divergence: str = "forward_kl", dice: torch.Generator | None = None) -> Tensor:
+           divergence: str = "forward_kl", rng: torch.Generator | None = None) -> Tensor:
     """Mean divergence of the draft from the target over `top` leaders and one outcome for the rest, plus `hard` cross-entropies.
     divergence: one of divergences.NAMED; dice: of one that draws."""
-    return HeadLoss.apply(hidden, head, labels, hard, top_ids, top_logp, partial(divergences.NAMED[divergence], dice=dice))
+    return HeadLoss.apply(hidden, head, labels, hard, top_ids, top_logp, partial(divergences.NAMED[divergence], rng=rng))
 
 
 class HeadLoss(torch.autograd.Function):

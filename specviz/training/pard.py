@@ -27,13 +27,13 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = begin(job, features, numbers)
     runner = Runner(job, "pard", model, numbers, features.place("pard"))
-    heard = hearing(model, features)
+    trainer = hearing(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return heard.loss(batch, numbers, step, model.output), len(batch.labels)
+        return trainer.loss(batch, numbers, step, model.output), len(batch.labels)
 
-    runner.train(loss_at, lambda: heard.measure(numbers))
+    runner.train(loss_at, lambda: trainer.measure(numbers))
     return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**numbers | {"layers": model.sizes.layers}))
 
 

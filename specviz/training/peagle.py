@@ -34,13 +34,13 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = models.build(features.body, numbers)
     runner = Runner(job, "peagle", model, numbers, features.place("peagle"))
-    heard = hearing(model, features)
+    trainer = hearing(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return heard.loss(batch, numbers, step, features.head.float()), len(batch.labels)
+        return trainer.loss(batch, numbers, step, features.head.float()), len(batch.labels)
 
-    runner.train(loss_at, lambda: heard.measure(numbers))
+    runner.train(loss_at, lambda: trainer.measure(numbers))
     about = CARD.format(**numbers | {"read": list(model.read_layers)})
     return chains.export(job, job.named("peagle"), model, features, runner, about)
 

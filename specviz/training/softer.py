@@ -56,14 +56,14 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
 
-def places(batch: Batch, room: int, count: int, dice: random.Random) -> tuple[Tensor, Tensor]:
+def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
     """(rows [r], places in them [r, count]) behind which the answer has so many tokens; rows too short are left out, and in rows
     with fewer places some are taken again."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
         found.setdefault(place // width, []).append(place % width)
     found = {row: mine[:-room] for row, mine in found.items() if len(mine) > room}
-    taken = [dice.sample(mine, count) if len(mine) >= count else dice.choices(mine, k=count) for mine in found.values()]
+    taken = [rng.sample(mine, count) if len(mine) >= count else rng.choices(mine, k=count) for mine in found.values()]
     to = {"dtype": torch.long, "device": batch.ids.device}
     return torch.tensor(list(found), **to), torch.tensor(taken, **to).view(-1, count)
 
@@ -88,33 +88,33 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def swapped(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+def swapped(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
     after = numbers["after"]
-    rows, at = places(batch, after, numbers["places"], dice)
+    rows, at = places(batch, after, numbers["places"], rng)
     ids = batch.ids[rows]
-    law = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
-    law.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the likeliest token that is not the target's
+    probs = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
+    probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the likeliest token that is not the target's
     follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
-    tails = torch.cat([law.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
+    tails = torch.cat([probs.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
     text, other = behind(features.target, ids, at, tails)
     tokens = picked(ids, follows + 1)[..., None]
     expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1) for states in (picked(text, follows), other)]
     return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
 
 
-def written(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+def written(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """(states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the same
     places."""
-    own, theirs = steps(features, batch, numbers, dice)
+    own, theirs = steps(features, batch, numbers, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
-def steps(features: Beside, batch: Batch, numbers: dict, dice: random.Random) -> tuple[Tensor, Tensor]:
+def steps(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """States [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their places."""
     tokens = numbers["tokens"]
-    rows, at = places(batch, tokens, numbers["places"], dice)
+    rows, at = places(batch, tokens, numbers["places"], rng)
     ids, draft = batch.ids[rows], features.draft
     last = picked(draft.base_model(ids).last_hidden_state, at)
     tails = ids.new_zeros(*at.shape, 0)
@@ -132,8 +132,8 @@ def measure(model, features: Beside, asked, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant answer: below it, the network knows something of what it reads."""
     room = numbers["after"] if "after" in numbers else numbers["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]
-    some, dice = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)
-    found = [asked(features, features.states(collate([a], numbers["length"], features.device)), numbers, dice) for a in some]
+    some, rng = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)
+    found = [asked(features, features.states(collate([a], numbers["length"], features.device)), numbers, rng) for a in some]
     states, good = (torch.cat(parts) for parts in zip(*found))
     with torch.no_grad():
         logits = model.logit(states)

@@ -113,37 +113,37 @@ class Batches:
 
     def make(self, step: int, prompts: bool = False):
         """(ids [rows, length], where, labels): the flat predicting positions and what follows them."""
-        dice, numbers = random.Random(f"{self.seed} {step}"), self.numbers
+        rng, numbers = random.Random(f"{self.seed} {step}"), self.numbers
         first = step < numbers["copy_steps"]
         length = numbers["copy_length"] if first else numbers["length"]
         ids, where, labels = [], [], []
         for index in range(numbers["copy_rows"] if first else numbers["batch_rows"]):
-            said_again = first or dice.random() < numbers["copy_share"]
-            row, counts = self.copied(dice, length) if said_again else self.packed(dice, prompts)
+            said_again = first or rng.random() < numbers["copy_share"]
+            row, counts = self.copied(rng, length) if said_again else self.packed(rng, prompts)
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
             labels += [row[i] for i in chosen]
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
-    def packed(self, dice: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
+    def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
         """Exchanges one after another; a cut-off one still teaches as far as it goes."""
         row, counts = [], []
         while len(row) < self.numbers["length"]:
-            ids, start = data.chat_row(self.words, self.draw(dice))
+            ids, start = data.chat_row(self.words, self.draw(rng))
             row += ids
             counts += [prompts] * start + [True] * (len(ids) - start)
         return row, counts
 
-    def draw(self, dice: random.Random) -> data.Row:
-        pool = self.own if dice.random() < self.numbers["own_share"] else self.given
+    def draw(self, rng: random.Random) -> data.Row:
+        pool = self.own if rng.random() < self.numbers["own_share"] else self.given
         shares = {task: share for task, share in self.numbers["tasks"].items() if task in pool}
         if not shares:
             raise data.DataError("The data has no rows of any task that target.yaml asks for.")
-        return dice.choice(pool[dice.choices(list(shares), list(shares.values()))[0]])
+        return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
-    def copied(self, dice: random.Random, length: int) -> tuple[list[int], list[bool]]:
-        return said_again(dice, length, lambda size: of_text(dice, size, len(self.words), lambda: self.packed(dice, True)[0]))
+    def copied(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
+        return said_again(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
 
 
 def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:
@@ -164,8 +164,8 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
 
 def induction(model, words, numbers: dict, spans: int = 8) -> float:
     """Loss on the second saying of random spans of a quarter of the length: near zero once it copies."""
-    dice, size = random.Random(7), numbers.get("heldout_length", numbers["length"]) // 4
-    each = [random_span(dice, size, len(words)) for _ in range(spans)]
+    rng, size = random.Random(7), numbers.get("heldout_length", numbers["length"]) // 4
+    each = [random_span(rng, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Target, Unread, numbers
+from ..core import DraftTree, Target, DeviceTopology, numbers
 
 
 class Growing:
@@ -28,8 +28,8 @@ class Growing:
         above = at + first
         self._parents = torch.cat([self._parents, above])
         depth = self._tree.depths[first] + 1 if count else 1
-        unread = Unread((*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n])
+        device_topology = DeviceTopology((*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n])
         self._tree = DraftTree((*self._tree.tokens, *numbers(tokens)), (*self._tree.parents, *numbers(above)), (-1,) * (count + n),
-                               unread=unread)
+                               device_topology=device_topology)
         self._frontier = count, n
         return model.score(self._tree, count).logits[-n:]

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, ids_on, likeliest, numbers, read
+from ..core import State, TreeBuilder, token_tensor, argmax_tokens, numbers, read
 
 _CHUNKS = 64
 
 
-def heated(state: State, heat: float) -> State:
+def heated(state: State, temperature: float) -> State:
     """The run as a draft with a temperature of its own sees it; heat 0: the run's. A law of another temperature is as honest."""
-    return replace(state, sampling=replace(state.sampling, temperature=heat)) if heat else state
+    return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
 def firsts(build: TreeBuilder, nodes) -> list[int]:
@@ -35,48 +35,48 @@ def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
     if state.sampling.greedy:
         on_host = logits.device.type == "cpu"
-        best = torch.tensor(likeliest(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
+        best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
         return numbers(best)[0], one_hot(logits, best)
-    law = state.sampling.probs(logits)
-    return pick(law, state), law
+    probs = state.sampling.probs(logits)
+    return pick(probs, state), probs
 
 
 def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
     """Laws as wide as logits [..., vocab] that have all their mass on tokens [..., 1]."""
-    law = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
-    return law.scatter_(-1, tokens, 1.0)
+    probs = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
+    return probs.scatter_(-1, tokens, 1.0)
 
 
-def pick(law: Tensor, state: State) -> Any:
+def pick(probs: Tensor, state: State) -> Any:
     """A draft token drawn from law [vocab]; on a device it stays there until somebody asks."""
-    return state.dice.pick("draft", law) if law.device.type == "cpu" else state.dice.draw("draft", law)
+    return state.rng.pick("draft", probs) if probs.device.type == "cpu" else state.rng.draw("draft", probs)
 
 
-def draw_some(law: Tensor, count: int, state: State) -> list[int]:
+def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
     """Up to ``count`` different tokens from law [vocab], one after the other without replacement; fewer where it has fewer."""
     tokens: list[int] = []
     while len(tokens) < count:
         if tokens:
-            law = law.clone() if len(tokens) == 1 else law
-            law[tokens[-1]] = 0
-            mass = float(law.sum())
+            probs = probs.clone() if len(tokens) == 1 else probs
+            probs[tokens[-1]] = 0
+            mass = float(probs.sum())
             if mass <= 0:
                 break
-            law /= mass
-        tokens.append(state.dice.pick("draft", law))
+            probs /= mass
+        tokens.append(state.rng.pick("draft", probs))
     return tokens
 
 
-def draw_afar(laws: Tensor, counts: list[int], state: State) -> list[list[Any]]:
+def draw_afar(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
     """The same of several laws on a device, where one wait tells of all of them how many tokens they had."""
     tokens, left = [], []
-    for law, count in zip(laws, counts):
-        tokens.append([pick(law, state)])
-        rest = law
+    for probs, count in zip(distributions, counts):
+        tokens.append([pick(probs, state)])
+        rest = probs
         for _ in range(1, count):
-            rest = rest.index_fill(0, ids_on(law.device, tokens[-1][-1:]), 0.0)
+            rest = rest.index_fill(0, token_tensor(probs.device, tokens[-1][-1:]), 0.0)
             mass = rest.sum(dim=0, keepdim=True)
-            rest = torch.where(mass > 0, rest / mass, law)  # a law without tokens is drawn from to no end
+            rest = torch.where(mass > 0, rest / mass, probs)  # a law without tokens is drawn from to no end
             left.append(mass)
             tokens[-1].append(pick(rest, state))
     told = iter(read(torch.cat(left)) if left else ())

@@ -83,11 +83,11 @@ def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: St
 
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Tokens drawn without replacement from the run's law."""
-    out, laws = [], state.sampling.probs(rows)
-    drawn = draw_afar(laws, counts, state) if laws.device.type != "cpu" else None
-    for at, (parent, count, law) in enumerate(zip(parents, counts, laws)):
-        draw = build.begin(law, WITHOUT_REPLACEMENT)
-        tokens = draw_some(law, count, state) if drawn is None else drawn[at]
+    out, distributions = [], state.sampling.probs(rows)
+    drawn = draw_afar(distributions, counts, state) if distributions.device.type != "cpu" else None
+    for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
+        draw = build.begin(probs, WITHOUT_REPLACEMENT)
+        tokens = draw_some(probs, count, state) if drawn is None else drawn[at]
         out.append([build.add(token, parent, draw) for token in tokens])
     return out
 
@@ -95,11 +95,11 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own. What is below twins is of one draw, so that
     a rule that walks them together knows that their laws are the same."""
-    out, laws, draws = [], state.sampling.probs(rows), {}
+    out, distributions, draws = [], state.sampling.probs(rows), {}
     for first, parent, count in zip(firsts(build, parents), parents, counts):
-        law = laws[first]
-        draw = draws[first] if first in draws else draws.setdefault(first, build.begin(law, IID))
-        out.append([build.add(pick(law, state), parent, draw) for _ in range(count)])
+        probs = distributions[first]
+        draw = draws[first] if first in draws else draws.setdefault(first, build.begin(probs, IID))
+        out.append([build.add(pick(probs, state), parent, draw) for _ in range(count)])
     return out
 
 
@@ -107,17 +107,17 @@ def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State
     """SpecHub's pairs: a token drawn from the law, and the most likely one; or, where that was drawn, a second token drawn from
     the rest. At most two a node."""
     out = []
-    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
-        hub, first = int(law.argmax()), state.dice.pick("draft", law)
-        draw = build.begin(law, HUB if count > 1 else IID)
+    for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
+        hub, first = int(probs.argmax()), state.rng.pick("draft", probs)
+        draw = build.begin(probs, HUB if count > 1 else IID)
         pair = [first]
         if count > 1 and first != hub:
             pair.append(hub)
         elif count > 1:
-            rest = law.clone()
+            rest = probs.clone()
             rest[hub] = 0
             mass = float(rest.sum())
-            pair += [state.dice.pick("draft", rest / mass)] if mass > 0 else []
+            pair += [state.rng.pick("draft", rest / mass)] if mass > 0 else []
         out.append([build.add(token, parent, draw) for token in pair])
     return out
 
@@ -128,13 +128,13 @@ def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
     The drawn one is judged first, as drawn siblings must be; in the shape it takes the last place.
     """
     out = []
-    for parent, count, law in zip(parents, counts, state.sampling.probs(rows)):
-        top = best(law[None], count - 1)[1][0].tolist() if count > 1 else []
-        rest = law.clone()
+    for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
+        top = best(probs[None], count - 1)[1][0].tolist() if count > 1 else []
+        rest = probs.clone()
         rest[top] = 0
         mass, last = float(rest.sum()), []
         if mass > 0:
             rest /= mass
-            last = [build.add(state.dice.pick("draft", rest), parent, build.begin(rest, IID))]
+            last = [build.add(state.rng.pick("draft", rest), parent, build.begin(rest, IID))]
         out.append([build.add(token, parent) for token in top] + last)
     return out

@@ -17,7 +17,7 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 
 @dataclass(frozen=True)
-class Said:
+class TextEmitted:
     """What one lane answered: ``pieces`` [[text, verdict], ...], neighbours of one verdict joined."""
 
     lane: int
@@ -34,12 +34,12 @@ class Turn:
     """One question and its answers. ``chosen``: index in ``answers`` of the lane that the conversation continues from."""
 
     question: str
-    answers: list[Said]
+    answers: list[TextEmitted]
     records: list[Record] | None
     chosen: int = 0
 
     @property
-    def answer(self) -> Said:
+    def answer(self) -> TextEmitted:
         return self.answers[self.chosen]
 
     @property
@@ -48,7 +48,7 @@ class Turn:
         return same(self.answers)
 
 
-def same(answers: list[Said]) -> bool:
+def same(answers: list[TextEmitted]) -> bool:
     """Whether all wrote one text, as far as each came: one that was cut agrees when the others go on from where it stands."""
     whole = max((said.text for said in answers), key=len, default="")
     return all(said.text == whole or (said.cut and whole.startswith(said.text.rstrip("\ufffd"))) for said in answers)
@@ -96,7 +96,7 @@ class Chat:
                 for t in self.turns[:count]]
 
 
-def lanes(records: list[Record]) -> list[Said]:
+def lanes(records: list[Record]) -> list[TextEmitted]:
     """What each lane said, methods first and plain decoding last, as on the board."""
     by_lane: dict[int, list[Record]] = {}
     for record in records:
@@ -105,7 +105,7 @@ def lanes(records: list[Record]) -> list[Said]:
     return sorted((s for s in said if s is not None), key=lambda s: s.key == BASELINE)
 
 
-def _said(lane: int, rows: list[Record]) -> Said | None:
+def _said(lane: int, rows: list[Record]) -> TextEmitted | None:
     header = next((r for r in rows if r["type"] == "header"), None)
     if header is None:
         return None
@@ -123,7 +123,7 @@ def _said(lane: int, rows: list[Record]) -> Said | None:
     if pieces:
         _append(pieces, decode(b"", True), pieces[-1][1])
     done = next((r for r in rows if r["type"] == "done"), None)
-    return Said(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
+    return TextEmitted(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
                 tuple(pieces), done is not None and done["finish"] != "error",
                 done is None or done["finish"] in ("stopped", "deadline", "error"))
 

@@ -54,8 +54,8 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
     for name, choice, other, values in rules:
         if asked in (name, other) and held[name] == choice and held[other] not in values:
             *most, last = map(str, values)
-            lawful = f"{', '.join(most)} or {last}" if most else last
-            return (f"{name.capitalize()} {choice} goes with {other} {lawful}, not with {held[other]}: "
+            compatible_verifiers = f"{', '.join(most)} or {last}" if most else last
+            return (f"{name.capitalize()} {choice} goes with {other} {compatible_verifiers}, not with {held[other]}: "
                     f"change {other if asked == name else name} first.")
     return None
 

@@ -20,7 +20,7 @@ UNREAD = 4  # messages that may lie unread before no more are made: a slow reade
 PATIENCE = 10.0  # seconds without a message read before the reader counts as gone
 
 
-class Unread(Refused):
+class DeviceTopology(Refused):
     """The reader is gone, or has stopped reading."""
 
 
@@ -85,20 +85,20 @@ class Job:
             self._over.set()
 
     async def _follow(self, beat: Callable[[], float]) -> AsyncIterator[list[Any]]:
-        heard = time.monotonic()
+        last_event = time.monotonic()
         while True:
             if self._reader.behind():
                 await asyncio.sleep(beat())
                 continue
             over, told = self._over.is_set(), self._drain()  # in this order: what was told last is not missed
             if told:
-                heard = time.monotonic()
+                last_event = time.monotonic()
                 yield told
             if over:
                 if self._why:
                     raise self._why
                 return
-            if time.monotonic() > heard + RUN_SECONDS + GRACE:
+            if time.monotonic() > last_event + RUN_SECONDS + GRACE:
                 raise Refused("The engine did not answer in time and was given up.")
             await asyncio.sleep(beat())
 
@@ -124,5 +124,5 @@ class Reader:
         self._before = unread
         if now - self._since > PATIENCE:
             self.visitor.forget()
-            raise Unread(f"Nobody read this for {PATIENCE:.0f} seconds, so it was stopped.")
+            raise DeviceTopology(f"Nobody read this for {PATIENCE:.0f} seconds, so it was stopped.")
         return unread >= UNREAD

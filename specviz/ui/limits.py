@@ -28,7 +28,7 @@ NO_DRAFT = "none"
 FIXED = "fixed"
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
-PLAIN = {"law": "whole distribution"}  # knobs' values whose name is not a reader's word, as in stage.js
+PLAIN = {"distribution": "whole distribution"}  # knobs' values whose name is not a reader's word, as in stage.js
 
 
 class Refused(ValueError):

@@ -47,7 +47,7 @@ def measured(path: Path = BENCH) -> dict[str, Any]:
     where = next((line for line in text.splitlines() if line and not line.startswith(("#", " ", "|"))), "")
     model, found = _MODEL.search(where), _ROW.findall(text)
     return {"where": where, "model": model[1] if model else "",
-            "of": {title.strip(): [float(greedy), float(dice) if dice else None] for title, greedy, dice in found}}
+            "of": {title.strip(): [float(greedy), float(rng) if rng else None] for title, greedy, rng in found}}
 
 
 def timed(targets: list[dict[str, str]], models: str | None) -> bool:

@@ -48,8 +48,8 @@ def streams(ask: Ask, seconds: float, mode: str = "live") -> dict[int, Any]:
     from ..core import Sampling
     from ..servers.stream import Stream
 
-    law, named = Sampling(ask.temperature, 0, ask.top_p, ask.seed), servers()
-    return {lane: Stream(named[key.removeprefix(KEY)], ask.messages(), ask.max_new_tokens, law, seconds, mode=mode)
+    probs, named = Sampling(ask.temperature, 0, ask.top_p, ask.seed), servers()
+    return {lane: Stream(named[key.removeprefix(KEY)], ask.messages(), ask.max_new_tokens, probs, seconds, mode=mode)
             for lane, (key, _) in enumerate(ask.lanes) if is_served(key)}
 
 

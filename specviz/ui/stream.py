@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator
 
 from .backend import Backend, Record
-from .job import BEAT, Job, Reader, Unread
+from .job import BEAT, Job, Reader, DeviceTopology
 from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
 from .loading import Loader
 
@@ -131,7 +131,7 @@ class Live:
                         yield self.frames.add(records, status)
                 await caught_up(self._visitor)
             yield self.frames.close(_outcome(self.frames.records, self.stop.is_set()))
-        except Unread as why:
+        except DeviceTopology as why:
             self.gone = True
             yield self.frames.add([], said("stopped", str(why)))
         except Refused as why:

@@ -21,8 +21,8 @@ def recursive(p: Tensor, q: Tensor, k: int) -> float:
     """k independent drafts, refused one after the other, each refusal leaving norm((p - q)+) (SpecInfer 2305.09781)."""
     refused, p = 1.0, p.double()
     for _ in range(k):
-        chance = single(p, q)
-        refused *= 1 - chance
+        prob = single(p, q)
+        refused *= 1 - prob
         p = (p - q).clamp(min=0)
         mass = float(p.sum())
         if mass <= 0:
@@ -66,7 +66,7 @@ def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
     if len({tree.draw[c] for c in children}) > 1:  # of several laws; the closed forms are for one
         return
     state.clock.pause()
-    p, q, k = state.sampling.probs(scores.logits[0]), tree.law(children[0]), len(children)
+    p, q, k = state.sampling.probs(scores.logits[0]), tree.draft_probs(children[0]), len(children)
     accept, best = rule(p, q, k), optimum(p, q, k)
     state.note("optimum", drafts=k, accept=round(accept, 6), best=round(best, 6), gap=round(max(0.0, best - accept), 6))
     state.clock.resume()

@@ -6,7 +6,7 @@ no row to draw a bonus token from. Token by token it is ordinary rejection, so t
 """
 from __future__ import annotations
 
-from ..core import DraftTree, Scores, State, UnlawfulPair, Verdict
+from ..core import DraftTree, Scores, State, IncompatibleVerifier, Verdict
 from .token import TokenRejection
 
 
@@ -16,7 +16,7 @@ class Ahead(TokenRejection):
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if tree.parents != tuple(range(-1, len(tree) - 1)):
-            raise UnlawfulPair("Ahead judges chains; the drafter proposed a tree: that is for TokenRejection")
+            raise IncompatibleVerifier("Ahead judges chains; the drafter proposed a tree: that is for TokenRejection")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         trials, count, path = [], len(tree), tuple(range(len(tree)))
@@ -24,9 +24,9 @@ class Ahead(TokenRejection):
             trial = self.test(tree, node, state.sampling.probs(scores.logits[node]), state)
             trials.append(trial)
             if trial.verdict == "rejected":
-                law = trial.residual
-                return Verdict(path[:node], state.dice.pick("verify", law), "correction", tuple(trials), law)
+                probs = trial.residual
+                return Verdict(path[:node], state.rng.pick("verify", probs), "correction", tuple(trials), probs)
         if len(scores.logits) == count:
             return Verdict(path[:-1], tree.tokens[-1], "accepted", tuple(trials))
-        law = state.sampling.probs(scores.logits[count])
-        return Verdict(path, state.dice.pick("verify", law), "bonus" if count else "plain", tuple(trials), law)
+        probs = state.sampling.probs(scores.logits[count])
+        return Verdict(path, state.rng.pick("verify", probs), "bonus" if count else "plain", tuple(trials), probs)

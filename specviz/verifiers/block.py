@@ -6,7 +6,7 @@ tokens count as drawn from the law that has only them, where it equals token rej
 """
 from __future__ import annotations
 
-from ..core import CHOSEN, IID, DraftTree, UnlawfulPair, lawful
+from ..core import CHOSEN, IID, DraftTree, IncompatibleVerifier, compatible_verifiers
 from .traversal import Traversal
 
 
@@ -17,5 +17,5 @@ class BlockVerification(Traversal):
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if any(len(tree.children(node)) > 1 for node in range(-1, len(tree))):
-            raise UnlawfulPair("block verification judges chains; the drafter proposed a tree: lawful is "
-                               + ", ".join(title for title in lawful({tree.label(i) for i in range(len(tree))}) if title != self.title))
+            raise IncompatibleVerifier("block verification judges chains; the drafter proposed a tree: lawful is "
+                               + ", ".join(title for title in compatible_verifiers({tree.label(i) for i in range(len(tree))}) if title != self.title))

@@ -37,24 +37,24 @@ class Enriched(TokenRejection):
             drift.append(off)
             shown.append(bars)
             if trial.verdict == "rejected":
-                verdict = Verdict(tuple(path), state.dice.pick("verify", rest), "correction", tuple(trials), rest)
+                verdict = Verdict(tuple(path), state.rng.pick("verify", rest), "correction", tuple(trials), rest)
                 break
             path.append(node)
         if shown:
             state.note("enriched", weight=self.weight, tests=shown)
             state.note("drift", nats=drift)
         if verdict is None:
-            law = state.sampling.probs(scores.logits[len(tree)])
-            verdict = Verdict(tuple(path), state.dice.pick("verify", law), "bonus" if path else "plain", tuple(trials), law)
+            probs = state.sampling.probs(scores.logits[len(tree)])
+            verdict = Verdict(tuple(path), state.rng.pick("verify", probs), "bonus" if path else "plain", tuple(trials), probs)
         return verdict
 
-    def moved(self, z: Tensor, p: Tensor, q: Tensor, heat: float) -> Tensor:
+    def moved(self, z: Tensor, p: Tensor, q: Tensor, temperature: float) -> Tensor:
         """Logits [vocab] of p', before the temperature ``heat`` is applied."""
         gap = torch.where(q >= self.floor * q.max(), p - q, torch.zeros_like(p))
-        return (z.to(p.dtype) - heat * self.weight * gap) if self.weight else z
+        return (z.to(p.dtype) - temperature * self.weight * gap) if self.weight else z
 
     def _drawn(self, tree: DraftTree, node: int, z: Tensor, state: State):
-        x, q, p = tree.tokens[node], tree.law(node), state.sampling.probs(z)
+        x, q, p = tree.tokens[node], tree.draft_probs(node), state.sampling.probs(z)
         rich = state.sampling.probs(self.moved(z, p, q, state.sampling.temperature))
         accept = min(1.0, float(rich[x]) / float(q[x])) if q[x] > 0 else 0.0
         rest = torch.maximum((p - q).clamp_(min=0), p - rich)
@@ -66,15 +66,15 @@ class Enriched(TokenRejection):
     def _greedy(self, tree: DraftTree, node: int, z: Tensor, state: State):
         x, q, p = tree.tokens[node], self.beliefs()[node], z.float().softmax(-1).to(self.beliefs()[node].dtype)
         rich = self.moved(z, p, q, 1.0).softmax(-1)
-        law = torch.zeros_like(p)
-        law[int(z.argmax())] = 1
+        probs = torch.zeros_like(p)
+        probs[int(z.argmax())] = 1
         accept = float(x in (int(z.argmax()), int(self.moved(z, p, q, 1.0).argmax())))
         off = float((p.max() / p[x].clamp(min=torch.finfo(p.dtype).tiny)).log()) if accept else 0.0
-        return self._tell(node, x, p, q, rich, accept, law, off, state)
+        return self._tell(node, x, p, q, rich, accept, probs, off, state)
 
     @staticmethod
     def _tell(node, x, p, q, rich, accept, rest, off, state):
-        ok, u = state.dice.flip("verify", accept)
+        ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
         bars = {"tok": x, "p": float(p[x]), "q": float(q[x]), "moved": float(rich[x])}
         return Trial(node, "enriched", float(p[x]), float(q[x]), accept, u, verdict, p, None if ok else rest), rest, max(0.0, off), bars

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, UnlawfulPair, Verdict
+from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, IncompatibleVerifier, Verdict
 from ..trees import HUB
 from .token import TokenRejection, follow_best
 
@@ -24,7 +24,7 @@ class SpecHub(TokenRejection):
         for node in range(-1, len(tree)):
             drawn = [tree.label(child) for child in tree.children(node) if tree.draw[child] >= 0]
             if HUB in drawn and drawn not in ([HUB], [HUB, HUB]):
-                raise UnlawfulPair("SpecHub judges at most one pair of hub siblings under a node")
+                raise IncompatibleVerifier("SpecHub judges at most one pair of hub siblings under a node")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
@@ -48,7 +48,7 @@ class SpecHub(TokenRejection):
             trials += found
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
             path.append(hit)
             node = hit
 
@@ -69,7 +69,7 @@ def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> lis
     spare_second, spare_first = float((second - after_first).clamp_(min=0).sum()), float((first - left).clamp_(min=0).sum())
     hub_left = float(after_second[hub])
     place = tokens.index(hub)
-    i, law, chance = tokens[1 - place], (after_first, left)[place], (second, first)[place]
+    i, probs, prob = tokens[1 - place], (after_first, left)[place], (second, first)[place]
     spare, hub_p = ((spare_second, hub_left), (spare_first, max(0.0, hub_left - spare_second)))[place]
     rest = after_second
     rest[hub] = max(0.0, hub_left - spare_second - spare_first)
@@ -77,9 +77,9 @@ def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> lis
     rest = (rest / mass).to(p.dtype) if mass > 0 else p
     trials = []
     for child, target_prob, draft_prob, accept in (
-            (pair[1 - place], float(law[i]), float(chance[i]), _share(float(law[i]), float(chance[i]))),
+            (pair[1 - place], float(probs[i]), float(prob[i]), _share(float(probs[i]), float(prob[i]))),
             (pair[place], hub_p, spare, _share(hub_p, spare))):
-        ok, u = state.dice.flip("verify", accept)
+        ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
         trials.append(Trial(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest))
         if ok:
@@ -87,9 +87,9 @@ def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> lis
     return trials
 
 
-def _take(law: Tensor, chance: Tensor) -> Tensor:
+def _take(probs: Tensor, prob: Tensor) -> Tensor:
     """What is left of a law after ``chance`` took what it could."""
-    return (law - chance).clamp_(min=0)
+    return (probs - prob).clamp_(min=0)
 
 
 def _share(have: float, want: float) -> float:

@@ -20,7 +20,7 @@ class Judged(TokenRejection):
     Drift: the log-probability given up at each forgiven token against the best one, in nats.
     """
 
-    taps = frozenset({"final"})
+    hidden_states = frozenset({"final"})
     title = "a judge (lossy)"
 
     def __init__(self, judge: Callable[[Tensor], Tensor], least: float = 0.5):
@@ -28,28 +28,28 @@ class Judged(TokenRejection):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         with torch.inference_mode():
-            chances = self.judge(scores.taps["final"][1:len(tree) + 1]).tolist() if len(tree) else []
+            token_probs = self.judge(scores.hidden_states["final"][1:len(tree) + 1]).tolist() if len(tree) else []
         node, path, trials, drift, forgiven = -1, [], [], [], []
         while True:
             row, children = scores.logits[node + 1], tree.children(node)
-            law = p = state.sampling.probs(row)
+            probs = p = state.sampling.probs(row)
             hit = None
             for child in children:
                 trial = self.fair(tree, child, p, row, state)
-                if trial.verdict != "accepted" and chances[child] > self.least:
+                if trial.verdict != "accepted" and token_probs[child] > self.least:
                     belief = row.float().log_softmax(-1)
                     drift.append(float(belief.max() - belief[tree.tokens[child]]))
                     forgiven.append(len(trials))
-                    trial = replace(trial, rule="judge", accept=chances[child], verdict="accepted", law=law, residual=None)
+                    trial = replace(trial, rule="judge", accept=token_probs[child], verdict="accepted", probs=probs, residual=None)
                 trials.append(trial)
                 if trial.verdict == "accepted":
                     hit = child
                     break
                 p = trial.residual
             if hit is None:
-                self._tell(state, trials, chances, forgiven, drift)
+                self._tell(state, trials, token_probs, forgiven, drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
             path.append(hit)
             node = hit
 
@@ -58,12 +58,12 @@ class Judged(TokenRejection):
         if not state.sampling.greedy:
             return self.test(tree, child, p, state)
         right = float(tree.tokens[child] == int(row.argmax()))
-        ok, u = state.dice.flip("verify", right)
+        ok, u = state.rng.flip("verify", right)
         return Trial(child, "match", right, None, right, u, "accepted" if ok else "rejected", p, None if ok else p)
 
-    def _tell(self, state: State, trials: list[Trial], chances: list[float], forgiven: list[int], drift: list[float]) -> None:
+    def _tell(self, state: State, trials: list[Trial], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
         if trials:
-            state.note("judge", chances=[round(chances[trial.node], 4) for trial in trials], least=self.least, forgiven=forgiven,
+            state.note("judge", chances=[round(token_probs[trial.node], 4) for trial in trials], least=self.least, forgiven=forgiven,
                        nodes=[trial.node for trial in trials])
         if drift:
             state.note("drift", nats=drift)

@@ -26,9 +26,9 @@ class KSeq(MultiStep):
     def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Trial]:
         found: list[Trial] = []
         for group in groups(tree, children):
-            law = found[-1].residual if found else p
+            probs = found[-1].residual if found else p
             drawn = tree.draw[group[0]] >= 0
-            found += judge(tree, group, law, state) if drawn else [self.test(tree, group[0], law, state)]
+            found += judge(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
             if found[-1].verdict == "accepted":
                 break
         return found
@@ -44,7 +44,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
 
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:
     """Try the drafts one after the other, up to the one accepted."""
-    k, q = len(drawn), tree.law(drawn[0])
+    k, q = len(drawn), tree.draft_probs(drawn[0])
     rho = best_rho(p, q, k)
     q, left = q.double(), p.double()
     beta = float(torch.minimum(q, left / rho).sum())
@@ -55,7 +55,7 @@ def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Tr
     for child in drawn:
         x = tree.tokens[child]
         accept = min(1.0, float(left[x]) / (rho * float(q[x])))
-        ok, u = state.dice.flip("verify", accept)
+        ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
         trials.append(Trial(child, "k-seq", float(left[x]), float(q[x]), accept, u, verdict, p, None if ok else rest))
         if ok:

@@ -31,8 +31,8 @@ class Deferred(TokenRejection):
         chain = tree.parents == tuple(range(-1, len(tree) - 1)) and not tree.probes
         if not chain or not self.window:
             return super().verify(tree, scores, state)
-        laws = [state.sampling.probs(row) for row in scores.logits]
-        trials = [self.judged(tree, i, laws[i], scores.logits[i], state) for i in range(len(tree))]
+        distributions = [state.sampling.probs(row) for row in scores.logits]
+        trials = [self.judged(tree, i, distributions[i], scores.logits[i], state) for i in range(len(tree))]
         path, drift = [], []
         for i, trial in enumerate(trials):
             if trial.verdict != "accepted":
@@ -40,23 +40,23 @@ class Deferred(TokenRejection):
                     break
                 belief = scores.logits[i].float().log_softmax(-1)
                 drift.append(float(belief.max() - belief[tree.tokens[i]]))
-                trials[i] = Trial(i, "deferred", trial.target_prob, trial.draft_prob, trial.accept, trial.draw, "accepted", laws[i])
+                trials[i] = Trial(i, "deferred", trial.target_prob, trial.draft_prob, trial.accept, trial.draw, "accepted", distributions[i])
             path.append(i)
         if drift:
             state.note("drift", nats=drift)
         end = len(path)
         told = [*trials[:end + 1], *(replace(trial, verdict="skipped") for trial in trials[end + 1:])]
-        law = laws[end] if end == len(tree) else trials[end].residual
+        probs = distributions[end] if end == len(tree) else trials[end].residual
         kind = "correction" if end < len(tree) else "bonus" if len(tree) else "plain"
-        return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(told), law)
+        return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(told), probs)
 
-    def judged(self, tree: DraftTree, node: int, law: Tensor, row: Tensor, state: State) -> Trial:
+    def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Trial:
         """The fair test of one token, whatever became of those before it."""
         if not state.sampling.greedy:
-            return self.test(tree, node, law, state)
+            return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
-        ok, u = state.dice.flip("verify", right)
-        return Trial(node, "match", right, None, right, u, "accepted" if ok else "rejected", law, None if ok else law)
+        ok, u = state.rng.flip("verify", right)
+        return Trial(node, "match", right, None, right, u, "accepted" if ok else "rejected", probs, None if ok else probs)
 
     def forgiven(self, at: int, trials: list[Trial], row: Tensor, token: int) -> bool:
         after = trials[at + 1:at + 1 + self.window]

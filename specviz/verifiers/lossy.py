@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict, ids_on
+from ..core import DraftTree, Scores, State, Trial, Verdict, token_tensor
 from .token import TokenRejection, follow_best
 
 
@@ -34,7 +34,7 @@ class Lenient(TokenRejection):
         return verdict
 
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
-        x, q = tree.tokens[child], tree.law(child)
+        x, q = tree.tokens[child], tree.draft_probs(child)
         q = torch.zeros_like(p).index_fill_(0, torch.tensor([x], device=p.device), 1.0) if q is None else q
         accept = (p / (self.lenience * q)).nan_to_num_(nan=0.0, posinf=1.0).clamp_(max=1.0)
         rest = (p - q).clamp_(min=0)
@@ -42,7 +42,7 @@ class Lenient(TokenRejection):
         rest = rest / mass if mass > 0 else p
         passed = q * accept
         self._drift.append(divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
-        ok, u = state.dice.flip("verify", float(accept[x]))
+        ok, u = state.rng.flip("verify", float(accept[x]))
         verdict = "accepted" if ok else "rejected"
         return Trial(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)
 
@@ -53,18 +53,18 @@ class Lenient(TokenRejection):
             best = scores.top(node + 1)
             children, hit = tree.children(node), None
             for child in children:
-                prob, most = belief.index_select(0, ids_on(belief.device, [tree.tokens[child], best])).tolist()
-                ok, u = state.dice.flip("verify", float(prob >= self.lenience * most))
+                prob, most = belief.index_select(0, token_tensor(belief.device, [tree.tokens[child], best])).tolist()
+                ok, u = state.rng.flip("verify", float(prob >= self.lenience * most))
                 trials.append(Trial(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
                 if ok:
                     self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
                     hit = child
                     break
             if hit is None:
-                law = torch.zeros_like(belief)
-                law[best] = 1
+                probs = torch.zeros_like(belief)
+                probs[best] = 1
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), best, kind, tuple(trials), law)
+                return Verdict(tuple(path), best, kind, tuple(trials), probs)
             path.append(hit)
             node = hit
 
@@ -73,7 +73,7 @@ class Typical(TokenRejection):
     """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
 
     last: the token after the path, "argmax", as the authors' fast mode has it; "typical", drawn from the tokens that would pass, as
-    their other mode; or "law", drawn from the target's law.
+    their other mode; or "distribution", drawn from the target's law.
 
     Of a tree the longest path that passes is kept, and of several the likeliest to the target. Drift: the log-probability each
     kept token gives up against the best one, in nats.
@@ -87,9 +87,9 @@ class Typical(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
-        laws, trials, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
+        distributions, trials, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
         for node, worth in ends:
-            laws[node] = p = state.sampling.probs(scores.logits[node + 1])
+            distributions[node] = p = state.sampling.probs(scores.logits[node + 1])
             children = tree.children(node)
             least = self.least(p) if children else 0.0
             for child in children:
@@ -97,18 +97,18 @@ class Typical(TokenRejection):
                 if trials[child].verdict == "accepted":
                     ends.append((child, worth + math.log(trials[child].target_prob)))
         last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
-        path, law = tuple(tree.path(last)), self.after(laws[last])
-        drift = [float((laws[tree.parents[node]].max() / laws[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
+        path, probs = tuple(tree.path(last)), self.after(distributions[last])
+        drift = [float((distributions[tree.parents[node]].max() / distributions[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
         if drift:
-            state.note("drift", nats=drift, threshold=self.least(laws[tree.parents[last]]))
+            state.note("drift", nats=drift, threshold=self.least(distributions[tree.parents[last]]))
         told = tuple(replace(trial, verdict="skipped") if trial.verdict == "accepted" and node not in path else trial
                      for node, trial in trials.items())  # what would have passed but for a longer path
         kind = "correction" if tree.children(last) else "bonus" if len(tree) else "plain"
-        return Verdict(path, state.dice.pick("verify", law), kind, told, law)
+        return Verdict(path, state.rng.pick("verify", probs), kind, told, probs)
 
     def after(self, p: Tensor) -> Tensor:
         """The law [vocab] of the token after the path, where the target's is p."""
-        if self.last == "law":
+        if self.last == "distribution":
             return p
         kept = p * (p > self.least(p)) if self.last == "typical" else torch.zeros_like(p)
         if float(kept.sum()) <= 0:  # the argmax, and the typical tokens' where none is likely enough
@@ -121,8 +121,8 @@ class Typical(TokenRejection):
 
     @staticmethod
     def _try(tree: DraftTree, child: int, p: Tensor, least: float, state: State) -> Trial:
-        x, q = tree.tokens[child], tree.law(child)
-        ok, u = state.dice.flip("verify", float(p[x] > least))
+        x, q = tree.tokens[child], tree.draft_probs(child)
+        ok, u = state.rng.flip("verify", float(p[x] > least))
         return Trial(child, "typical", float(p[x]), None if q is None else float(q[x]), float(ok), u,
                      "accepted" if ok else "rejected", p, None if ok else p)
 

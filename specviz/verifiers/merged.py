@@ -43,9 +43,9 @@ class MultiStep(TokenRejection):
             found = self.judged(tree, children, p, state)
             trials += found
             if not found or found[-1].verdict != "accepted":
-                law = found[-1].residual if found else p
+                probs = found[-1].residual if found else p
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", law), kind, told_of(trials, path), law)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, told_of(trials, path), probs)
             token = tree.tokens[found[-1].node]
             twins = [child for child in children if tree.tokens[child] == token]
             twins.sort(key=lambda child: child != found[-1].node)

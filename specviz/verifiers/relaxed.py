@@ -31,8 +31,8 @@ class Relaxed(TokenRejection):
         node, greedy = -1, state.sampling.greedy
         while True:
             logits = scores.logits[node + 1]
-            law, children = state.sampling.probs(logits), tree.children(node)
-            belief = logits.float().softmax(-1) if greedy else law
+            probs, children = state.sampling.probs(logits), tree.children(node)
+            belief = logits.float().softmax(-1) if greedy else probs
             hit, fine = None, self.passing(logits) if children else None
             for child in children:
                 trial = self._try(tree, child, belief, fine, state)
@@ -45,20 +45,20 @@ class Relaxed(TokenRejection):
                 if drift:
                     state.note("drift", nats=drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(trials), law)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(trials), probs)
             path.append(hit)
             node = hit
 
     def _try(self, tree: DraftTree, child: int, belief: Tensor, fine: Tensor, state: State) -> Trial:
-        x, q = tree.tokens[child], tree.law(child)
-        ok, u = state.dice.flip("verify", float(fine[x]))
+        x, q = tree.tokens[child], tree.draft_probs(child)
+        ok, u = state.rng.flip("verify", float(fine[x]))
         return Trial(child, self.rule, float(belief[x]), None if q is None else float(q[x]), float(ok), u,
                      "accepted" if ok else "rejected", belief, None if ok else belief)
 
 
 def strayed(trial: Trial, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
     """What one trial adds to the drift. Above temperature 0 the law followed is q where tokens pass, and the rest of it is p."""
-    x, q = tree.tokens[trial.node], tree.law(trial.node)
+    x, q = tree.tokens[trial.node], tree.draft_probs(trial.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
         kept = kept * fine

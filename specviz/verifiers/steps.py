@@ -12,7 +12,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict, ids_on
+from ..core import DraftTree, Scores, State, Trial, Verdict, token_tensor
 from .token import TokenRejection
 
 
@@ -30,20 +30,20 @@ class Grade(TokenRejection):
             return super().verify(tree, scores, state)
         count, path = len(tree), tuple(range(len(tree)))
         beliefs = scores.logits[:count].float().softmax(-1)  # row i is about token i
-        likely = beliefs.gather(1, ids_on(beliefs.device, tree.tokens)[:, None])[:, 0]
+        likely = beliefs.gather(1, token_tensor(beliefs.device, tree.tokens)[:, None])[:, 0]
         grade, weight = self.weigh(likely, scores)
-        passed, u = (True, None) if weight >= 1 else state.dice.flip("verify", weight)
+        passed, u = (True, None) if weight >= 1 else state.rng.flip("verify", weight)
         state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count, **self.scale())
         kept = likely.tolist()
-        laws = [tree.law(i) for i in path]
-        drawn = [None if law is None else tree.chance(i) for i, law in enumerate(laws)]
+        distributions = [tree.draft_probs(i) for i in path]
+        drawn = [None if probs is None else tree.prob(i) for i, probs in enumerate(distributions)]
         if passed:
             state.note("drift", nats=(beliefs.amax(-1) / likely).log().tolist())
             trials = tuple(Trial(i, "grade", kept[i], drawn[i], weight, u, "accepted", beliefs[i]) for i in path)
             return Verdict(path[:-1], tree.tokens[-1], "accepted", trials)
-        law = state.sampling.probs(scores.logits[0])
-        trial = Trial(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], law)
-        return Verdict((), state.dice.pick("verify", law), "correction", (trial,), law)
+        probs = state.sampling.probs(scores.logits[0])
+        trial = Trial(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], probs)
+        return Verdict((), state.rng.pick("verify", probs), "correction", (trial,), probs)
 
     def scale(self) -> dict[str, Any]:
         """What else a view must know of the grades."""
@@ -59,7 +59,7 @@ class Rewarded(Grade):
     """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance,
     instead of from ``least`` on."""
 
-    taps = frozenset({"final"})
+    hidden_states = frozenset({"final"})
 
     def __init__(self, reward: Callable[[Tensor], Tensor], least: float = 0.7, coin: bool = False):
         super().__init__(least)
@@ -67,7 +67,7 @@ class Rewarded(Grade):
 
     def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
         with torch.inference_mode():
-            found = float(self.reward(scores.taps["final"][1:len(likely) + 1]))
+            found = float(self.reward(scores.hidden_states["final"][1:len(likely) + 1]))
         return found, found if self.coin else float(found >= self.least)
 
     def scale(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
 from .acceptance import note_gap, recursive
-from .foreseen import Foreseen, foreseeable
+from .device_walk import Foreseen, foreseeable
 
 
 class TokenRejection(Verifier):
@@ -27,8 +27,8 @@ class TokenRejection(Verifier):
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
         note_gap(tree, scores, state, recursive)
-        if scores.foreseen is not None:
-            return _walk(tree, scores.foreseen, state)
+        if scores.precomputed is not None:
+            return _walk(tree, scores.precomputed, state)
         node, path, trials = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
@@ -43,25 +43,25 @@ class TokenRejection(Verifier):
                 p = trial.residual
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.dice.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
             path.append(hit)
             node = hit
 
-    def foresee(self, tree: DraftTree, scores: Scores, state: State) -> Foreseen | None:
+    def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Foreseen | None:
         """A kin of this rule that walks or tries in a way of its own is not foreseen."""
         same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
         return Foreseen(tree, scores, state) if same and foreseeable(state.sampling, tree) else None
 
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
         """Try one child against the law p that earlier siblings left."""
-        x, q = tree.tokens[child], tree.law(child)
+        x, q = tree.tokens[child], tree.draft_probs(child)
         return _tried(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
 
 
 def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Trial:
     """One roll of the dice for a child, held against the law p; ``left`` is what its refusal leaves."""
     accept = target_prob if draft_prob is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
-    ok, u = state.dice.flip("verify", accept)
+    ok, u = state.rng.flip("verify", accept)
     rule = "match" if draft_prob is None else "ratio"
     if ok:
         return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
@@ -74,13 +74,13 @@ def _walk(tree: DraftTree, seen: Foreseen, state: State) -> Verdict:
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            trials.append(_tried(child, *seen.chances(child), seen.laws[child], partial(seen.left.get, child), state))
+            trials.append(_tried(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
             if trials[-1].verdict == "accepted":
                 hit = child
                 break
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
-            state.dice.flip("verify", 0.0)  # the uniform by which the device has drawn
+            state.rng.flip("verify", 0.0)  # the uniform by which the device has drawn
             return Verdict(tuple(path), seen.end(node + 1), kind, tuple(trials), seen.last[node + 1])
         path.append(hit)
         node = hit
@@ -93,21 +93,21 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
     node, path, trials = -1, [], []
     while True:
         best = scores.top(node + 1)
-        law = torch.zeros_like(scores.logits[node + 1])
-        law[best] = 1
+        probs = torch.zeros_like(scores.logits[node + 1])
+        probs[best] = 1
         children, hit = tree.children(node), None
         for child in children:
-            accept, draft_prob = float(tree.tokens[child] == best), tree.chance(child)
-            ok, u = state.dice.flip("verify", accept)
+            accept, draft_prob = float(tree.tokens[child] == best), tree.prob(child)
+            ok, u = state.rng.flip("verify", accept)
             rule = "match" if draft_prob is None else "ratio"
             if ok:
-                trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted", law))
+                trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted", probs))
                 hit = child
                 break
-            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "rejected", law, law))
+            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "rejected", probs, probs))
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
-            return Verdict(tuple(path), best, kind, tuple(trials), law)
+            return Verdict(tuple(path), best, kind, tuple(trials), probs)
         path.append(hit)
         node = hit
 

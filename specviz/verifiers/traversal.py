@@ -31,7 +31,7 @@ class _Walk:
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         self.tree, self.scores, self.state = tree, scores, state
-        self.law: dict[int, Tensor] = {}
+        self.probs: dict[int, Tensor] = {}
         self.weight: dict[int, float] = {-1: 1.0}
         self.drawn: dict[int, Tensor | None] = {}  # node -> the law it was drawn from
         self.seen: dict[int, tuple[float, float | None]] = {}  # node -> p(x), q(x) when it was reached
@@ -39,11 +39,11 @@ class _Walk:
 
     def run(self) -> Verdict:
         kept = self.visit(-1)
-        path, law = self.tree.path(kept), self.row(kept)
+        path, probs = self.tree.path(kept), self.row(kept)
         for node in path[:-1]:  # kept because something below them was
             self.trials.append(Trial(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
         kind = "correction" if self.tree.children(kept) else "bonus" if len(self.tree) else "plain"
-        return Verdict(tuple(path), self.state.dice.pick("verify", law), kind, tuple(self.trials), law)
+        return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.trials), probs)
 
     def visit(self, node: int) -> int | None:
         """The node kept at or below ``node``; None when all were refused."""
@@ -57,12 +57,12 @@ class _Walk:
 
     def row(self, node: int) -> Tensor:
         """The current target law after ``node``; of a leaf it is only made when the leaf is kept."""
-        if node not in self.law:
-            self.law[node] = self.state.sampling.probs(self.scores.logits[node + 1])
-        return self.law[node]
+        if node not in self.probs:
+            self.probs[node] = self.state.sampling.probs(self.scores.logits[node + 1])
+        return self.probs[node]
 
     def reach(self, node: int, child: int) -> None:
-        x, q = self.tree.tokens[child], self.tree.law(child)
+        x, q = self.tree.tokens[child], self.tree.draft_probs(child)
         self.drawn[child] = q
         p, draft_prob = float(self.row(node)[x]), None if q is None else float(q[x])
         self.seen[child] = (p, draft_prob)
@@ -70,17 +70,17 @@ class _Walk:
         self.weight[child] = min(1.0, self.weight[node] * ratio)
 
     def test(self, node: int) -> int | None:
-        ok, u = self.state.dice.flip("verify", self.weight[node])
+        ok, u = self.state.rng.flip("verify", self.weight[node])
         self.tested = node, "traversal", *self.seen[node], self.weight[node], u
         if not ok:
             return None  # ``refuse`` comes next and tells of it, with what is left
-        self.trials.append(Trial(*self.tested, "accepted", self.law[self.tree.parents[node]]))
+        self.trials.append(Trial(*self.tested, "accepted", self.probs[self.tree.parents[node]]))
         return node
 
     def refuse(self, node: int, child: int) -> None:
         """Below ``child`` everything was refused: what is left of its parent's law and weight."""
-        q, r, law = self.drawn[child], self.weight[node], self.law[node]
-        rest = law * r
+        q, r, probs = self.drawn[child], self.weight[node], self.probs[node]
+        rest = probs * r
         if q is None:
             rest[self.tree.tokens[child]] = 0  # the law that has only this token takes all of it, since r * p <= 1
         else:
@@ -89,8 +89,8 @@ class _Walk:
         missing = mass + 1 - r
         self.weight[node] = mass / missing if missing > _ROUNDING else 1.0
         if mass > _ROUNDING:  # else rounding left nothing: only when p = q, and then nothing is refused
-            self.law[node] = rest.div_(mass)
-        self.trials.append(Trial(*self.tested, "rejected", law, self.law[node]))
+            self.probs[node] = rest.div_(mass)
+        self.trials.append(Trial(*self.tested, "rejected", probs, self.probs[node]))
 
 
 _ROUNDING = 1e-15

@@ -9,5 +9,5 @@ class Unchecked(Verifier):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         path = tuple(i for i in range(len(tree)) if i not in tree.probes)
-        law = state.sampling.probs(scores.logits[len(path)])
-        return Verdict(path, state.dice.pick("verify", law), "unchecked" if path else "plain", law=law)
+        probs = state.sampling.probs(scores.logits[len(path)])
+        return Verdict(path, state.rng.pick("verify", probs), "unchecked" if path else "plain", probs=probs)

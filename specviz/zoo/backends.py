@@ -25,7 +25,7 @@ class Forward:
     name: str
     load: Callable[[Path, Any], Any]
     refuses: Callable[[Config], str | None]
-    provides: Callable[[Config], frozenset[str]]
+    capabilities: Callable[[Config], frozenset[str]]
     measures: bool = False
     on: str = ""
 
@@ -53,7 +53,7 @@ def _fast_refuses(config: Config) -> str | None:
 def _fast_provides(config: Config) -> frozenset[str]:
     from ..targets.fast import FastTarget
 
-    return FastTarget.provides
+    return FastTarget.capabilities
 
 
 def _load_int8(folder: Path, device: Any) -> Any:

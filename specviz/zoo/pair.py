@@ -135,12 +135,12 @@ class Loaded:
         return Kit(self)
 
     @cached_property
-    def provides(self) -> frozenset[str]:
-        return self.open_target().provides | stored(self.stores) | self.heads.provides | roles(self.other, self.more)
+    def capabilities(self) -> frozenset[str]:
+        return self.open_target().capabilities | stored(self.stores) | self.heads.capabilities | roles(self.other, self.more)
 
     def why_not(self, method: Method) -> str | None:
         """One sentence that says what would make the method work here, or None when it does."""
-        return why_not(method, self.name, self.provides, self.draft is not None, self.draft_problem, self.heads.problems)
+        return why_not(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
@@ -213,7 +213,7 @@ def survey(target: str | None = None, draft: str | None = None):
     config = read(folder, "config.json")
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
-    provides = backend.provides(config) | stored(book.stores_of(entry.name)) | heads.provides
+    capabilities = backend.capabilities(config) | stored(book.stores_of(entry.name)) | heads.capabilities
     problem, more = "", trained_drafts.roles_of(book, entry.name, place)
     try:
         if chosen:
@@ -221,5 +221,5 @@ def survey(target: str | None = None, draft: str | None = None):
             more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)
-    provides |= roles(others.folder_of(book, entry.name, place), more)
-    return lambda method: why_not(method, entry.name, provides, bool(chosen) and not problem, problem, heads.problems)
+    capabilities |= roles(others.folder_of(book, entry.name, place), more)
+    return lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems)

@@ -21,9 +21,9 @@ NEEDS = {  # what a method may ask for, and what would make it work
 }
 
 
-def why_not(method: Method, name: str, provides: frozenset[str], has_draft: bool, draft_problem: str = "",
+def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
             head_problems: dict[str, str] | None = None) -> str | None:
-    have = provides | {"draft", "middle"} if has_draft else provides
+    have = capabilities | {"draft", "middle"} if has_draft else capabilities
     missing = sorted(need for need in method.needs if need not in have)
     return f"{method.title} {sentence(missing[0], name, draft_problem, head_problems or {})}." if missing else None
 

@@ -66,7 +66,7 @@ class Heads:
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
-    def provides(self) -> frozenset[str]:
+    def capabilities(self) -> frozenset[str]:
         return frozenset(f"head:{kind}" for kind in self.folders)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from specviz import zoo
 from specviz.cli import commands as cli
-from specviz.core import BrokenLaw, Dice, FixedCosts, Sampling
+from specviz.core import InvalidDistribution, RandomStreams, FixedCosts, Sampling
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
 from specviz.models import linear
@@ -50,19 +50,19 @@ def test_the_nucleus_always_holds_the_best_token(top_p):
 
 @pytest.mark.parametrize("row", [[float("nan"), 1.0], [float("inf"), 1.0], [-float("inf")] * 2])
 def test_logits_that_give_no_law_are_refused(row):
-    with pytest.raises(BrokenLaw):
+    with pytest.raises(InvalidDistribution):
         Sampling(0.7).probs(torch.tensor([[0.0, 1.0], row]))
     if row[0] != row[0]:
-        with pytest.raises(BrokenLaw):
+        with pytest.raises(InvalidDistribution):
             Sampling(0.0).probs(torch.tensor([[0.0, 1.0], row]))
 
 
-@pytest.mark.parametrize("law", [[float("nan"), 0.5], [0.0, 0.0], [0.2, 0.2], [float("inf"), 0.0], [2.0, 2.0], [-0.5, 0.5]])
-def test_nothing_is_drawn_from_what_is_no_law(law):
-    with pytest.raises(BrokenLaw):
-        Dice(0).pick("verify", torch.tensor(law))
-    with pytest.raises(BrokenLaw):
-        Dice(0).flip("verify", float("nan"))
+@pytest.mark.parametrize("probs", [[float("nan"), 0.5], [0.0, 0.0], [0.2, 0.2], [float("inf"), 0.0], [2.0, 2.0], [-0.5, 0.5]])
+def test_nothing_is_drawn_from_what_is_no_law(probs):
+    with pytest.raises(InvalidDistribution):
+        RandomStreams(0).pick("verify", torch.tensor(probs))
+    with pytest.raises(InvalidDistribution):
+        RandomStreams(0).flip("verify", float("nan"))
 
 
 def sampling_methods():
@@ -159,11 +159,11 @@ CLOCKED = ["cost_ratio", "banditspec", "sequoia", "prompt_lookup", "suffix_decod
 
 
 def one(key, loaded, seed, jitter, monkeypatch, deterministic):
-    dice = random.Random(jitter)
+    rng = random.Random(jitter)
     passed = [0.0]
 
     def clock():
-        passed[0] += dice.choice([1e-6, 1e-4, 0.3])
+        passed[0] += rng.choice([1e-6, 1e-4, 0.3])
         return passed[0]
 
     monkeypatch.setattr("specviz.run.session.State", lambda *a, **k: patched_state(clock, *a, **k))

@@ -125,11 +125,11 @@ def test_a_trace_is_read_from_a_path_or_its_lines(source):
             Trace(source)
 
 
-def spoiled(data: bytes, dice: random.Random) -> bytes:
+def spoiled(data: bytes, rng: random.Random) -> bytes:
     out = bytearray(data)
-    for _ in range(dice.randrange(1, 5)):
-        at = dice.randrange(len(out))
-        out[at:at + dice.randrange(4)] = bytes(dice.choices(b'0123456789"{}[],:-e.\\ntf\xff\0', k=dice.randrange(4)))
+    for _ in range(rng.randrange(1, 5)):
+        at = rng.randrange(len(out))
+        out[at:at + rng.randrange(4)] = bytes(rng.choices(b'0123456789"{}[],:-e.\\ntf\xff\0', k=rng.randrange(4)))
     return bytes(out)
 
 
@@ -144,10 +144,10 @@ def read_or_refused(data: bytes, seed: int) -> None:
 
 def test_a_spoiled_file_is_a_trace_or_a_sentence(trace):
     for seed in range(150):
-        dice = random.Random(seed)
-        data = spoiled(trace.lines().encode(), dice)
+        rng = random.Random(seed)
+        data = spoiled(trace.lines().encode(), rng)
         read_or_refused(gzip.compress(data) if seed % 3 else data, seed)
-        read_or_refused(spoiled(gzip.compress(trace.lines().encode()), dice), seed)
+        read_or_refused(spoiled(gzip.compress(trace.lines().encode()), rng), seed)
 
 
 @pytest.mark.soak

@@ -216,24 +216,24 @@ def test_free_memory_is_known_here():
 
 
 # --- any damage whatever -------------------------------------------------------------------------------------------------
-def damaged(folder: Path, dice: random.Random) -> str:
+def damaged(folder: Path, rng: random.Random) -> str:
     """Spoil one thing of the folder; what was done."""
-    path = folder / dice.choice(["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
+    path = folder / rng.choice(["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
     data = bytearray(path.read_bytes())
-    how = dice.choice(["cut", "flip", "gone", "value", "key"] if path.suffix == ".json" else ["cut", "flip", "gone", "head"])
+    how = rng.choice(["cut", "flip", "gone", "value", "key"] if path.suffix == ".json" else ["cut", "flip", "gone", "head"])
     if how == "gone":
         path.unlink()
     elif how in ("value", "key"):
         said = json.loads(data)
-        key = dice.choice(sorted(said))
+        key = rng.choice(sorted(said))
         value = said.pop(key)
-        said |= {key: dice.choice(ODD)} if how == "value" else {key + "_": value}
+        said |= {key: rng.choice(ODD)} if how == "value" else {key + "_": value}
         path.write_text(json.dumps(said))
     elif how == "cut":
-        path.write_bytes(data[:dice.randrange(len(data))])
+        path.write_bytes(data[:rng.randrange(len(data))])
     else:
-        for _ in range(dice.randrange(1, 9)):
-            data[dice.randrange(64 if how == "head" else len(data))] = dice.randrange(256)
+        for _ in range(rng.randrange(1, 9)):
+            data[rng.randrange(64 if how == "head" else len(data))] = rng.randrange(256)
         path.write_bytes(data)
     return f"{path.name} {how}"
 

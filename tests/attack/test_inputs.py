@@ -101,12 +101,12 @@ def test_nothing_succeeds_by_checking_nothing(at_home, capsys, argv):
     assert not out and "No method is named" in err
 
 
-def wild(dice: random.Random) -> list[str]:
+def wild(rng: random.Random) -> list[str]:
     """A command line out of real words and nonsense."""
     words = ["run", "list", "verify", "bench", "replay", "--method", "speculative", "--prompt", "x", "--knob", "gamma=3", "--knob=", "--seed", "--json",
              "--stop", "--top-p", "--top-k", "--temperature", "--max-new-tokens", "--deadline", "--trace", "--target", "--draft", "--device", "cpu",
              "--html", "--suite", "--tasks", "--repeats", "--prompts", "none", "tiny", "-", "", "\0", "=", "\ud800", "0", "-1", "1e-300", "nan", "99999999999"]
-    return [dice.choice(["run", "list", "replay"])] + dice.choices(words, k=dice.randrange(9))
+    return [rng.choice(["run", "list", "replay"])] + rng.choices(words, k=rng.randrange(9))
 
 
 def shoot(seed: int, capsys) -> None:

@@ -21,8 +21,8 @@ STRINGS = ["<script>alert(1)</script>", "</script><script>", "<!--<script>", "]]
            "\U0001f469\u200d\U0001f4bb", "\U000e0041", "\ue0000123456789abcdef\ue001", "<0x0A>", "\u2581", "\u0120", *SPECIALS, "<|end|" + "|>", "<s>", "</s>", "[SEP]"]
 
 
-def hostile(dice: random.Random) -> str:
-    return "".join(dice.choice(STRINGS) if dice.random() < 0.6 else chr(dice.randrange(0x110000)) for _ in range(dice.randrange(1, 8)))
+def hostile(rng: random.Random) -> str:
+    return "".join(rng.choice(STRINGS) if rng.random() < 0.6 else chr(rng.randrange(0x110000)) for _ in range(rng.randrange(1, 8)))
 
 
 def control(tokenizer) -> set[int]:

@@ -133,13 +133,13 @@ def test_the_edge_is_drawn(drive, records):
     assert seen(drive, records, 60, 300)["why"] == ""
 
 
-def spoilt(dice):
+def spoilt(rng):
     """A real trace with a few of its values replaced, its records dropped, doubled or swapped."""
     records = copy.deepcopy(lensed(BASE, 1, every=3))
     odd = [None, -1, 0, 10**15, 1e308, "x", "<img src=x onerror=alert(1)>", [], [[]], {}, True, "\u202e", "A" * 5000, [0] * 5000]
-    for _ in range(dice.randint(1, 5)):
-        i, j = dice.randrange(len(records)), dice.randrange(len(records))
-        how = dice.choice(("field", "field", "inner", "drop", "double", "swap"))
+    for _ in range(rng.randint(1, 5)):
+        i, j = rng.randrange(len(records)), rng.randrange(len(records))
+        how = rng.choice(("field", "field", "inner", "drop", "double", "swap"))
         if how == "drop" and len(records) > 2:
             del records[i]
         elif how == "double":
@@ -149,14 +149,14 @@ def spoilt(dice):
         else:
             one = records[i]
             inner = [v for v in one.values() if isinstance(v, dict) and v]
-            one = dice.choice(inner) if how == "inner" and inner else one
-            one[dice.choice(sorted(one))] = dice.choice(odd)
+            one = rng.choice(inner) if how == "inner" and inner else one
+            one[rng.choice(sorted(one))] = rng.choice(odd)
     return text_of(records)
 
 
 def fuzzed(drive, seed, count):
-    dice = random.Random(seed)
-    texts = [spoilt(dice) for _ in range(count)]
+    rng = random.Random(seed)
+    texts = [spoilt(rng) for _ in range(count)]
     told = {"read": 0, "refused": 0}
     for text in texts:
         try:

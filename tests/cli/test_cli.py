@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from specviz.cli import commands as cli
-from specviz.trace.events import Committed, Said
+from specviz.trace.events import Committed, TextEmitted
 from specviz.trace.files import Trace
 from specviz.methods import catalogue
 from specviz.cli.terminal import Writer, harmless, table
@@ -182,7 +182,7 @@ def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypat
 
     def wrong(self, tree, scores, state):
         verdict = right(self, tree, scores, state)
-        return replace(verdict, token=int(verdict.law.argmax())) if verdict.kind == "bonus" else verdict
+        return replace(verdict, token=int(verdict.probs.argmax())) if verdict.kind == "bonus" else verdict
 
     monkeypatch.setattr(TokenRejection, "verify", wrong)
     # a toy in the place of the tiny pair, whose target is all but certain of each token: there the argmax is no mistake
@@ -262,7 +262,7 @@ def shown_on(screen, words, verdicts=("accepted", "correction"), stops=()):
         kind = verdicts[r % len(verdicts)]
         path = tuple(range(len(tokens) - 1))
         writer.take(Committed(r, 0.0, path, tuple(tokens), kind, None, None, {}, {}))
-        writer.take(Said(r, tuple((t, b"", at, at) for t in tokens)))
+        writer.take(TextEmitted(r, tuple((t, b"", at, at) for t in tokens)))
     writer.close()
     return screen.text
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Trial, UnlawfulPair,
+from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Trial, IncompatibleVerifier,
                           Verdict, Verifier, clip, open_run, play)
 from specviz.core.round import _cut
 from specviz.loops import speculate
@@ -46,7 +46,7 @@ class Wants(Policy):
 
 
 class Chainless(TinyTarget):
-    provides = TinyTarget.provides - {"tree"}
+    capabilities = TinyTarget.capabilities - {"tree"}
 
 
 def greedy(count: int) -> list[int]:
@@ -72,7 +72,7 @@ def test_clip_drops_candidates_too_deep_and_what_hangs_under_them(tree, deepest)
     assert cut.tokens == tuple(tree.tokens[i] for i in want)
     assert all(d <= deepest for i, d in enumerate(cut.depths) if i not in cut.probes)
     for new, old in enumerate(want):
-        a, b = cut.law(new), tree.law(old)
+        a, b = cut.draft_probs(new), tree.draft_probs(old)
         assert (a is None and b is None) or torch.equal(a, b)
 
 
@@ -129,7 +129,7 @@ def test_an_end_token_inside_the_draft_ends_the_run_and_the_cache_fits():
     outcome = play(parts, target, state)
     assert state.tokens == PROMPT + right[:first + 1] and state.done and outcome.verdict.kind == "accepted"
     assert target.seen == state.tokens[:-1] and target.root == state.tokens[-1]
-    assert target.sync(state.tokens).fed == 0, "a committed round leaves nothing to feed"
+    assert target.sync(state.tokens).num_computed == 0, "a committed round leaves nothing to feed"
 
 
 def test_an_end_token_as_the_bonus_ends_the_run():
@@ -172,7 +172,7 @@ def test_a_target_without_trees_is_drafted_chains():
 def test_a_verifier_refuses_draws_it_does_not_know():
     tree = DraftTree.chain([1], torch.full((1, 12), 1 / 12), "hub")
     parts, target, state = begin(Says(tree))
-    with pytest.raises(UnlawfulPair, match="token rejection judges chosen and iid and .*; the drafter proposed hub"):
+    with pytest.raises(IncompatibleVerifier, match="token rejection judges chosen and iid and .*; the drafter proposed hub"):
         play(parts, target, state)
     assert Verifier.labels == {"chosen"}
     with pytest.raises(TypeError, match="how to verify"):

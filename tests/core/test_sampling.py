@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import Dice, OneStream, Sampling, likeliest
+from specviz.core import RandomStreams, SingleStream, Sampling, argmax_tokens
 
 quick = settings(max_examples=80, deadline=None, derandomize=True)
 logits = st.lists(st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=7)  # ties are common
@@ -37,9 +37,9 @@ def plain(x: list[float], temperature: float, top_k: int, top_p: float) -> list[
 @quick
 @given(logits, st.sampled_from([0.0, 0.3, 1.0, 2.0]), st.integers(0, 8), st.sampled_from([0.05, 0.31, 0.77, 0.93, 1.0]))
 def test_law_equals_a_plain_reference(x, temperature, top_k, top_p):
-    law = Sampling(temperature, top_k, top_p).probs(torch.tensor(x, dtype=torch.float64))
-    assert law.dtype == torch.float64
-    torch.testing.assert_close(law, torch.tensor(plain(x, temperature, top_k, top_p), dtype=torch.float64), atol=1e-12, rtol=0)
+    probs = Sampling(temperature, top_k, top_p).probs(torch.tensor(x, dtype=torch.float64))
+    assert probs.dtype == torch.float64
+    torch.testing.assert_close(probs, torch.tensor(plain(x, temperature, top_k, top_p), dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(1.0), Sampling(0.7, top_k=3), Sampling(1.0, top_p=0.6),
@@ -47,12 +47,12 @@ def test_law_equals_a_plain_reference(x, temperature, top_k, top_p):
 def test_rows_are_independent_and_the_logits_are_left_alone(sampling):
     x = torch.randn(3, 5, 9, generator=torch.Generator().manual_seed(1))
     before = x.clone()
-    law = sampling.probs(x)
-    assert law.shape == x.shape and law.dtype == torch.float32 and torch.equal(x, before)
-    torch.testing.assert_close(law.sum(-1), torch.ones(3, 5))
+    probs = sampling.probs(x)
+    assert probs.shape == x.shape and probs.dtype == torch.float32 and torch.equal(x, before)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(3, 5))
     for i in range(3):
         for j in range(5):
-            torch.testing.assert_close(law[i, j], sampling.probs(x[i, j]))
+            torch.testing.assert_close(probs[i, j], sampling.probs(x[i, j]))
 
 
 def test_ties():
@@ -94,10 +94,10 @@ class Fixed:
         return self.u
 
 
-def rigged(u: float) -> Dice:
-    dice = Dice(0)
-    dice._streams["s"] = Fixed(u)
-    return dice
+def rigged(u: float) -> RandomStreams:
+    rng = RandomStreams(0)
+    rng._streams["s"] = Fixed(u)
+    return rng
 
 
 @quick
@@ -105,14 +105,14 @@ def rigged(u: float) -> Dice:
        st.sampled_from([0.0, 1e-12, 0.3, 0.5, 0.999999999, math.nextafter(1, 0)]),
        st.sampled_from([torch.float32, torch.float64]))
 def test_a_token_of_probability_zero_is_never_drawn(weights, u, dtype):
-    law = torch.tensor(weights, dtype=dtype)
-    law = law / law.sum()
-    assert law[rigged(u).pick("s", law)] > 0
+    probs = torch.tensor(weights, dtype=dtype)
+    probs = probs / probs.sum()
+    assert probs[rigged(u).pick("s", probs)] > 0
 
 
 def test_pick_follows_the_law():
-    law = torch.tensor([0.0, 0.2, 0.5, 0.0, 0.3], dtype=torch.float64)
-    picks = [rigged((i + 0.5) / 1000).pick("s", law) for i in range(1000)]
+    probs = torch.tensor([0.0, 0.2, 0.5, 0.0, 0.3], dtype=torch.float64)
+    picks = [rigged((i + 0.5) / 1000).pick("s", probs) for i in range(1000)]
     assert [picks.count(x) for x in range(5)] == [0, 200, 500, 0, 300]
 
 
@@ -124,28 +124,28 @@ def test_flip_says_yes_iff_the_draw_is_below():
 
 
 def test_streams_do_not_shift_each_other():
-    law = torch.full((50,), 0.02)
-    alone, mixed = Dice(3), Dice(3)
-    want = [alone.pick("verify", law) for _ in range(20)]
+    probs = torch.full((50,), 0.02)
+    alone, mixed = RandomStreams(3), RandomStreams(3)
+    want = [alone.pick("verify", probs) for _ in range(20)]
     got = []
     for i in range(20):
         for _ in range(i % 4):
-            mixed.pick("draft", law)
+            mixed.pick("draft", probs)
             mixed.flip("policy", 0.5)
-        got.append(mixed.pick("verify", law))
+        got.append(mixed.pick("verify", probs))
     assert got == want
 
 
 def test_seeds_and_streams_differ_and_repeat():
     def draws(seed, stream):
-        return tuple(Dice(seed).raw(stream, (6,)).tolist())
+        return tuple(RandomStreams(seed).raw(stream, (6,)).tolist())
 
     assert draws(1, "draft") == draws(1, "draft")
     assert len({draws(s, n) for s in range(5) for n in ("draft", "verify", "policy")}) == 15
 
 
 def test_raw_takes_the_same_uniforms_as_flip():
-    a, b = Dice(5), Dice(5)
+    a, b = RandomStreams(5), RandomStreams(5)
     raw = a.raw("verify", (2, 3))
     assert raw.shape == (2, 3) and raw.dtype == torch.float64
     assert raw.flatten().tolist() == [b.flip("verify", 0.5)[1] for _ in range(6)]
@@ -153,12 +153,12 @@ def test_raw_takes_the_same_uniforms_as_flip():
 
 
 def test_a_nested_run_draws_from_one_stream():
-    law = torch.full((50,), 0.02)
-    dice, other = Dice(7), Dice(7)
-    nested = OneStream(dice, "draft")
-    got = [nested.pick("verify", law), nested.flip("verify", 0.5), nested.raw("policy", (2,)).tolist()]
-    assert got == [other.pick("draft", law), other.flip("draft", 0.5), other.raw("draft", (2,)).tolist()]
-    assert dice.pick("verify", law) == Dice(7).pick("verify", law)
+    probs = torch.full((50,), 0.02)
+    rng, other = RandomStreams(7), RandomStreams(7)
+    nested = SingleStream(rng, "draft")
+    got = [nested.pick("verify", probs), nested.flip("verify", 0.5), nested.raw("policy", (2,)).tolist()]
+    assert got == [other.pick("draft", probs), other.flip("draft", 0.5), other.raw("draft", (2,)).tolist()]
+    assert rng.pick("verify", probs) == RandomStreams(7).pick("verify", probs)
 
 
 @given(st.lists(st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 2.0, 7.0, math.nan]), min_size=5, max_size=5), min_size=1, max_size=4))
@@ -166,9 +166,9 @@ def test_a_nested_run_draws_from_one_stream():
 def test_the_likeliest_is_the_first_of_several(rows):
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         x = torch.tensor(rows, dtype=kind)
-        found = likeliest(x)
+        found = argmax_tokens(x)
         assert found == x.argmax(-1).tolist() and all(type(place) is int for place in found)
         for row, place in zip(rows, found):
             broken = [i for i, value in enumerate(row) if math.isnan(value)]
             assert place == (broken[0] if broken else row.index(max(row)))
-    assert likeliest(torch.zeros(1, 3, requires_grad=True)) == [0]
+    assert argmax_tokens(torch.zeros(1, 3, requires_grad=True)) == [0]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import Clock, Costs, Dice, OneStream, Sampling, State
+from specviz.core import Clock, Costs, RandomStreams, SingleStream, Sampling, State
 
 
 class Hands:
@@ -69,10 +69,10 @@ def test_a_fork_is_hypothetical():
     fork.note("threshold", value=1)
     assert state.tokens == [1, 2, 7] and fork.tokens == [1, 2, 7, 3, 0] and not state.notes
     assert fork.start == 2 and not fork.done and fork.costs is state.costs and fork.clock is state.clock
-    assert isinstance(fork.dice, OneStream) and fork.dice.flip("verify", 0.5) == Dice(4).flip("draft", 0.5)
+    assert isinstance(fork.rng, SingleStream) and fork.rng.flip("verify", 0.5) == RandomStreams(4).flip("draft", 0.5)
     assert state.fork([3], limit=9).done and state.fork([4], limit=9).left == 7
-    assert state.fork().dice is state.dice
+    assert state.fork().rng is state.rng
 
 
 def test_a_run_is_seeded_by_its_sampling():
-    assert State([1], Sampling(1.0, seed=11)).dice.flip("verify", 0.5) == Dice(11).flip("verify", 0.5)
+    assert State([1], Sampling(1.0, seed=11)).rng.flip("verify", 0.5) == RandomStreams(11).flip("verify", 0.5)

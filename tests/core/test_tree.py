@@ -35,30 +35,30 @@ def test_children_paths_and_depths_agree_with_parents(tree):
 @given(trees())
 def test_law_is_the_conditional_given_earlier_siblings_of_the_same_draw(tree):
     for i in range(len(tree)):
-        law, k = tree.law(i), tree.draw[i]
+        probs, k = tree.draft_probs(i), tree.draw[i]
         if k < 0:
-            assert law is None and tree.label(i) == CHOSEN
+            assert probs is None and tree.label(i) == CHOSEN
             continue
         gone = {tree.tokens[j] for j in range(i) if tree.draw[j] == k} if tree.label(i) == WITHOUT_REPLACEMENT else set()
         row = torch.tensor([0.0 if x in gone else float(tree.probs[k][x]) for x in range(VOCAB)], dtype=torch.float64)
-        torch.testing.assert_close(law, row / row.sum(), atol=1e-15, rtol=0)
-        assert float(law[tree.tokens[i]]) > 0
+        torch.testing.assert_close(probs, row / row.sum(), atol=1e-15, rtol=0)
+        assert float(probs[tree.tokens[i]]) > 0
 
 
 def test_a_draw_shared_by_two_parents_counts_each_family_alone():
-    law = torch.tensor([0.5, 0.3, 0.2])
-    tree, k = DraftTree().begin(law, WITHOUT_REPLACEMENT)
+    probs = torch.tensor([0.5, 0.3, 0.2])
+    tree, k = DraftTree().begin(probs, WITHOUT_REPLACEMENT)
     for token, parent in ((0, -1), (1, -1), (0, 0), (2, 0)):
         tree = tree.add(token, parent, k)
-    torch.testing.assert_close(tree.law(2), law)
-    torch.testing.assert_close(tree.law(3), torch.tensor([0.0, 0.6, 0.4]))
+    torch.testing.assert_close(tree.draft_probs(2), probs)
+    torch.testing.assert_close(tree.draft_probs(3), torch.tensor([0.0, 0.6, 0.4]))
 
 
 def test_law_leaves_the_stored_rows_alone():
     tree = grow(4)
     before = tree.probs.clone()
     for i in range(len(tree)):
-        tree.law(i)
+        tree.draft_probs(i)
     assert torch.equal(before, tree.probs) and WITHOUT_REPLACEMENT in {tree.label(i) for i in range(len(tree))}
 
 
@@ -89,7 +89,7 @@ def test_a_cut_by_depth_keeps_every_law(tree, depth):
     nodes = [i for i in range(len(tree)) if tree.depths[i] <= depth]
     cut = tree.keep(nodes, looked=False)
     for new, old in enumerate(nodes):
-        a, b = cut.law(new), tree.law(old)
+        a, b = cut.draft_probs(new), tree.draft_probs(old)
         assert (a is None and b is None) or torch.equal(a, b)
 
 
@@ -105,13 +105,13 @@ def test_a_blind_cut_keeps_every_law_or_is_refused(tree, seed):
                    for j in range(len(tree)) for i in range(j))
         return
     for new, old in enumerate(nodes):
-        a, b = cut.law(new), tree.law(old)
+        a, b = cut.draft_probs(new), tree.draft_probs(old)
         assert (a is None and b is None) or torch.equal(a, b)
 
 
 def test_cuts_that_would_lie_are_refused():
-    law = torch.tensor([0.5, 0.3, 0.2])
-    tree, k = DraftTree().begin(law, WITHOUT_REPLACEMENT)
+    probs = torch.tensor([0.5, 0.3, 0.2])
+    tree, k = DraftTree().begin(probs, WITHOUT_REPLACEMENT)
     tree = tree.add(0, -1, k).add(1, -1, k).add(2, 0)
     with pytest.raises(ValueError, match="prefix of each draw"):
         tree.keep([1], looked=False)
@@ -150,6 +150,6 @@ def test_chain(drawn):
     rows = torch.rand(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     drawn_chain, chosen = DraftTree.chain([1, 2, 3], rows, drawn), DraftTree.chain([1, 2, 3])
     assert drawn_chain.parents == chosen.parents == (-1, 0, 1)
-    assert [drawn_chain.label(i) for i in range(3)] == [drawn] * 3 and [chosen.law(i) for i in range(3)] == [None] * 3
-    assert all(torch.equal(drawn_chain.law(i), rows[i]) for i in range(3))
+    assert [drawn_chain.label(i) for i in range(3)] == [drawn] * 3 and [chosen.draft_probs(i) for i in range(3)] == [None] * 3
+    assert all(torch.equal(drawn_chain.draft_probs(i), rows[i]) for i in range(3))
     assert len(DraftTree.chain([], rows[:0])) == 0 and DraftTree.chain([], rows[:0]).drawn == ()

@@ -18,8 +18,8 @@ def grow(seed: int, nodes: int = 12, probes: bool = True) -> DraftTree:
     while todo and len(builder) < nodes:
         parent, kids = todo.pop(0), []
         for how in rng.sample([IID, WITHOUT_REPLACEMENT], rng.randrange(3)):
-            law = torch.tensor([rng.random() + 0.05 for _ in range(VOCAB)], dtype=torch.float64)
-            draw, left = builder.begin(law / law.sum(), how), list(range(VOCAB))
+            probs = torch.tensor([rng.random() + 0.05 for _ in range(VOCAB)], dtype=torch.float64)
+            draw, left = builder.begin(probs / probs.sum(), how), list(range(VOCAB))
             for _ in range(rng.randrange(1, 4)):
                 token = rng.choice(left)
                 if how == WITHOUT_REPLACEMENT:
@@ -39,8 +39,8 @@ def trees(**options):
 def by_hand(tree: DraftTree) -> DraftTree:
     """The same tree through DraftTree.begin and DraftTree.add."""
     out = DraftTree()
-    for law, how in zip(() if tree.probs is None else tree.probs, tree.drawn):
-        out, _ = out.begin(law, how)
+    for probs, how in zip(() if tree.probs is None else tree.probs, tree.drawn):
+        out, _ = out.begin(probs, how)
     for i in range(len(tree)):
         out = out.add(tree.tokens[i], tree.parents[i], tree.draw[i], probe=i in tree.probes)
     return out

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from specviz.evidence.bench_page import ABSENT, page, plain, winners
-from specviz.evidence.bench_page import law as read_law
+from specviz.evidence.bench_page import probs as read_law
 from specviz.evidence.ledger import Asked, Ledger, Leg, Run, Sitting
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
@@ -20,10 +20,10 @@ SETTINGS = {"target": {"name": "Llama-x-16M"}, "draft": {"name": "Llama-x-draft"
 PROMPTS = ((1, "story"), (2, "story"), (3, "edit"), (4, "edit"))
 
 
-def sitting(heat, speeds, began="2026-01-02T03:04:05+00:00", machine=MACHINE, methods=(), **settings):
+def sitting(temperature, speeds, began="2026-01-02T03:04:05+00:00", machine=MACHINE, methods=(), **settings):
     """A sitting of legs, one for each speed-up of each task: {method: {task: [speed-ups]}}, four passes for eight tokens each."""
     asked = Asked((BASE, *(methods or speeds)), PROMPTS, 3, "heldout.jsonl", (), {"jacobi": "Jacobi needs | more."})
-    one = Sitting(began, {**SETTINGS, "temperature": heat, **settings}, machine, asked)
+    one = Sitting(began, {**SETTINGS, "temperature": temperature, **settings}, machine, asked)
     places = {"story": [(1, r) for r in (1, 2, 3)] + [(2, r) for r in (1, 2, 3)], "edit": [(3, r) for r in (1, 2, 3)] + [(4, 1)]}
     for task, spots in places.items():
         for n, (prompt, repeat) in enumerate(spots):

@@ -19,7 +19,7 @@ from specviz.targets.tiny import TinyTarget
 
 from ..exactness import wrong as w
 from ..exactness.test_wrong import CASES, chain, parts
-from ..exactness.toys import random_law, toy
+from ..exactness.toys import random_probs, toy
 
 PROMPTS = [[1, 2, 0, 3, 1, 2], [4, 4, 1]]
 RIGHT = ["speculative", "block_verification", "draft_tree", "prompt_lookup"]
@@ -78,10 +78,10 @@ class Shaky(TinyTarget):
     """Tokens 3 and 5 are equally likely, except for a little wherever several rows are computed together."""
 
     def _forward(self, rows):
-        logits, taps = super()._forward(rows)
+        logits, hidden_states = super()._forward(rows)
         logits[:, 3] += 2
         logits[:, 5] = logits[:, 3] + 1e-7 * (len(rows.ids) > 1)
-        return logits, taps
+        return logits, hidden_states
 
 
 def test_a_near_tie_is_told_from_a_defect():
@@ -168,13 +168,13 @@ def test_nothing_global_is_changed():
 
 # --- the statistics ----------------------------------------------------------------------------------------------------
 def table(vocab, seed):
-    return lru_cache(maxsize=None)(lambda prefix: random_law(random.Random(f"{seed}/{prefix}"), vocab))
+    return lru_cache(maxsize=None)(lambda prefix: random_probs(random.Random(f"{seed}/{prefix}"), vocab))
 
 
-def draw(law, rng, depth, stop):
+def draw(probs, rng, depth, stop):
     tokens = ()
     while len(tokens) < depth and not (tokens and tokens[-1] in stop):
-        tokens += (rng.choices(range(len(law(tokens))), law(tokens).tolist())[0],)
+        tokens += (rng.choices(range(len(probs(tokens))), probs(tokens).tolist())[0],)
     return tokens
 
 
@@ -182,29 +182,29 @@ def draw(law, rng, depth, stop):
 @pytest.mark.parametrize("stop", [frozenset(), frozenset({1})], ids=["", "end token"])
 def test_cells_hold_everything_that_can_come_up(samples, stop):
     for seed in range(20):
-        law, rng = table(5, seed), random.Random(seed)
-        cells = Cells.of(law, samples, 3, stop)
+        probs, rng = table(5, seed), random.Random(seed)
+        cells = Cells.of(probs, samples, 3, stop)
         assert sum(cells.expected.values()) == pytest.approx(1) and cells.expected
         assert min(cells.expected.values()) * samples >= 5 - 1e-9 or len(cells.expected) == 1
         share = Counter()
-        for tokens, chance in continuations(law, 3, stop):
-            share[cells.find(tokens)] += chance
+        for tokens, prob in continuations(probs, 3, stop):
+            share[cells.find(tokens)] += prob
         assert share == pytest.approx(cells.expected)
-        assert cells.find(draw(law, rng, 3, stop)) in cells.expected
+        assert cells.find(draw(probs, rng, 3, stop)) in cells.expected
 
 
-def continuations(law, depth, stop, prefix=(), chance=1.0):
+def continuations(probs, depth, stop, prefix=(), prob=1.0):
     if len(prefix) == depth or (prefix and prefix[-1] in stop):
-        yield prefix, chance
+        yield prefix, prob
         return
-    for token, p in enumerate(law(prefix).tolist()):
-        yield from continuations(law, depth, stop, (*prefix, token), chance * p)
+    for token, p in enumerate(probs(prefix).tolist()):
+        yield from continuations(probs, depth, stop, (*prefix, token), prob * p)
 
 
 def test_chi_square_is_a_standard_normal_where_the_law_is_right_and_far_off_where_it_is_not():
-    law, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
-    cells = Cells.of(law, 400, 2)
-    right = [as_normal(*chi_square(cells.expected, Counter(cells.find(draw(law, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
+    probs, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
+    cells = Cells.of(probs, 400, 2)
+    right = [as_normal(*chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
     mean = sum(right) / len(right)
     assert abs(mean) < 0.35 and 0.7 < sum((z - mean) ** 2 for z in right) / len(right) < 1.4 and max(map(abs, right)) < 4
     assert as_normal(*chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400)) > 8

@@ -18,12 +18,12 @@ GREEDY, SAMPLED = "acceptance_rate_greedy", "acceptance_rate_sampled"
 SIZES = {"t-small": 500_000, "t-draft": 1_000_000, "t-wide": 2_000_000, "t-deep": 2_100_000}
 
 
-def law(tokens: float, parameters: float) -> float:
+def probs(tokens: float, parameters: float) -> float:
     return -1.2 + 0.05 * math.log(tokens) + 0.07 * math.log(parameters)
 
 
 def carry(folder, name, parameters, *, target="t", began=None, points=None, **more):
-    points = points if points is not None else [{"step": i, "tokens": n, GREEDY: law(n, parameters), SAMPLED: law(n, parameters) / 2}
+    points = points if points is not None else [{"step": i, "tokens": n, GREEDY: probs(n, parameters), SAMPLED: probs(n, parameters) / 2}
                                                 for i, n in enumerate(TOKENS)]
     (folder / name).mkdir(parents=True)
     told = {"target": target, "parameters": parameters, "from": began, "answers": 9, "points": points, **more}
@@ -40,13 +40,13 @@ def models(tmp_path):
 
 
 def test_a_law_with_known_coefficients_is_recovered_and_a_spoiled_order_is_none():
-    dice = random.Random(4)
+    rng = random.Random(4)
     xs = [2.0**i for i in range(6, 22)]
-    ys = [0.1 + 0.03 * math.log(x) + dice.gauss(0, 0.002) for x in xs]
+    ys = [0.1 + 0.03 * math.log(x) + rng.gauss(0, 0.002) for x in xs]
     found = fit(list(zip(xs, ys)))
     assert found.a == pytest.approx(0.1, abs=0.005) and found.b == pytest.approx(0.03, abs=0.001) and found.r2 > 0.99
     assert found.at(2.0**24) == pytest.approx(0.1 + 0.03 * 24 * math.log(2), abs=0.01) and (found.points, found.most) == (16, 2.0**21)
-    spoiled = [fit(list(zip(xs, dice.sample(ys, len(ys))))) for _ in range(50)]
+    spoiled = [fit(list(zip(xs, rng.sample(ys, len(ys))))) for _ in range(50)]
     assert max(one.r2 for one in spoiled) < 0.5 and max(abs(one.b) for one in spoiled) < 0.025
 
 
@@ -59,15 +59,15 @@ def test_no_law_through_two_sizes_and_no_share_of_no_spread(points, r2):
 def test_a_report_fits_each_draft_all_and_their_sizes(models):
     found = report("t", drafts_in(models))
     assert [one["name"] for one in found["drafts"]] == [*SIZES, "t-grown"] and found["missing"] == []
-    laws = found["figures"][GREEDY]
+    distributions = found["figures"][GREEDY]
     for name, size in SIZES.items():
-        assert laws["each"][name]["b"] == pytest.approx(0.05) and laws["each"][name]["a"] == pytest.approx(-1.2 + 0.07 * math.log(size))
-    assert laws["parameters"]["b"] == pytest.approx(0.07) and laws["parameters"]["r2"] == pytest.approx(1) and laws["parameters"]["points"] == 5
-    assert laws["tokens"]["b"] == pytest.approx(0.05) and laws["tokens"]["r2"] < 0.9 and laws["tokens"]["points"] == 20, "sizes apart, one grown"
+        assert distributions["each"][name]["b"] == pytest.approx(0.05) and distributions["each"][name]["a"] == pytest.approx(-1.2 + 0.07 * math.log(size))
+    assert distributions["parameters"]["b"] == pytest.approx(0.07) and distributions["parameters"]["r2"] == pytest.approx(1) and distributions["parameters"]["points"] == 5
+    assert distributions["tokens"]["b"] == pytest.approx(0.05) and distributions["tokens"]["r2"] < 0.9 and distributions["tokens"]["points"] == 20, "sizes apart, one grown"
     assert found["figures"][SAMPLED]["parameters"]["b"] == pytest.approx(0.035)
-    ahead = laws["each"]["t-draft"]["prediction"]
-    assert ahead["at"] == 4e6 and ahead["value"] == pytest.approx(law(4e6, 1e6))
-    assert len(laws["said"]) == 7 and all("prediction for 4 times the most" in one for one in laws["said"])
+    ahead = distributions["each"]["t-draft"]["prediction"]
+    assert ahead["at"] == 4e6 and ahead["value"] == pytest.approx(probs(4e6, 1e6))
+    assert len(distributions["said"]) == 7 and all("prediction for 4 times the most" in one for one in distributions["said"])
     assert found["began"] == ["t-grown began as t-draft, whose tokens are not counted."]
 
 
@@ -119,8 +119,8 @@ def test_the_shipped_drafts_carry_points_and_the_default_targets_a_law():
     """What the Lab shows of this project's own checkpoints; a shipped target without points is told how they are made."""
     told = scaling(register().default)["targets"]
     assert told[0]["target"] == register().default and told[0]["drafts"] and all(one["points"] for one in told[0]["drafts"])
-    law = told[0]["figures"][GREEDY]
-    longest = max((one for one in law["each"].values() if one), key=lambda one: one["most"])
-    assert law["said"] and longest["b"] > 0  # those that go on from a learned draft, for minutes, need not gain
+    probs = told[0]["figures"][GREEDY]
+    longest = max((one for one in probs["each"].values() if one), key=lambda one: one["most"])
+    assert probs["said"] and longest["b"] > 0  # those that go on from a learned draft, for minutes, need not gain
     bare = scaling("Llama-specviz-16M")["targets"][0]
     assert bare["target"] == "Llama-specviz-16M" and (bare["drafts"] or bare["missing"])

@@ -27,7 +27,7 @@ class ArgmaxBonus(TokenRejection):
 
     def verify(self, tree, scores, state):
         verdict = super().verify(tree, scores, state)
-        return replace(verdict, token=int(verdict.law.argmax())) if verdict.kind == "bonus" else verdict
+        return replace(verdict, token=int(verdict.probs.argmax())) if verdict.kind == "bonus" else verdict
 
 
 class StaleLaw(DraftChain):
@@ -138,9 +138,9 @@ def test_a_place_lies_in_the_mass_of_its_token():
     for at, (token, (place, ratio)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
-        law = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
-        before = float(law[law > law[token]].sum())
-        assert before <= place <= before + float(law[token]) + 1e-9 and ratio is None
+        probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
+        before = float(probs[probs > probs[token]].sum())
+        assert before <= place <= before + float(probs[token]) + 1e-9 and ratio is None
 
 
 # --- the tests of uniformity -------------------------------------------------------------------------------------------

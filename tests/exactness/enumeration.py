@@ -23,7 +23,7 @@ class Script:
     """Dice that replay a plan of outcomes; ``chance`` is the probability of what was replayed."""
 
     def __init__(self, plan: list[int]):
-        self.plan, self.sizes, self.chance = plan, [], 1.0
+        self.plan, self.sizes, self.prob = plan, [], 1.0
         self.last: list[tuple] = []  # the outcomes of the decision taken last, when a verifier drew a token
 
     def pick(self, stream: str, probs) -> int:
@@ -52,13 +52,13 @@ class Script:
     def _take(self, options: list[tuple]):
         at = len(self.sizes)
         if len(options) == 1:
-            self.chance *= options[0][1]
+            self.prob *= options[0][1]
             return options[0][0]
         if at == len(self.plan):
             self.plan.append(0)
         self.sizes.append(len(options))
-        outcome, chance = options[self.plan[at]]
-        self.chance *= chance
+        outcome, prob = options[self.plan[at]]
+        self.prob *= prob
         return outcome
 
 
@@ -66,21 +66,21 @@ def every(run: Callable[[Script], object]) -> Iterator[tuple[object, float]]:
     """(result, probability) of each way run(dice) can go."""
     plan: list[int] = []
     while True:
-        dice = Script(plan)
-        result = run(dice)
-        yield result, dice.chance
-        plan = dice.plan[:len(dice.sizes)]
-        while plan and plan[-1] + 1 == dice.sizes[len(plan) - 1]:
+        rng = Script(plan)
+        result = run(rng)
+        yield result, rng.prob
+        plan = rng.plan[:len(rng.sizes)]
+        while plan and plan[-1] + 1 == rng.sizes[len(plan) - 1]:
             plan.pop()
         if not plan:
             return
         plan[-1] += 1
 
 
-def law_of(run: Callable[[Script], Hashable]) -> Law:
+def probs_of(run: Callable[[Script], Hashable]) -> Law:
     out: Law = {}
-    for result, chance in every(run):
-        out[result] = out.get(result, 0.0) + chance
+    for result, prob in every(run):
+        out[result] = out.get(result, 0.0) + prob
     return out
 
 
@@ -88,68 +88,68 @@ class TooMany(RuntimeError):
     """A run has more endings than the test has time for."""
 
 
-def law_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, chance: None,
+def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, prob: None,
                   shared=(), most: int = 10**9) -> tuple[Law, int]:
     """The law of the next ``count`` tokens of a run, and how many endings it has.
 
     The run is opened already. after_round is called once for each way a round can end; ``shared``: objects (weights) that the
     copies have in common. Raises TooMany beyond ``most`` endings.
     """
-    first, law, endings = len(state.tokens), {}, 0
+    first, probs, endings = len(state.tokens), {}, 0
     keep = {id(x): x for x in shared}
 
-    def go(run, chance):
+    def go(run, prob):
         nonlocal endings
         if len(run[2].tokens) - first >= count or run[2].done:
-            add(run[2].tokens, chance)
+            add(run[2].tokens, prob)
             return
 
-        def once(dice):
+        def once(rng):
             with torch.inference_mode(False):  # weights that learn are copied as such
                 parts, target, state = again = copy.deepcopy(run, dict(keep))
-            state.dice = dice
+            state.rng = rng
             outcome = player(parts)(parts, target, state)
-            state.dice, drawn = None, dict(dice.last)
+            state.rng, drawn = None, dict(rng.last)
             if len(state.tokens) - first < count or outcome.verdict.token not in drawn or outcome.verdict.kind == "accepted":
-                after_round(target, state, outcome, chance * dice.chance)
+                after_round(target, state, outcome, prob * rng.prob)
                 return again
             # nothing follows, so the last token's law is counted whole instead of token by token
-            before = chance * dice.chance / drawn[outcome.verdict.token]
+            before = prob * rng.prob / drawn[outcome.verdict.token]
             after_round(target, state, outcome, before)
-            for token, odds in dice.all_of_last():
+            for token, odds in rng.all_of_last():
                 add([*state.tokens[:-1], token], before * odds)
             return None
 
         for again, odds in every(once):
             if again is not None:
-                go(again, chance * odds)
+                go(again, prob * odds)
 
-    def add(tokens, chance):
+    def add(tokens, prob):
         nonlocal endings
         tail = tuple(tokens[first:first + count])
-        law[tail], endings = law.get(tail, 0.0) + chance, endings + 1
+        probs[tail], endings = probs.get(tail, 0.0) + prob, endings + 1
         if endings > most:
             raise TooMany(f"more than {most} endings")
 
-    state.dice = None
+    state.rng = None
     go((parts, target, state), 1.0)
-    return law, endings
+    return probs, endings
 
 
 def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()) -> Law:
     """What plain decoding writes: the law of ``count`` tokens, shorter where an end token comes. logits(tokens) -> all rows."""
     out: Law = {}
     for tail in itertools.product(range(vocab), repeat=count):
-        laws = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1:]
-        chance, end = 1.0, count
+        distributions = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1:]
+        prob, end = 1.0, count
         for i, token in enumerate(tail):
-            chance *= float(laws[i, token])
+            prob *= float(distributions[i, token])
             if token in stop:
                 end = i + 1
                 break
         if any(tail[end:]):  # one of the continuations after the end stands for all
             continue
-        out[tail[:end]] = out.get(tail[:end], 0.0) + chance
+        out[tail[:end]] = out.get(tail[:end], 0.0) + prob
     return out
 
 

@@ -14,7 +14,7 @@ from specviz.core import IID, Drafter, Method, Parts, Sampling
 from specviz.targets.fast import FastModel, FastTarget
 
 from . import test_architectures, test_law
-from .enumeration import distance, joint, law_of_engine
+from .enumeration import distance, joint, probs_of_engine
 from .toys import LENT, PROMPT, begin, methods, small_knobs, toy_of
 
 LEAST = 1e-3  # a law further off than this is caught; a right one is within 1e-12
@@ -24,11 +24,11 @@ class Forgives:
     """The residual is forgotten: after a refusal the token is drawn from the target's law, so the refused one has two chances."""
 
     def verify(self, tree, scores, state):
-        verdict = super().verify(tree, scores, replace(state, dice=Quiet(state.dice)))
+        verdict = super().verify(tree, scores, replace(state, rng=Quiet(state.rng)))
         if verdict.kind == "accepted":  # nothing was drawn
             return verdict
-        law = state.sampling.probs(scores.logits[verdict.path[-1] + 1 if verdict.path else 0])
-        return replace(verdict, token=state.dice.pick("verify", law), law=law)
+        probs = state.sampling.probs(scores.logits[verdict.path[-1] + 1 if verdict.path else 0])
+        return replace(verdict, token=state.rng.pick("verify", probs), probs=probs)
 
 
 class Boasts:
@@ -50,9 +50,9 @@ class Boasts:
             return tree
         vocab = self.vocab_of_the_toy
         even = torch.full((1, vocab), 1 / vocab, dtype=torch.float64)
-        laws = even if tree.probs is None else torch.cat([(tree.probs.double() + even) / 2, even])
-        draw = tuple(len(laws) - 1 if k < 0 and i not in tree.probes else k for i, k in enumerate(tree.draw))
-        return replace(tree, probs=laws, draw=draw, drawn=(*tree.drawn, IID))
+        distributions = even if tree.probs is None else torch.cat([(tree.probs.double() + even) / 2, even])
+        draw = tuple(len(distributions) - 1 if k < 0 and i not in tree.probes else k for i, k in enumerate(tree.draw))
+        return replace(tree, probs=distributions, draw=draw, drawn=(*tree.drawn, IID))
 
 
 class Cools:
@@ -65,14 +65,14 @@ class Cools:
 class Quiet:
     """Dice whose last pick is made by somebody else."""
 
-    def __init__(self, dice):
-        self._dice = dice
+    def __init__(self, rng):
+        self._rng = rng
 
     def pick(self, stream, probs):
         return int(probs.argmax())
 
     def __getattr__(self, name):
-        return getattr(self._dice, name)
+        return getattr(self._rng, name)
 
 
 WRONG = {"residual forgotten": ("verifier", Forgives), "another law claimed": ("drafter", Boasts), "wrong temperature": ("verifier", Cools)}
@@ -102,8 +102,8 @@ def off(method: Method, wrong: str | None, warm: int, count: int, vocab: int = 3
     parts = spoiled(parts, wrong, vocab) if wrong else parts
     state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT])
     want = joint(kit.net.logits, state.tokens, count, sampling, vocab)
-    law, _ = law_of_engine(parts, kit.target, state, count, shared=(kit.net, kit.small))
-    return distance(law, want)
+    probs, _ = probs_of_engine(parts, kit.target, state, count, shared=(kit.net, kit.small))
+    return distance(probs, want)
 
 
 def caught(method: Method, wrong: str) -> float:
@@ -121,7 +121,7 @@ def architectures(method: Method) -> list[str]:
     there may be more."""
     at, found = [m.key for m in test_architectures.METHODS].index(method.key), []
     for kind, (name, model) in enumerate(test_architectures.KINDS):
-        lent = LENT | (FastTarget.provides if model is FastModel else {"tree", "rewind"})
+        lent = LENT | (FastTarget.capabilities if model is FastModel else {"tree", "rewind"})
         if method.needs <= lent and test_architectures.takes(kind, at):
             found.append(f"{name} ({model.__name__.removesuffix('Model')})")
     return found

@@ -9,7 +9,7 @@ import torch
 from specviz.core import CHOSEN, WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, TreeBuilder, Verdict
 
 from .enumeration import Law, every
-from .toys import random_law
+from .toys import random_probs
 
 FREE = Sampling(1.0)
 Groups = tuple[tuple[str, int], ...]  # siblings: (how, how many) one after the other, e.g. (("iid", 1), ("chosen", 2))
@@ -23,15 +23,15 @@ class World:
         self._known: dict[tuple, torch.Tensor] = {}
 
     def target(self, prefix) -> torch.Tensor:
-        return self._law("target", tuple(prefix))
+        return self._probs("target", tuple(prefix))
 
     def draft(self, prefix, which: int = 0) -> torch.Tensor:
         """Every group of siblings has a draft of its own."""
-        return self._law(f"draft {which}", tuple(prefix))
+        return self._probs(f"draft {which}", tuple(prefix))
 
-    def _law(self, who, prefix):
+    def _probs(self, who, prefix):
         if (who, prefix) not in self._known:
-            self._known[who, prefix] = random_law(random.Random(f"{self.seed}/{who}/{prefix}"), self.vocab, self.zeros)
+            self._known[who, prefix] = random_probs(random.Random(f"{self.seed}/{who}/{prefix}"), self.vocab, self.zeros)
         return self._known[who, prefix]
 
 
@@ -61,16 +61,16 @@ def grow(world: World, shape: tuple[Groups, ...], state: State) -> DraftTree:
     return build.tree()
 
 
-def siblings(build, parent, prefix, how, count, law, state):
-    draw = -1 if how == CHOSEN else build.begin(law, how)
-    tokens = law.topk(count).indices.tolist() if how == CHOSEN else []
+def siblings(build, parent, prefix, how, count, probs, state):
+    draw = -1 if how == CHOSEN else build.begin(probs, how)
+    tokens = probs.topk(count).indices.tolist() if how == CHOSEN else []
     for _ in range(count if how != CHOSEN else 0):
-        if float(law.sum()) <= 0:
+        if float(probs.sum()) <= 0:
             break
-        tokens.append(state.dice.pick("draft", law / law.sum()))
+        tokens.append(state.rng.pick("draft", probs / probs.sum()))
         if how == WITHOUT_REPLACEMENT:
-            law = law.clone()
-            law[tokens[-1]] = 0
+            probs = probs.clone()
+            probs[tokens[-1]] = 0
     return [(build.add(token, parent, draw), (*prefix, token)) for token in tokens]
 
 
@@ -79,32 +79,32 @@ def score(world: World, tree: DraftTree) -> Scores:
     return Scores(torch.stack([world.target(prefix).log() for prefix in prefixes]))
 
 
-def play_once(world: World, shape, verifier, dice, draw=grow) -> tuple[DraftTree, Verdict]:
-    state = State([0], FREE, dice)
+def play_once(world: World, shape, verifier, rng, draw=grow) -> tuple[DraftTree, Verdict]:
+    state = State([0], FREE, rng)
     tree = draw(world, shape, state)
     verifier.check(tree)
     return tree, verifier.verify(tree, score(world, tree), state)
 
 
-def law_of_round(world: World, shape, verifier, draw=grow) -> tuple[Law, float, int]:
+def probs_of_round(world: World, shape, verifier, draw=grow) -> tuple[Law, float, int]:
     """The law of the first len(shape) + 1 tokens when the round's output is continued by the target itself; draft tokens
     expected to be accepted; how many ways the round can end."""
     written: Law = {}
     accepted, endings = 0.0, 0
-    for (tree, verdict), chance in every(lambda dice: play_once(world, shape, verifier, dice, draw)):
+    for (tree, verdict), prob in every(lambda rng: play_once(world, shape, verifier, rng, draw)):
         tokens = (*(tree.tokens[i] for i in verdict.path), verdict.token)
-        written[tokens] = written.get(tokens, 0.0) + chance
-        accepted, endings = accepted + chance * len(verdict.path), endings + 1
-    law: Law = {}
-    for tokens, chance in written.items():
+        written[tokens] = written.get(tokens, 0.0) + prob
+        accepted, endings = accepted + prob * len(verdict.path), endings + 1
+    probs: Law = {}
+    for tokens, prob in written.items():
         for tail in itertools.product(range(world.vocab), repeat=len(shape) + 1 - len(tokens)):
             whole = tokens + tail
-            odds = chance * product(world, whole, len(tokens))
-            law[whole] = law.get(whole, 0.0) + odds
-    return law, accepted, endings
+            odds = prob * product(world, whole, len(tokens))
+            probs[whole] = probs.get(whole, 0.0) + odds
+    return probs, accepted, endings
 
 
-def target_law(world: World, count: int) -> Law:
+def target_probs(world: World, count: int) -> Law:
     return {whole: product(world, whole, 0) for whole in itertools.product(range(world.vocab), repeat=count)}
 
 

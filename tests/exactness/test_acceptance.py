@@ -106,8 +106,8 @@ def test_the_engine_accepts_as_often_as_the_closed_form_says(pair, key):
     (knobs, closed), runs, sampling, prompt = CASES[key], 200, Sampling(1.0, top_p=0.8), [7, 30, 2, 90, 41]
     method, kit = catalogue()[key], Kit(*pair)
     with torch.inference_mode():
-        laws = [sampling.probs(model.open().sync([*prompt, 0]).logits[-1]).double() for model in pair]
-        want, hits = closed(*laws), 0
+        distributions = [sampling.probs(model.open().sync([*prompt, 0]).logits[-1]).double() for model in pair]
+        want, hits = closed(*distributions), 0
         parts = method.build(kit, **method.read_knobs(knobs))
         for seed in range(runs):
             state = State(list(prompt), Sampling(1.0, top_p=0.8, seed=seed), limit=4)
@@ -127,6 +127,6 @@ def test_the_gap_to_the_optimum_is_noted_where_somebody_looks(pair):
             outcome = play(parts, kit.target, state)
             found = [data for kind, data in state.notes if kind == "optimum"]
             assert len(found) == bool(looked)
-        p, q = state.sampling.probs(outcome.scores.logits[0]), outcome.tree.law(0)
+        p, q = state.sampling.probs(outcome.scores.logits[0]), outcome.tree.draft_probs(0)
         assert found[0]["accept"] == pytest.approx(rule(p, q, 3), abs=1e-5) and found[0]["best"] == pytest.approx(optimum(p, q, 3), abs=1e-5)
         assert found[0]["gap"] >= 0 and found[0]["drafts"] == 3

@@ -75,7 +75,7 @@ def test_methods_write_what_plain_decoding_writes(pair, all_of_them):
     taken, left_out = 0, []
     for i, method in enumerate(METHODS):
         kit = make()
-        if not method.needs <= kit.target.provides | LENT:
+        if not method.needs <= kit.target.capabilities | LENT:
             left_out.append(method)
         elif method.key == "speculative" or takes(at, i) and (all_of_them or KINDS[at] == EVERY or method.key in SAMPLE):
             tokens, accepted = write(method, kit, logits)
@@ -92,7 +92,7 @@ def write(method, kit, logits):
     open_run(parts, kit.target, state)
     while not state.done:
         accepted += len(player(parts)(parts, kit.target, state).verdict.path)
-    if "tree" in kit.target.provides:
+    if "tree" in kit.target.capabilities:
         check_cache(kit.target, logits, state.tokens)
     return state.tokens, accepted
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.core import Dice, Sampling, State
+from specviz.core import RandomStreams, Sampling, State
 from specviz.loops.batched import Batch
 from specviz.policies import RowBudget
 
@@ -29,7 +29,7 @@ class Scarce(RowBudget):
 
 
 @torch.inference_mode()
-def written(method, models, dice, company: int):  # noqa: F811
+def written(method, models, rng, company: int):  # noqa: F811
     """What the enumerated request writes beside others, whose dice are of a seed: they change what it is given. Their texts are longer,
     so that where few may draft it is this one."""
     batch, mine = Batch(), None
@@ -37,7 +37,7 @@ def written(method, models, dice, company: int):  # noqa: F811
         kit = Pair(*models, VOCAB, [PROMPT])
         parts = method.build(kit, **method.read_knobs(KNOBS.get(method.key, {})))
         parts = replace(parts, policy=Scarce(1, 1)) if method.key == "tetris" else parts
-        state = State(PROMPT + PROMPT[:i], Sampling(1.0), Dice(i) if i else dice, limit=9 if i else COUNT + 1)
+        state = State(PROMPT + PROMPT[:i], Sampling(1.0), RandomStreams(i) if i else rng, limit=9 if i else COUNT + 1)
         request = batch.join(parts, kit.target, state)[0]
         mine = mine or request
     while len(mine.state.tokens) - mine.state.start < COUNT:
@@ -47,8 +47,8 @@ def written(method, models, dice, company: int):  # noqa: F811
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_law_of_a_request_is_the_targets_in_any_company(method, models):  # noqa: F811
-    fresh, law, endings = models[0].open(), {}, 0
-    for tokens, chance in every(lambda dice: written(method, models, dice, 1)):
-        law[tokens], endings = law.get(tokens, 0.0) + chance, endings + 1
+    fresh, probs, endings = models[0].open(), {}, 0
+    for tokens, prob in every(lambda rng: written(method, models, rng, 1)):
+        probs[tokens], endings = probs.get(tokens, 0.0) + prob, endings + 1
     want = joint(lambda tokens: logits(fresh, tokens), PROMPT, COUNT, Sampling(1.0), VOCAB)
-    assert distance(law, want) < 1e-12 and endings > 20
+    assert distance(probs, want) < 1e-12 and endings > 20

@@ -11,7 +11,7 @@ from specviz.core import DraftTree, Sampling
 from specviz.targets.fast import FastModel
 
 from ..targets.tiny import network
-from .enumeration import TooMany, distance, joint, law_of_engine
+from .enumeration import TooMany, distance, joint, probs_of_engine
 from .pair import Pair
 from .toys import LENT, begin, cache_error, later, methods, sample, small_knobs
 
@@ -56,16 +56,16 @@ def test_the_joint_law_of_three_tokens_is_the_targets(method, models):
 def enumerate_method(method, models, count):
     """Distance of the method's law from the target's, how many endings there are, draft tokens expected to be accepted."""
     kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
-    assert method.needs <= kit.target.provides | LENT
+    assert method.needs <= kit.target.capabilities | LENT
     knobs = small_knobs(method)[-1]
     knobs |= {"caution": 0.0} if "caution" in knobs else {}  # a gate lets nothing through so early; test_law has it
     parts, fresh = method.build(kit, **knobs), kit.model.open()
     state = begin(parts, kit, sampling, count, warm=1, prompt=PROMPT)
 
-    def after_round(target, state, outcome, chance):
-        accepted[0] += chance * len(outcome.verdict.path)
+    def after_round(target, state, outcome, prob):
+        accepted[0] += prob * len(outcome.verdict.path)
         assert cache_error(target, fresh, state.tokens) < 1e-12
 
     want = joint(lambda tokens: logits(fresh, tokens), state.tokens, count, sampling, VOCAB)
-    law, endings = law_of_engine(parts, kit.target, state, count, after_round, models, most=600)
-    return distance(law, want), endings, accepted[0]
+    probs, endings = probs_of_engine(parts, kit.target, state, count, after_round, models, most=600)
+    return distance(probs, want), endings, accepted[0]

@@ -5,7 +5,7 @@ import pytest
 
 from specviz.core import Sampling
 
-from .enumeration import TooMany, distance, joint, law_of_engine
+from .enumeration import TooMany, distance, joint, probs_of_engine
 from .toys import DEEP, PROMPT, SMALL, TinyTarget, begin, cache_error, later, methods, named, provided, sample, small_knobs, toy_of
 
 SAMPLE = sample()
@@ -30,15 +30,15 @@ def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), 
     state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT], stop=stop)
     fresh = TinyTarget(kit.net, kit.context)
 
-    def after_round(target, state, outcome, chance):
-        accepted[0] += chance * len(outcome.verdict.path)
-        refused[0] += chance * (outcome.verdict.kind == "correction")
+    def after_round(target, state, outcome, prob):
+        accepted[0] += prob * len(outcome.verdict.path)
+        refused[0] += prob * (outcome.verdict.kind == "correction")
         assert cache_error(target, fresh, state.tokens) < 1e-12
 
     want = joint(kit.net.logits, state.tokens, count, sampling, vocab, stop)
-    law, endings = law_of_engine(parts, kit.target, state, count, after_round, (kit.net, kit.small), most)
-    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    return distance(law, want), endings, accepted[0], refused[0]
+    probs, endings = probs_of_engine(parts, kit.target, state, count, after_round, (kit.net, kit.small), most)
+    assert sum(probs.values()) == pytest.approx(1, abs=1e-12)
+    return distance(probs, want), endings, accepted[0], refused[0]
 
 
 @pytest.mark.parametrize("method, knobs", EXACT)

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, UnlawfulPair, lawful, open_run, play
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, IncompatibleVerifier, compatible_verifiers, open_run, play
 from specviz.methods.draft_tree.draft_tree import CHILDREN, JUDGES, METHOD, build
 from specviz.policies import Fixed
 from specviz.trees import HUB
@@ -26,7 +26,7 @@ def judged(children: str, verifier: str, width: int) -> str:
             state = State(list(PROMPT), Sampling(1.0, seed=seed), limit=6)
             open_run(parts, kit.target, state)
             play(parts, kit.target, state)
-    except UnlawfulPair as refusal:
+    except IncompatibleVerifier as refusal:
         return str(refusal)
     return ""
 
@@ -65,9 +65,9 @@ def test_the_card_of_the_page_has_the_table_too():
     ({WITHOUT_REPLACEMENT}, {"token rejection", "multi-step speculative sampling", "traversal verification"}), ({HUB}, {"SpecHub"}),
     ({HUB, WITHOUT_REPLACEMENT}, set())], ids=lambda kinds: "+".join(sorted(kinds)) or "none")
 def test_who_is_lawful_for_what(labels, who):
-    lossy = {title for title in lawful(labels) if title.endswith("(lossy)")}
-    assert set(lawful(labels)) - lossy == who
-    assert (Lenient.title in lawful(labels)) == (labels <= Lenient.labels) and (Typical.title in lawful(labels)) == (labels <= Typical.labels)
+    lossy = {title for title in compatible_verifiers(labels) if title.endswith("(lossy)")}
+    assert set(compatible_verifiers(labels)) - lossy == who
+    assert (Lenient.title in compatible_verifiers(labels)) == (labels <= Lenient.labels) and (Typical.title in compatible_verifiers(labels)) == (labels <= Typical.labels)
 
 
 @pytest.mark.parametrize("method", methods("exact"), ids=lambda m: m.key)
@@ -86,6 +86,6 @@ def test_an_unlawful_pair_is_refused_in_the_run_and_nothing_is_written():
     kit = toy(6)
     parts = build(kit, "sampled", "k-seq", 3, 2, 5)
     state = begin(Parts(parts.drafter, Fixed(2, 3, 5), parts.verifier), kit, Sampling(1.0), 6)
-    with pytest.raises(UnlawfulPair, match="K-SEQ judges chosen and iid; the drafter proposed without_replacement: lawful is .*token"):
+    with pytest.raises(IncompatibleVerifier, match="K-SEQ judges chosen and iid; the drafter proposed without_replacement: lawful is .*token"):
         play(parts, kit.target, state)
     assert state.tokens == PROMPT

@@ -55,7 +55,7 @@ def pair(folders):
 def test_methods_write_what_plain_decoding_writes(pair, method):
     make, logits, want = pair
     kit = make()
-    assert method.needs <= kit.target.provides | LENT
+    assert method.needs <= kit.target.capabilities | LENT
     tokens, _ = write(method, kit, logits)
     assert tokens == want
     assert kit.target.passes > sum(kit.target.eager.values()) or method.needs & {"early", "skip", "fuzzy"}

@@ -65,7 +65,7 @@ class Shuffled:
 
     def sync(self, tokens):
         scores = self._target.sync(tokens)
-        return replace(scores, taps={name: rows.flip(-1) for name, rows in scores.taps.items()})
+        return replace(scores, hidden_states={name: rows.flip(-1) for name, rows in scores.hidden_states.items()})
 
     def kv(self, layer):
         return tuple(part.flip(-1) for part in self._target.kv(layer))
@@ -206,8 +206,8 @@ class NoTiers(SkippedLayers):
 class Scripted:
     """A view that is sure of its best token by these chances, depth by depth."""
 
-    def __init__(self, *chances):
-        self.chances, self.layers = chances, 4
+    def __init__(self, *token_probs):
+        self.token_probs, self.layers = token_probs, 4
 
     def skipping(self, sublayers):
         return self
@@ -219,9 +219,9 @@ class Scripted:
         depths = [0, *tree.depths][start + 1 if start else 0:]
         rows = torch.full((len(depths), 12), 0.0)
         for row, depth in zip(rows, depths):
-            chance = self.chances[min(depth, len(self.chances) - 1)]
-            row += (1 - chance) / 11
-            row[3] = chance
+            prob = self.token_probs[min(depth, len(self.token_probs) - 1)]
+            row += (1 - prob) / 11
+            row[3] = prob
         return Scores(rows.log())
 
 

@@ -6,11 +6,11 @@ import functools
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, UnlawfulPair
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, IncompatibleVerifier
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
 from .enumeration import Script, distance, every
-from .rounds import Stationary, World, grow, law_of_round, play_once, score, target_law
+from .rounds import Stationary, World, grow, probs_of_round, play_once, score, target_probs
 from .toys import later, methods, small_knobs, toy
 
 I, W, C = IID, WITHOUT_REPLACEMENT, CHOSEN
@@ -57,12 +57,12 @@ def test_what_comes_out_follows_the_target(verifier, vocab, shape, zeros):
     for seed in range(3):
         world = World(vocab, seed, zeros)
         try:
-            law, _, endings = law_of_round(world, shape, verifier)
-        except UnlawfulPair as refusal:
+            probs, _, endings = probs_of_round(world, shape, verifier)
+        except IncompatibleVerifier as refusal:
             assert not verifier.labels >= {how for groups in shape for how, _ in groups} or "chains" in str(refusal)
             return
-        assert sum(law.values()) == pytest.approx(1, abs=1e-12) and endings > 1
-        assert distance(law, target_law(world, len(shape) + 1)) < 1e-12
+        assert sum(probs.values()) == pytest.approx(1, abs=1e-12) and endings > 1
+        assert distance(probs, target_probs(world, len(shape) + 1)) < 1e-12
         if endings > 200:
             return
 
@@ -74,7 +74,7 @@ def test_every_verifier_judges_what_it_lists():
             try:
                 play_once(World(vocab), shape, verifier, Script([]))
                 judged += 1
-            except UnlawfulPair:
+            except IncompatibleVerifier:
                 continue
         assert judged >= 4, type(verifier).__name__
 
@@ -95,7 +95,7 @@ P, Q = (0.5, 0.3, 0.2), (0.2, 0.3, 0.5)
     (TokenRejection(), [((W, 2),)] * 2, 1.4924), (Traversal(), [((W, 2),)] * 2, 1.5284),
 ], ids=lambda x: str(x) if type(x) in (list, float) else type(x).__name__)
 def test_accepted_tokens_are_the_golden_numbers(verifier, shape, want):
-    assert law_of_round(Stationary(P, Q), shape, verifier)[1] == pytest.approx(want, abs=1e-6)
+    assert probs_of_round(Stationary(P, Q), shape, verifier)[1] == pytest.approx(want, abs=1e-6)
 
 
 def test_acceptance_is_the_overlap_of_the_two_laws():
@@ -103,14 +103,14 @@ def test_acceptance_is_the_overlap_of_the_two_laws():
         world = World(6, seed)
         overlap = float(torch.minimum(world.target(()), world.draft(())).sum())
         for verifier in (TokenRejection(), BlockVerification(), Traversal()):
-            assert law_of_round(world, [((I, 1),)], verifier)[1] == pytest.approx(overlap, abs=1e-12)
+            assert probs_of_round(world, [((I, 1),)], verifier)[1] == pytest.approx(overlap, abs=1e-12)
 
 
 def test_judging_together_never_accepts_less():
     for seed in range(4):
         world = World(3, seed)
         for shape in ([((I, 1),)] * 3, [((I, 1), (C, 1)), ((W, 1), (C, 1))]):
-            token, together = (law_of_round(world, shape, v)[1] for v in (TokenRejection(), Traversal()))
+            token, together = (probs_of_round(world, shape, v)[1] for v in (TokenRejection(), Traversal()))
             assert together >= token - 1e-12
 
 
@@ -119,21 +119,21 @@ def test_a_block_is_kept_over_a_token_that_fails_alone():
     world, tree = Stationary(P, Q), DraftTree.chain([2, 0, 0], torch.tensor([Q] * 3, dtype=torch.float64))
 
     def judged(verifier):
-        return list(every(lambda dice: verifier.verify(tree, score(world, tree), State([0], Sampling(1.0), dice))))
+        return list(every(lambda rng: verifier.verify(tree, score(world, tree), State([0], Sampling(1.0), rng))))
 
     assert {verdict.path for verdict, _ in judged(BlockVerification())} == {(0, 1, 2)}
-    assert sum(chance for verdict, chance in judged(TokenRejection()) if verdict.path) == pytest.approx(0.4)
+    assert sum(prob for verdict, prob in judged(TokenRejection()) if verdict.path) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("verifier", used(), ids=lambda v: type(v).__name__)
 def test_equal_laws_are_never_refused_and_never_give_nothing(verifier):
     """In single precision too: where p = q the residual is empty, and rounding must not make a law of it."""
-    law = torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(0)), -1)
+    probs = torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(0)), -1)
     for token in range(50):
-        tree, scores = DraftTree.chain([token] * 2, torch.stack([law, law])), Scores(torch.stack([law.log()] * 3))
+        tree, scores = DraftTree.chain([token] * 2, torch.stack([probs, probs])), Scores(torch.stack([probs.log()] * 3))
         for seed in range(5):
             verdict = verifier.verify(tree, scores, State([0], Sampling(1.0, seed=seed)))
-            assert verdict.path == (0, 1) and float(verdict.law.sum()) == pytest.approx(1, abs=1e-5)
+            assert verdict.path == (0, 1) and float(verdict.probs.sum()) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("verifier", used(), ids=lambda v: type(v).__name__)
@@ -144,7 +144,7 @@ def test_at_temperature_zero_the_path_is_the_targets_own(verifier):
             tree = grow(world, shape, State([0], Sampling(1.0, seed=seed)))
             try:
                 verifier.check(tree)
-            except UnlawfulPair:
+            except IncompatibleVerifier:
                 continue
             verdict = verifier.verify(tree, score(world, tree), State([0], Sampling(0.0)))
             written, node = [], -1

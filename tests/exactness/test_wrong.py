@@ -13,7 +13,7 @@ from specviz.trees import product
 from specviz.verifiers import BlockVerification, TokenRejection
 
 from . import wrong as w
-from .enumeration import distance, joint, law_of_engine
+from .enumeration import distance, joint, probs_of_engine
 from .toys import PROMPT, Kit, TinyNet, TinyTarget, begin, cache_error, greedy, kv_error, toy
 
 HALF = Sampling(0.5)
@@ -79,11 +79,11 @@ def off(make, sampling, vocab=3, count=3, seed=0) -> float:
     state, fresh = begin(run, kit, sampling, count), TinyTarget(kit.net, kit.context)
     want = joint(kit.net.logits, state.tokens, count, sampling, vocab)
 
-    def after_round(target, state, outcome, chance):
+    def after_round(target, state, outcome, prob):
         assert cache_error(target, fresh, state.tokens) < 1e-12
 
-    law, _ = law_of_engine(run, kit.target, state, count, after_round, shared=(kit.net, kit.small))
-    return distance(law, want)
+    probs, _ = probs_of_engine(run, kit.target, state, count, after_round, shared=(kit.net, kit.small))
+    return distance(probs, want)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

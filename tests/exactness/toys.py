@@ -125,8 +125,8 @@ def any_knobs(method: Method, seed: int) -> dict:
             out[knob.name] = rng.randint(int(knob.low), int(knob.high))
         else:
             out[knob.name] = rng.uniform(knob.low, knob.high)
-    lawful = made_lawful(method, out)
-    return any_knobs(method, seed + 1000) if lawful is None else method.read_knobs(lawful)
+    compatible_verifiers = made_lawful(method, out)
+    return any_knobs(method, seed + 1000) if compatible_verifiers is None else method.read_knobs(compatible_verifiers)
 
 
 def sample() -> set[str]:
@@ -150,7 +150,7 @@ def named(method: Method, knobs: dict):
 
 
 def provided(method: Method, kit: Kit) -> None:
-    missing = {need for need in method.needs if need not in LENT | kit.target.provides}
+    missing = {need for need in method.needs if need not in LENT | kit.target.capabilities}
     assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
 
 
@@ -196,8 +196,8 @@ def kv_error(target, fresh, tokens: list[int]) -> float:
     return max(float((a - b).abs().max()) for a, b in pairs)
 
 
-def random_law(rng: random.Random, vocab: int, zeros: int = 0) -> torch.Tensor:
+def random_probs(rng: random.Random, vocab: int, zeros: int = 0) -> torch.Tensor:
     """A law [vocab] in double precision; ``zeros`` of its tokens are impossible."""
-    law = torch.tensor([rng.random() ** 2 + 0.02 for _ in range(vocab)], dtype=torch.float64)
-    law[rng.sample(range(vocab), zeros)] = 0
-    return law / law.sum()
+    probs = torch.tensor([rng.random() ** 2 + 0.02 for _ in range(vocab)], dtype=torch.float64)
+    probs[rng.sample(range(vocab), zeros)] = 0
+    return probs / probs.sum()

@@ -21,16 +21,16 @@ class Walk(TokenRejection):
     def verify(self, tree, scores, state):
         path, node, trials = [], -1, []
         while True:
-            law, hit = state.sampling.probs(scores.logits[node + 1]), None
+            probs, hit = state.sampling.probs(scores.logits[node + 1]), None
             for child in tree.children(node):
-                trials.append(self.test(tree, child, law, state))
+                trials.append(self.test(tree, child, probs, state))
                 if trials[-1].verdict == "accepted":
                     hit = child
                     break
-                law = trials[-1].residual
+                probs = trials[-1].residual
             if hit is None:
                 kind = "correction" if tree.children(node) else "bonus"
-                return Verdict(tuple(path), state.dice.pick("verify", law), kind, tuple(trials), law)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(trials), probs)
             node = hit
             path.append(node)
 
@@ -49,7 +49,7 @@ class BonusFromDraft(Walk):
         verdict = super().verify(tree, scores, state)
         if verdict.kind != "bonus" or not verdict.path:
             return verdict
-        return replace(verdict, token=state.dice.pick("verify", tree.law(verdict.path[-1])))
+        return replace(verdict, token=state.rng.pick("verify", tree.draft_probs(verdict.path[-1])))
 
 
 class BaseRow(Walk):
@@ -81,11 +81,11 @@ class DrawsAnew(TokenRejection):
     def verify(self, tree, scores, state):
         node, path = -1, []
         while True:
-            law = state.sampling.probs(scores.logits[node + 1])
-            drawn = state.dice.pick("verify", law)
+            probs = state.sampling.probs(scores.logits[node + 1])
+            drawn = state.rng.pick("verify", probs)
             hit = next((child for child in tree.children(node) if tree.tokens[child] == drawn), None)
             if hit is None:
-                return Verdict(tuple(path), state.dice.pick("verify", law) if tree.children(node) else drawn, "correction", (), law)
+                return Verdict(tuple(path), state.rng.pick("verify", probs) if tree.children(node) else drawn, "correction", (), probs)
             node = hit
             path.append(node)
 
@@ -94,28 +94,28 @@ class FirstFailure(BlockVerification):
     """Block verification that walks from the front and stops at the first token whose own test fails."""
 
     def verify(self, tree, scores, state):
-        laws = [state.sampling.probs(row) for row in scores.logits]
+        distributions = [state.sampling.probs(row) for row in scores.logits]
         r, path = 1.0, []
         for i in range(len(tree)):
-            q, x = tree.law(i), tree.tokens[i]
-            r = min(1.0, r * float(laws[i][x] / q[x]))
+            q, x = tree.draft_probs(i), tree.tokens[i]
+            r = min(1.0, r * float(distributions[i][x] / q[x]))
             if i + 1 < len(tree):
-                mass = float((r * laws[i + 1] - tree.law(i + 1)).clamp(min=0).sum())
+                mass = float((r * distributions[i + 1] - tree.draft_probs(i + 1)).clamp(min=0).sum())
                 accept = mass / (mass + 1 - r) if mass + 1 - r > 1e-14 else 1.0
             else:
                 accept = r
-            if not state.dice.flip("verify", accept)[0]:
+            if not state.rng.flip("verify", accept)[0]:
                 break
             path.append(i)
-        return Verdict(tuple(path), state.dice.pick("verify", self.left(tree, laws, path)), "correction")
+        return Verdict(tuple(path), state.rng.pick("verify", self.left(tree, distributions, path)), "correction")
 
     @staticmethod
-    def left(tree, laws, path):
+    def left(tree, distributions, path):
         n, r = len(path), 1.0
         for i in path:
-            r = min(1.0, r * float(laws[i][tree.tokens[i]] / tree.law(i)[tree.tokens[i]]))
-        rest = laws[n] if n == len(tree) else (r * laws[n] - tree.law(n)).clamp(min=0)
-        return rest / rest.sum() if float(rest.sum()) > 1e-14 else laws[n]
+            r = min(1.0, r * float(distributions[i][tree.tokens[i]] / tree.draft_probs(i)[tree.tokens[i]]))
+        rest = distributions[n] if n == len(tree) else (r * distributions[n] - tree.draft_probs(n)).clamp(min=0)
+        return rest / rest.sum() if float(rest.sum()) > 1e-14 else distributions[n]
 
 
 # --- drafters ----------------------------------------------------------------------------------------------------------
@@ -133,29 +133,29 @@ class Children(Drafter):
             self.fill(build, logits, state.sampling.probs(logits), state)
         return build.tree()
 
-    def fill(self, build, logits, law, state):
-        draw = -1 if self.how == CHOSEN else build.begin(law, self.how)
-        for token in self.tokens(logits, law, state):
+    def fill(self, build, logits, probs, state):
+        draw = -1 if self.how == CHOSEN else build.begin(probs, self.how)
+        for token in self.tokens(logits, probs, state):
             build.add(token, -1, draw)
 
-    def tokens(self, logits, law, state):
+    def tokens(self, logits, probs, state):
         if self.how == CHOSEN:
             return logits.topk(self.count).indices.tolist()
         out = []
-        for _ in range(min(self.count, int((law > 0).sum()))):
-            out.append(state.dice.pick("draft", law))
+        for _ in range(min(self.count, int((probs > 0).sum()))):
+            out.append(state.rng.pick("draft", probs))
             if self.how == WITHOUT_REPLACEMENT:
-                law = law.clone()
-                law[out[-1]] = 0
-                law = law / law.sum()
+                probs = probs.clone()
+                probs[out[-1]] = 0
+                probs = probs / probs.sum()
         return out
 
 
 class TopkAsDrawn(Children):
     """Top-k children that claim to be draws from the draft's softmax."""
 
-    def fill(self, build, logits, law, state):
-        draw = build.begin(law, IID)
+    def fill(self, build, logits, probs, state):
+        draw = build.begin(probs, IID)
         for token in logits.topk(self.count).indices.tolist():
             build.add(token, -1, draw)
 
@@ -163,9 +163,9 @@ class TopkAsDrawn(Children):
 class WarmLaw(Children):
     """Drawn at the run's temperature, recorded at temperature 1."""
 
-    def fill(self, build, logits, law, state):
+    def fill(self, build, logits, probs, state):
         draw = build.begin(logits.softmax(-1), IID)
-        for token in self.tokens(logits, law, state):
+        for token in self.tokens(logits, probs, state):
             build.add(token, -1, draw)
 
 
@@ -212,7 +212,7 @@ class TwinsMerged(Several):
         tree = first
         for i in range(len(second)):
             if second.tokens[i] not in first.tokens:
-                tree, draw = tree.begin(second.law(i), IID)
+                tree, draw = tree.begin(second.draft_probs(i), IID)
                 tree = tree.add(second.tokens[i], -1, draw)
         return tree
 
@@ -249,7 +249,7 @@ class CutByTokens(DraftChain):
     def propose(self, state, budget):
         tree, keep, joint = super().propose(state, budget), 0, 1.0
         for i in range(len(tree)):
-            joint *= float(tree.law(i)[tree.tokens[i]])
+            joint *= float(tree.draft_probs(i)[tree.tokens[i]])
             keep += joint >= 0.35
         return tree.keep(range(keep), looked=self.demoted)
 

@@ -16,7 +16,7 @@ from specviz.methods.lookup import rest, sam_store
 from specviz.policies import Fixed
 from specviz.training.datastore import main, make_store, save
 
-from ..drafters.lookup.toys import FREE, check_greedy, check_law, distance, greedy, joint, kit, law_of, play_all
+from ..drafters.lookup.toys import FREE, check_greedy, check_distribution, distance, greedy, joint, kit, probs_of, play_all
 
 TEXTS = [[1, 2, 3, 4], [1, 2, 3, 5], [2, 3, 4, 1], [7], []]
 
@@ -101,7 +101,7 @@ def test_rest_greedy():
 
 
 def test_rest_law():
-    check_law(rest.METHOD, stored(kit(3)), least=1, depth=2, nodes=5)
+    check_distribution(rest.METHOD, stored(kit(3)), least=1, depth=2, nodes=5)
 
 
 def test_published_redraw_is_caught():
@@ -111,19 +111,19 @@ def test_published_redraw_is_caught():
             node, path = -1, []
             while True:
                 p = state.sampling.probs(scores.logits[node + 1])
-                drawn = state.dice.pick("verify", p)
+                drawn = state.rng.pick("verify", p)
                 hit = next((c for c in tree.children(node) if tree.tokens[c] == drawn), None)
                 if hit is None:
-                    return Verdict(tuple(path), state.dice.pick("verify", p), "correction", (), p)
+                    return Verdict(tuple(path), state.rng.pick("verify", p), "correction", (), p)
                 path, node = [*path, hit], hit
 
     one = stored(kit(3, sharp=0.5))
 
-    def once(dice):
+    def once(rng):
         parts = Parts(StoreTree(one.open_store("text"), least=1), Fixed(2, 8, 1), Redraw())
-        return tuple(play_all(None, one, [1, 2, 0], 2, FREE, dice, parts=parts)[0])
+        return tuple(play_all(None, one, [1, 2, 0], 2, FREE, rng, parts=parts)[0])
 
-    assert distance(law_of(once), joint(one.net, [1, 2, 0], 2)) > 1e-2
+    assert distance(probs_of(once), joint(one.net, [1, 2, 0], 2)) > 1e-2
 
 
 def test_places_looked_at_are_spread():
@@ -183,7 +183,7 @@ def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
 def test_sam_store_greedy_and_law():
     kits = [stored(kit(vocab, seed)) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
     assert check_greedy(sam_store.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, least=1, bias=0) > 1.2
-    check_law(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)
+    check_distribution(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)
 
 
 def test_the_command_builds_a_store_for_the_embedded_target(tmp_path, capsys):

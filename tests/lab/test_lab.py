@@ -9,7 +9,8 @@ import pytest
 
 from specviz.evidence import certificate as certify
 from specviz import lab
-from specviz.lab import broken, law, library
+from specviz.lab import broken, library
+from specviz.lab import distribution_test as law
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.mistakes import MISTAKES
 from specviz.run.request import SessionError
@@ -39,7 +40,7 @@ class Tiny(FakeLoaded):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    for module in (certify, law):
+    for module in (certify, probs):
         monkeypatch.setattr(module, "encode", lambda loaded, prompt: list(PROMPT))
     return Tiny()
 
@@ -66,7 +67,7 @@ def test_every_mistake_is_caught(tiny, key):
 
 def test_the_right_method_stays_green(tiny):
     found = ask("break_it", {"mistake": broken.NONE.key, "samples": 100}, tiny)[-1]
-    assert found["caught"] is False and found["greedy"]["equal"] and found["distribution"]["p_value"] > law.RED
+    assert found["caught"] is False and found["greedy"]["equal"] and found["distribution"]["p_value"] > distribution_test.RED
 
 
 def test_every_mistake_is_told_and_built():
@@ -81,7 +82,7 @@ def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
     last = parts[-1]
     assert len(last["tokens"]) == len(last["plain_law"]) == len(last["method_counts"])
     assert sum(last["method_counts"]) == 60 and sum(last["plain_law"]) == pytest.approx(1)
-    assert last["p_value"] > law.RED and last["freedom"] == len(last["tokens"]) - 1
+    assert last["p_value"] > distribution_test.RED and last["freedom"] == len(last["tokens"]) - 1
 
 
 def test_a_law_that_is_stopped_ends_with_what_there_is(tiny):

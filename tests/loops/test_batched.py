@@ -94,7 +94,7 @@ def together(method, models, seeds, sampling=Sampling(), leaves=None):
 @pytest.mark.parametrize("method", batched_methods())
 def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
     kit = kit_of(models)
-    if not method.needs <= kit.target.provides | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
         with pytest.raises(ValueError, match="cannot be batched"):
             Batch().join(*request(method, models, 0))
         return
@@ -112,7 +112,7 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
 def test_every_method_at_every_size(method, models):
     """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
     kit = kit_of(models)
-    if not method.needs <= kit.target.provides | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
         return  # that these are refused is tested above
     for size in range(1, 17):
         wrote = together(method, models, range(size), leaves=0 if size > 2 else None)
@@ -125,9 +125,9 @@ def test_every_method_at_every_size(method, models):
 def test_every_size_above_temperature_0_keeps_each_requests_own_dice(models, size):
     """A request's draws are its seed's, so that the run is the same alone and in any company."""
     method = next(m for m in METHODS if m.key == "speculative")
-    heat = Sampling(1.0)
-    for seed, tokens in together(method, models, range(size), heat).items():
-        assert tokens == alone(method, models, seed, heat)
+    temperature = Sampling(1.0)
+    for seed, tokens in together(method, models, range(size), temperature).items():
+        assert tokens == alone(method, models, seed, temperature)
 
 
 @torch.inference_mode()
@@ -172,12 +172,12 @@ def passes_of(model, monkeypatch):
 
 def test_the_drafts_of_a_batch_are_made_in_one_pass_a_token(models, monkeypatch):
     """Each request's draft is the one that it makes alone, from its own dice."""
-    method, heat = next(m for m in METHODS if m.key == "ems_sd"), Sampling(1.0)
+    method, temperature = next(m for m in METHODS if m.key == "ems_sd"), Sampling(1.0)
     batch, alone = Batch(), {}
     with torch.inference_mode():
         for seed in range(4):
-            parts, target, state = request(method, models, seed, heat)
-            parts, single = replace(parts, policy=Fixed(4)), request(method, models, seed, heat)
+            parts, target, state = request(method, models, seed, temperature)
+            parts, single = replace(parts, policy=Fixed(4)), request(method, models, seed, temperature)
             batch.join(parts, target, State(state.tokens, state.sampling, limit=6 if seed else 3))
             open_run(single[0], single[1], single[2])
             alone[seed] = single[0].drafter.propose(State(state.tokens, state.sampling, limit=6), Budget(4 if seed else 2))

@@ -7,17 +7,17 @@ import math
 import pytest
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, Scores, State, open_run, play
+from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State, open_run, play
 from specviz.loops.combined import Combined, contrast, shifted
 from specviz.methods import catalogue
 from specviz.policies.routers import ROUTERS, always, near, unsure
 from specviz.targets.fast import FastModel
 
-from ..exactness.enumeration import distance, joint, law_of_engine
+from ..exactness.enumeration import distance, joint, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..methods.toys import Rows
 from ..targets.tiny import CONFIGS, network
-from .toys import Tables, decode, law, notes, same_cache
+from .toys import Tables, decode, probs, notes, same_cache
 
 KEYS = ("contrastive_decoding", "proxy_decoding")
 
@@ -31,8 +31,8 @@ def reference(kit, key, knobs):
             both[large < large.max(-1, keepdim=True).values + math.log(knobs["alpha"])] = -math.inf
         else:
             both = large + knobs["alpha"] * (small - half(kit.small, tokens))
-        laws = small.softmax(-1)
-        first, second = laws.topk(2).values.unbind(-1)
+        distributions = small.softmax(-1)
+        first, second = distributions.topk(2).values.unbind(-1)
         asked = {"always": first >= 0, "max probability": first < 0.5, "delta": (first - second) / 2 < 0.2}[knobs["router"]]
         return torch.where(asked[:, None], both, small)
     return logits
@@ -60,15 +60,15 @@ def test_the_law_is_that_of_the_two_together(key, knobs):
     method = catalogue()[key]
     parts = method.build(kit, **method.read_knobs(knobs))
     helpers = parts.helpers
-    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("taps", frozenset()))
+    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     state = State(list(prompt), sampling, limit=count)
     open_run(parts, pair, state)
     accepted = [0.0]
 
-    def after(target, state, outcome, chance):
-        accepted[0] += chance * len(outcome.verdict.path)
+    def after(target, state, outcome, prob):
+        accepted[0] += prob * len(outcome.verdict.path)
 
-    law_, endings = law_of_engine(parts, pair, state, count, after, (kit.net, kit.small))
+    law_, endings = probs_of_engine(parts, pair, state, count, after, (kit.net, kit.small))
     combined = joint(reference(kit, key, knobs), prompt, count, sampling, 3)
     assert distance(law_, combined) < 1e-12 and endings >= 6 and accepted[0] > 0.05
     assert distance(combined, joint(kit.net.logits, prompt, count, sampling, 3)) > 0.01
@@ -92,8 +92,8 @@ def test_caches_are_a_fresh_prefills_after_every_round(key):
     method = catalogue()[key]
     parts = method.build(kit, **method.read_knobs({}))
     helpers = parts.helpers
-    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("taps", frozenset()))
-    state = State(list(PROMPT), Sampling(1.0), Dice(2), 30)
+    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
+    state = State(list(PROMPT), Sampling(1.0), RandomStreams(2), 30)
     open_run(parts, pair, state)
     while not state.done:
         play(parts, pair, state)
@@ -128,17 +128,17 @@ def test_the_mixtures_are_the_papers():
 
 @pytest.mark.parametrize("router, want", [(always, [True] * 3), (unsure(0.5), [False, True, False]), (near(0.2), [False, True, True])])
 def test_routers_ask_where_the_small_model_hesitates(router, want):
-    laws = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.55, 0.45, 0.0]])
-    assert router(laws).tolist() == want and set(ROUTERS) == {"always", "max probability", "delta"}
+    distributions = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.55, 0.45, 0.0]])
+    assert router(distributions).tolist() == want and set(ROUTERS) == {"always", "max probability", "delta"}
 
 
 def test_the_target_is_only_heard_where_it_is_asked_and_drafts_end_there():
     """The small model is sure of t+1 but after 3, where it wavers; there the target's 6 weighs in."""
     def small(tokens):
-        return law(8, t4=0.35, t5=0.3) if tokens[-1] == 3 else law(8, **{f"t{(tokens[-1] + 1) % 8}": 0.9})
+        return probs(8, t4=0.35, t5=0.3) if tokens[-1] == 3 else probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.9})
 
-    kit = Tables(lambda tokens: law(8, t6=0.9), small, 8)
-    kit.target.tap = lambda names: None
+    kit = Tables(lambda tokens: probs(8, t6=0.9), small, 8)
+    kit.target.capture = lambda names: None
     state, events = decode("contrastive_decoding", kit, [0], 8, knobs={"router": "max probability", "beta": 1.0, "gamma": 8})
     assert state.tokens == [0, 1, 2, 3, 6, 7, 0, 1, 2]
     asked = [x for note in notes(events, "combined") for x in note["asked"]]
@@ -175,6 +175,6 @@ def test_the_lens_tells_what_each_thought_of_every_token():
 
 
 def test_a_draft_model_that_cannot_be_stopped_half_way_is_refused_in_words():
-    kit = Tables(lambda tokens: law(4), lambda tokens: law(4), 4)
+    kit = Tables(lambda tokens: probs(4), lambda tokens: probs(4), 4)
     with pytest.raises(ValueError, match="draft model of the Llama family"):
         decode("proxy_decoding", kit, [0], 3)

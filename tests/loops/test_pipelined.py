@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from specviz.core import Clock, Drafter, DraftTree, Parts, Sampling, State, UnlawfulPair, open_run
+from specviz.core import Clock, Drafter, DraftTree, Parts, Sampling, State, IncompatibleVerifier, open_run
 
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Committed, Drafted, Judged, Verified
@@ -20,7 +20,7 @@ from specviz.targets.hf import HFModel
 from specviz.verifiers.ahead import Ahead
 
 from ..trace.records import retell
-from ..exactness.enumeration import distance, joint, law_of, law_of_engine
+from ..exactness.enumeration import distance, joint, probs_of, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..targets.tiny import CONFIGS, checkpoint, network
 from .toys import commits, cores, decode, notes, ticks
@@ -74,16 +74,16 @@ def test_a_thread_changes_nothing_about_what_is_drawn():
 def test_the_law_of_a_run_with_a_real_thread_is_the_targets():
     kit, sampling, prompt = toy(3, share=0.5, sharp=0.8), Sampling(1.0), [1, 2, 0]
 
-    def once(dice):
-        state = State(list(prompt), sampling, dice, 2)
+    def once(rng):
+        state = State(list(prompt), sampling, rng, 2)
         parts = pearl(kit, 2)
         for _ in parts.loop(parts, TinyTarget(kit.net), state):
             pass
         return tuple(state.tokens[len(prompt):])
 
     with cores(2):
-        law = law_of(once)
-    assert distance(law, joint(kit.net.logits, prompt, 2, sampling, 3)) < 1e-12
+        probs = probs_of(once)
+    assert distance(probs, joint(kit.net.logits, prompt, 2, sampling, 3)) < 1e-12
 
 
 class KeepsWhatWasRefused(Pipelined):
@@ -114,8 +114,8 @@ def test_what_ran_ahead_is_kept_by_the_right_rule(loop, exact):
     parts = Parts(DraftChain(kit.open("draft")), Fixed(3), Ahead(), loop())
     state = State([1, 0, 1], sampling, limit=count)
     open_run(parts, kit.target, state)
-    law, endings = law_of_engine(parts, kit.target, state, count, shared=(kit.net, kit.small))
-    off = distance(law, joint(kit.net.logits, [1, 0, 1], count, sampling, 2))
+    probs, endings = probs_of_engine(parts, kit.target, state, count, shared=(kit.net, kit.small))
+    off = distance(probs, joint(kit.net.logits, [1, 0, 1], count, sampling, 2))
     assert (off < 1e-12) if exact else (off > 1e-3)
     assert endings > 30
 
@@ -200,7 +200,7 @@ def test_an_end_token_ends_the_chain_wherever_it_comes():
 
 
 def test_trees_are_not_for_this_verifier():
-    with pytest.raises(UnlawfulPair, match="judges chains"):
+    with pytest.raises(IncompatibleVerifier, match="judges chains"):
         Ahead().check(DraftTree((1, 2), (-1, -1), (-1, -1)))
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.methods import catalogue
 from specviz.verifiers.lossy import divergence
 from specviz.verifiers.relaxed import Relaxed, Rollback, TopBeta
 
 from ..exactness.toys import PROMPT, greedy, toy
-from ..methods.toys import distance, law_of, round_law
+from ..methods.toys import distance, probs_of, round_probs
 from .toys import decode, notes
 
 P, Q = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 ONE = Sampling(1.0)
 
 
-def passing(rule, law=P):
-    return rule.passing(law.log()).nonzero()[:, 0].tolist()
+def passing(rule, probs=P):
+    return rule.passing(probs.log()).nonzero()[:, 0].tolist()
 
 
 @pytest.mark.parametrize("beta, tau, want", [
@@ -41,39 +41,39 @@ def test_the_law_followed_and_the_drift_have_a_closed_form(rule):
     want = kept + (1 - kept.sum()) * P
 
     def propose(state):
-        return DraftTree.chain([state.dice.pick("draft", Q)], Q[None])
+        return DraftTree.chain([state.rng.pick("draft", Q)], Q[None])
 
-    law, _, first = round_law(propose, rule, lambda context: P, 1)
-    assert distance({x: p for (x,), p in law.items()}, dict(enumerate(want.tolist()))) < 1e-12
+    probs, _, first = round_probs(propose, rule, lambda context: P, 1)
+    assert distance({x: p for (x,), p in probs.items()}, dict(enumerate(want.tolist()))) < 1e-12
     assert first == pytest.approx(float(kept.sum())) and distance(dict(enumerate(want.tolist())), dict(enumerate(P.tolist()))) > 0.01
-    state = State([0], ONE, Dice(1))
+    state = State([0], ONE, RandomStreams(1))
     rule.verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
     assert ("drift", {"nats": [pytest.approx(divergence(P, want))]}) in state.notes
 
 
 def test_a_chosen_token_strays_as_far_as_the_law_that_has_only_it():
-    state = State([0], ONE, Dice(1))
+    state = State([0], ONE, RandomStreams(1))
     verdict = TopBeta(4, 9.0).verify(DraftTree.chain([3]), Scores(P.log().repeat(2, 1)), state)
     assert verdict.path == (0,) and state.notes[0][1]["nats"][0] > 10, "nothing but token 3 can come out"
 
 
 def test_a_refusal_draws_from_the_targets_law_and_ends_the_draft():
     chain, scores = DraftTree.chain([3, 0], torch.stack([Q, Q])), Scores(P.log().repeat(3, 1))
-    got = law_of(lambda dice: (TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, dice)).path,
-                               TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, dice)).token))
+    got = probs_of(lambda rng: (TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, rng)).path,
+                               TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, rng)).token))
     assert {path for path, _ in got} == {()}
     assert distance({x: sum(c for (_, t), c in got.items() if t == x) for x in range(4)}, dict(enumerate(P.tolist()))) < 1e-12
 
 
 def test_at_temperature_zero_the_drift_is_the_log_probability_given_up():
-    state = State([0], Sampling(), Dice(0))
+    state = State([0], Sampling(), RandomStreams(0))
     verdict = TopBeta(3, 3.0).verify(DraftTree.chain([1, 2, 3]), Scores(P.log().repeat(4, 1)), state)
     assert verdict.path == (0, 1) and verdict.token == 0 and verdict.kind == "correction"
     assert state.notes == [("drift", {"nats": [pytest.approx(torch.tensor(0.5 / 0.3).log()), pytest.approx(torch.tensor(0.5 / 0.15).log())]})]
 
 
 def test_rollback_cuts_before_the_first_token_that_is_too_unlikely_and_says_where():
-    state = State([5, 6], Sampling(), Dice(0))
+    state = State([5, 6], Sampling(), RandomStreams(0))
     verdict = Rollback(1.5).verify(DraftTree.chain([1, 3, 0]), Scores(P.log().repeat(4, 1)), state)
     assert (verdict.path, verdict.token, verdict.kind) == ((0,), 0, "correction")
     note = dict(state.notes)["rollback"]

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from specviz.evidence import certificate as certify
-from specviz.trace.events import Committed, Finished, Judged, Said, Started
+from specviz.trace.events import Committed, Finished, Judged, TextEmitted, Started
 from specviz.core import Sampling
 from specviz.trace.recorder import Recorder
 from specviz.trace.files import Trace, check
@@ -85,7 +85,7 @@ def test_stop_deadline_and_walking_away_end_it_and_free_the_caches(key):
 def test_a_stop_string_cuts_a_round_and_its_rows_add_up(key):
     loaded = FakeLoaded()
     told = list(stream(key, 24, loaded))
-    whole, text = tokens(told), b"".join(piece[1] for e in told if isinstance(e, Said) for piece in e.pieces)
+    whole, text = tokens(told), b"".join(piece[1] for e in told if isinstance(e, TextEmitted) for piece in e.pieces)
     stop = next(chr(byte) for byte in reversed(text) if 32 < byte < 127)
     events = list(stream(key, 24, loaded, stop=[stop]))
     last = [e for e in events if isinstance(e, Committed)][-1]
@@ -110,8 +110,8 @@ def test_knobs_that_do_not_fit_are_refused_in_words(key, knobs, says):
 def test_certificates_know_what_each_promises():
     for key in MINE:
         greedy, exact = certify.greedy(FakeLoaded(), key, [[1, 2, 3, 4]], 12), catalogue()[key].exactness == "exact"
-        law = certify.distribution(FakeLoaded(), key, [1, 2, 3, 4], 40) if not exact else {"status": "not applicable"}
-        assert law["status"] == "not applicable"
+        probs = certify.distribution(FakeLoaded(), key, [1, 2, 3, 4], 40) if not exact else {"status": "not applicable"}
+        assert probs["status"] == "not applicable"
         if exact:
             assert greedy["status"] == "identical"
         elif greedy["status"] == "diverged":

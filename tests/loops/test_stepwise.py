@@ -11,13 +11,13 @@ from specviz.trace.events import Judged
 from specviz.verifiers.steps import Grade
 
 from ..exactness.toys import PROMPT, greedy, toy
-from .toys import Tables, commits, decode, law, notes, with_pieces
+from .toys import Tables, commits, decode, probs, notes, with_pieces
 
 
 def counting(vocab, sure, **other):
     """After t comes t+1, with this probability; ``other``: after these tokens another law."""
     def of(tokens):
-        return other.get(f"t{tokens[-1]}", law(vocab, **{f"t{(tokens[-1] + 1) % vocab}": sure}))
+        return other.get(f"t{tokens[-1]}", probs(vocab, **{f"t{(tokens[-1] + 1) % vocab}": sure}))
     return of
 
 
@@ -32,8 +32,8 @@ def test_a_step_that_passes_is_kept_whole_and_without_a_bonus():
 
 def test_a_step_that_is_refused_is_written_anew_up_to_its_end_whatever_its_first_tokens_were():
     """The small model leaves the target's path at the third token of a step; the first two are not kept either."""
-    small = counting(6, 0.9, t2=law(6, t0=0.9))
-    kit = Tables(counting(6, 0.9, t2=law(6, t3=0.98, t0=1e-6)), small, 6)
+    small = counting(6, 0.9, t2=probs(6, t0=0.9))
+    kit = Tables(counting(6, 0.9, t2=probs(6, t3=0.98, t0=1e-6)), small, 6)
     state, events = decode("specreason", kit, [5], 13)
     assert state.tokens == [5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
     assert [c.kind for c in commits(events)] == ["accepted", "correction", *["plain"] * 5, "correction", *["plain"] * 5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Budget, Dice, DraftTree, Outcome, Sampling, Scores, State, Verdict, open_run, play
+from specviz.core import Budget, RandomStreams, DraftTree, Outcome, Sampling, Scores, State, Verdict, open_run, play
 
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Committed, Judged, Verified
@@ -12,7 +12,7 @@ from specviz.methods import catalogue
 from specviz.policies.switch import EntropySwitch
 
 from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
-from .toys import Tables, commits, decode, law, notes, same_cache
+from .toys import Tables, commits, decode, probs, notes, same_cache
 
 
 def told(events):
@@ -23,10 +23,10 @@ def told(events):
 def test_the_small_model_writes_while_it_is_sure_and_falls_back_before_it_is_not():
     """Its law is sure of t+1 after any token but 3; there the large one writes, and it would write 7."""
     def small(tokens):
-        return law(8, **{f"t{(tokens[-1] + 1) % 8}": 0.5 if tokens[-1] == 3 else 0.9})
+        return probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.5 if tokens[-1] == 3 else 0.9})
 
     def large(tokens):
-        return law(8, **{f"t{7 if tokens[-1] == 3 else (tokens[-1] + 1) % 8}": 0.7})
+        return probs(8, **{f"t{7 if tokens[-1] == 3 else (tokens[-1] + 1) % 8}": 0.7})
 
     state, events = decode("bild", Tables(large, small, 8), [6], 12)
     assert told(events) == [("plain", (7,)), ("bonus", (0, 1, 2, 3, 7)), ("bonus", (0, 1, 2, 3, 7)), ("plain", (0,))]
@@ -39,10 +39,10 @@ def test_the_small_model_writes_while_it_is_sure_and_falls_back_before_it_is_not
 def test_what_the_large_model_finds_too_unlikely_is_rolled_back_with_all_behind_it():
     """After 2 the small model is sure of 3, to which the large one gives one in a thousand: -log p is 6.9, above 5."""
     def small(tokens):
-        return law(8, **{f"t{(tokens[-1] + 1) % 8}": 0.9})
+        return probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.9})
 
     def large(tokens):
-        return law(8, t6=0.9, t3=0.001) if tokens[-1] == 2 else law(8, **{f"t{(tokens[-1] + 1) % 8}": 0.7})
+        return probs(8, t6=0.9, t3=0.001) if tokens[-1] == 2 else probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.7})
 
     _, events = decode("bild", Tables(large, small, 8), [7], 9, knobs={"most": 4})
     assert told(events)[:2] == [("plain", (0,)), ("correction", (1, 2, 6))]
@@ -152,7 +152,7 @@ def test_a_model_that_is_relieved_catches_up_and_its_cache_is_a_fresh_prefills()
     kit = toy(12, share=0.5, sharp=2.0)
     method = catalogue()["entropy_adaptive"]
     parts = method.build(kit, **method.read_knobs({"limit": 1.5, "window": 2, "dwell": 2}))
-    state, small, seen = State(list(PROMPT), Sampling(1.0), Dice(5), 40), kit.opened[1], 0
+    state, small, seen = State(list(PROMPT), Sampling(1.0), RandomStreams(5), 40), kit.opened[1], 0
     for event in parts.loop(parts, kit.target, state):
         if isinstance(event, Committed):
             writer = kit.target if event.kind == "plain" else small

@@ -82,9 +82,9 @@ class Tables:
         return b"." if token == 0 else b"x"
 
 
-def law(vocab, **chances):
+def probs(vocab, **token_probs):
     """A law [vocab] with these chances ("t3" is token 3), the rest spread over the other tokens."""
-    named = {int(name[1:]): chance for name, chance in chances.items()}
+    named = {int(name[1:]): prob for name, prob in token_probs.items()}
     rest = (1 - sum(named.values())) / (vocab - len(named))
     return torch.tensor([named.get(i, rest) for i in range(vocab)], dtype=torch.float64)
 

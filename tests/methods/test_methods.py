@@ -1,6 +1,6 @@
 """Each method end to end on a tiny model: greedy equality, and its law where enumeration is cheap."""
 import pytest
-from .toys import distance, greedy, joint, kit, law_of, run
+from .toys import distance, greedy, joint, kit, probs_of, run
 
 from specviz.core import EXACTNESS, Budget, Method, Sampling, State
 from specviz.methods import catalogue
@@ -9,7 +9,7 @@ from specviz.targets.tiny import TinyTarget
 PROMPT = [1, 2, 0, 3, 1, 2]
 # every method that promises the target's text and runs on what the kit here has
 MINE = [key for key, method in catalogue().items()
-        if method.exactness in ("exact", "greedy only") and method.needs <= {"draft"} | TinyTarget.provides]
+        if method.exactness in ("exact", "greedy only") and method.needs <= {"draft"} | TinyTarget.capabilities]
 CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
                                        ("token_recycling", {"nodes": 9, "start": "empty"}), ("banditspec", {"rule": "EXP3Spec"})]
 SMALL = [
@@ -77,7 +77,7 @@ def test_methods_without_a_draft_model_gain_on_a_loop():
 @pytest.mark.parametrize("key,knobs", SMALL)
 def test_the_law_at_temperature_one_is_the_targets(key, knobs):
     things, prompt, sampling = kit(3, 0.7, 1), [1, 2, 0, 1, 1, 2], Sampling(1.0)
-    got = law_of(lambda dice: tuple(run(catalogue()[key], things, prompt, 2, sampling, dice, **knobs)[0]))
+    got = probs_of(lambda rng: tuple(run(catalogue()[key], things, prompt, 2, sampling, rng, **knobs)[0]))
     assert distance(got, joint(things.net, prompt, 2, sampling)) < 1e-12
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Clock, Dice, Sampling, Scores, State, Verdict, open_run, play
+from specviz.core import Clock, RandomStreams, Sampling, Scores, State, Verdict, open_run, play
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 
@@ -16,7 +16,7 @@ class Script:
     the same numbers in every plan, for methods whose law is exact whatever they are."""
 
     def __init__(self, plan, seed=0):
-        self.plan, self.used, self.chance, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
+        self.plan, self.used, self.prob, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
 
     def raw(self, stream, shape, device="cpu"):
         count = torch.Size(shape).numel()
@@ -27,10 +27,10 @@ class Script:
             return options[0][0]
         if self.used == len(self.plan):
             self.plan.append(0)
-        value, chance = options[self.plan[self.used]]
+        value, prob = options[self.plan[self.used]]
         self.sizes.append(len(options))
         self.used += 1
-        self.chance *= chance
+        self.prob *= prob
         return value
 
     def pick(self, stream, probs):
@@ -48,20 +48,20 @@ def every(run, seed=0):
     """(result, chance) of each way run(dice) can go."""
     plan = []
     while True:
-        dice = Script(plan, seed)
-        yield run(dice), dice.chance
-        plan = dice.plan[:dice.used]
-        while plan and plan[-1] + 1 >= dice.sizes[len(plan) - 1]:
+        rng = Script(plan, seed)
+        yield run(rng), rng.prob
+        plan = rng.plan[:rng.used]
+        while plan and plan[-1] + 1 >= rng.sizes[len(plan) - 1]:
             plan.pop()
         if not plan:
             return
         plan[-1] += 1
 
 
-def law_of(run, seed=0):
+def probs_of(run, seed=0):
     out = {}
-    for result, chance in every(run, seed):
-        out[result] = out.get(result, 0.0) + chance
+    for result, prob in every(run, seed):
+        out[result] = out.get(result, 0.0) + prob
     return out
 
 
@@ -73,12 +73,12 @@ def distance(a, b):
 class Rows:
     """A target whose logits are a fixed function of the tokens before: no cache to speak of, counts its rows."""
 
-    provides = frozenset({"tree", "rewind"})
+    capabilities = frozenset({"tree", "rewind"})
 
-    def __init__(self, law, vocab):
-        self.law, self.vocab, self.context, self.tokens, self.rows = law, vocab, 10**6, [], 0
+    def __init__(self, probs, vocab):
+        self.probs, self.vocab, self.context, self.tokens, self.rows = probs, vocab, 10**6, [], 0
 
-    def tap(self, names):
+    def capture(self, names):
         pass
 
     def sync(self, tokens):
@@ -88,7 +88,7 @@ class Rows:
     def score(self, tree, start=0):
         self.rows += len(tree) + 1 - (start + 1 if start else 0)
         paths = [[]] + [[tree.tokens[j] for j in tree.path(i)] for i in range(len(tree))]
-        return Scores(torch.stack([self.law(self.tokens + path).log() for path in paths]))
+        return Scores(torch.stack([self.probs(self.tokens + path).log() for path in paths]))
 
     def commit(self, verdict: Verdict):
         pass
@@ -105,11 +105,11 @@ def no_store(name: str):
     raise ValueError(f"there is no store {name}")
 
 
-def run(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
+def run(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=frozenset(), **knobs):
     """The tokens a method writes, and its outcomes; the cache is checked against the committed tokens each round."""
     parts = method.build(kit, **method.read_knobs(knobs))
     ticks = itertools.count()  # a clock that counts its readings: methods that learn from time repeat themselves
-    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
+    state = State(list(prompt), sampling, rng or RandomStreams(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
     target, outcomes = TinyTarget(kit.net, 128), []
     open_run(parts, target, state)
     while not state.done:
@@ -136,28 +136,28 @@ def joint(net, prompt, count, sampling):
 
 def table(vocab, seed):
     """A law for every context, peaked now and then."""
-    def law(tokens):
+    def probs(tokens):
         source = torch.Generator().manual_seed(seed + sum((x + 1) * 11**i for i, x in enumerate(tokens)))
         return (2 * torch.randn(vocab, generator=source, dtype=torch.float64)).softmax(-1)
-    return law
+    return probs
 
 
-def round_law(propose, verifier, target, depth, seed=0):
+def round_probs(propose, verifier, target, depth, seed=0):
     """The law of the first ``depth`` tokens when one round (propose(state) -> tree, judged against ``target``) is completed by plain
     draws; the expected accepted length; the chance that the first token was drafted."""
     out, accepted, first = {}, 0.0, 0.0
 
-    def one(dice):
-        state = State([0], Sampling(1.0), dice)
+    def one(rng):
+        state = State([0], Sampling(1.0), rng)
         tree = propose(state)
         rows = [[]] + [[tree.tokens[j] for j in tree.path(i)] for i in range(len(tree))]
         verifier.check(tree)
         verdict = verifier.verify(tree, Scores(torch.stack([target(r) for r in rows]).log()), state)
         return tuple(tree.tokens[i] for i in verdict.path) + (verdict.token,), len(verdict.path)
 
-    for (tokens, length), chance in every(one, seed):
-        accepted, first = accepted + chance * length, first + chance * (length > 0)
-        tails = {tokens[:depth]: chance}
+    for (tokens, length), prob in every(one, seed):
+        accepted, first = accepted + prob * length, first + prob * (length > 0)
+        tails = {tokens[:depth]: prob}
         for _ in range(depth - len(tokens)):
             tails = {t + (x,): c * float(p) for t, c in tails.items() for x, p in enumerate(target(list(t)))}
         for t, c in tails.items():
@@ -165,7 +165,7 @@ def round_law(propose, verifier, target, depth, seed=0):
     return out, accepted, first
 
 
-def target_law(target, vocab, depth):
+def target_probs(target, vocab, depth):
     out = {(): 1.0}
     for _ in range(depth):
         out = {t + (x,): c * float(p) for t, c in out.items() for x, p in enumerate(target(list(t)))}

@@ -66,12 +66,12 @@ def restated(w, states, embeds):
     x, c = list(embeds), len(states)
     for i in range(2):
         m = {name.removeprefix(f"layers.{i}."): tensor for name, tensor in w.items() if name.startswith(f"layers.{i}.")}
-        fed = [norm(row, m["input_layernorm.weight"]) for row in x]
-        rows = text + fed
+        num_computed = [norm(row, m["input_layernorm.weight"]) for row in x]
+        rows = text + num_computed
         keys = [[turned(norm(k, m["self_attn.k_norm.weight"]), place) for k in (m["self_attn.k_proj.weight"] @ row).view(KV, HD)]
                 for place, row in enumerate(rows)]
         values = [(m["self_attn.v_proj.weight"] @ row).view(KV, HD) for row in rows]
-        for r, row in enumerate(fed):
+        for r, row in enumerate(num_computed):
             queries = (m["self_attn.q_proj.weight"] @ row).view(HEADS, HD)
             mixed = []
             for h, query in enumerate(queries):
@@ -104,7 +104,7 @@ def test_a_published_drafter_computes_the_published_forward(tmp_path, spark):
         rows.read(states[4:])
         assert float((rows.draft(embeds) - want).abs().max()) < 1e-6
         assert float((head(states[None], embeds[None, None], torch.tensor([[7]]))[0, 0] - want).abs().max()) < 1e-6
-    assert head.taps == ("layer:1", "layer:3") and head.mask_token == 3
+    assert head.hidden_states == ("layer:1", "layer:3") and head.mask_token == 3
     assert head.length == (4 if spark else 3), "a plain block's first row stands for a token that is known"
 
 

@@ -56,8 +56,8 @@ def test_the_published_head_is_read_and_says_what_the_published_forward_says(tmp
     head = draft_length.load(tmp_path, BODY)
     states = 0.3 * torch.randn(5, HIDDEN, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert head.hidden == HIDDEN
-    for state, chance in zip(states, head(states).tolist()):
-        assert chance == pytest.approx(restated(w, state), abs=1e-9) and 0.001 < chance < 0.999
+    for state, prob in zip(states, head(states).tolist()):
+        assert prob == pytest.approx(restated(w, state), abs=1e-9) and 0.001 < prob < 0.999
 
 
 def test_copies_of_one_block_may_be_left_out(tmp_path):
@@ -70,12 +70,12 @@ def test_copies_of_one_block_may_be_left_out(tmp_path):
 def test_the_classifier_reads_leaders_entropy_and_place(tmp_path):
     w = classifier(tmp_path)
     made = draft_length.load(tmp_path, BODY)
-    laws = torch.randn(4, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64).mul(2).softmax(-1)
-    for place, law in enumerate(laws):
-        told = sorted(law.tolist(), reverse=True)[:TOP] + [-sum(p * math.log(p) for p in law.tolist()), place / 20]
+    distributions = torch.randn(4, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64).mul(2).softmax(-1)
+    for place, probs in enumerate(distributions):
+        told = sorted(probs.tolist(), reverse=True)[:TOP] + [-sum(p * math.log(p) for p in probs.tolist()), place / 20]
         inner = [max(0.0, sum(a * b for a, b in zip(row, told)) + c) for row, c in zip(w["first.weight"].tolist(), w["first.bias"].tolist())]
         want = 1 / (1 + math.exp(-(sum(a * b for a, b in zip(w["second.weight"][0].tolist(), inner)) + float(w["second.bias"]))))
-        assert float(made(law, torch.tensor(place))) == pytest.approx(want, abs=1e-9)
+        assert float(made(probs, torch.tensor(place))) == pytest.approx(want, abs=1e-9)
     certain = torch.zeros(40, dtype=torch.float64)
     certain[3] = 1
     assert math.isfinite(float(made(certain, torch.tensor(0)))), "a token that is certain has no entropy"

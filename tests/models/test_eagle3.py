@@ -130,18 +130,18 @@ def test_a_published_head_computes_the_published_forward(tmp_path, form):
     rolled = head(embeds[None], more[None], 4)
     for step in range(4):
         assert float((rolled[step][0, 4 + step] - want[4 + step]).abs().max()) < 1e-6
-    assert head.taps == ("layer:2", "layer:4", "layer:5")
+    assert head.hidden_states == ("layer:2", "layer:4", "layer:5")
 
 
-@pytest.mark.parametrize("config, taps", [
+@pytest.mark.parametrize("config, hidden_states", [
     ({}, (2, 4, 5)),
     ({"eagle_aux_hidden_state_layer_ids": [1, 3, 6]}, (1, 3, 6)),
     ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 6]}}, (2, 4, 7)),
     ({"target_layer_ids": [0, 3, 4]}, (1, 4, 5)),
 ])
-def test_the_layers_that_are_read_are_counted_as_the_file_counts(tmp_path, config, taps):
+def test_the_layers_that_are_read_are_counted_as_the_file_counts(tmp_path, config, hidden_states):
     published(tmp_path / "head", config=config)
-    assert eagle3.load(tmp_path / "head", BODY).read_layers == taps
+    assert eagle3.load(tmp_path / "head", BODY).read_layers == hidden_states
 
 
 @pytest.mark.parametrize("how, why", [

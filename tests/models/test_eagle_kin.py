@@ -108,11 +108,11 @@ def test_a_head_computes_its_authors_forward(tmp_path, kind):
     w = published(tmp_path / "head", kind)
     head = KINDS[kind].load(tmp_path / "head", BODY)
     embeds, features = material()
-    fed = slice(D, None) if kind == "fspad" else slice(0, D)
+    num_computed = slice(D, None) if kind == "fspad" else slice(0, D)
     inputs, want = list(zip(embeds[:5], features[:5])), None
     for step in range(4):
         want = rows_of(w, kind, inputs, lambda place: range(place + 1))
-        inputs.append((embeds[5 + step], want[-1][fed]))
+        inputs.append((embeds[5 + step], want[-1][num_computed]))
     rows = head.open()
     got = [rows.read(embeds[:2], features[:2]), rows.read(embeds[2:5], features[2:5])]
     for step in range(3):

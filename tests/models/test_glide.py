@@ -93,17 +93,17 @@ def test_drafting_in_rounds_is_the_same_network(pair):
 def test_candidates_in_proportion_to_doubt():
     """One logit row a place, as sure as said; the likeliest goes on, the others are leaves."""
     class Sure:
-        chances = (0.95, 0.7, 0.45, 0.2)
+        token_probs = (0.95, 0.7, 0.45, 0.2)
 
         def sync(self, tokens):
             self.at = 0
 
         def score(self, tree, start=0):
-            p = self.chances[self.at]
+            p = self.token_probs[self.at]
             self.at += 1
-            law = torch.full((12,), (1 - p) / 11) + torch.linspace(0, 1e-4, 12)
-            law[7] = p
-            return type("S", (), {"logits": law.log()[None]})
+            probs = torch.full((12,), (1 - p) / 11) + torch.linspace(0, 1e-4, 12)
+            probs[7] = p
+            return type("S", (), {"logits": probs.log()[None]})
 
     state = State([1, 2])
     tree = DoubtfulChain(Sure()).propose(state, Budget(4, 16, 64))

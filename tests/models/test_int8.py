@@ -14,9 +14,9 @@ SHAPES = [(96, 64), (33, 50), (40, 1500)]  # out, in; the last is wider than one
 
 
 def case(out: int, width: int, rows: int, seed: int = 0):
-    dice = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, width, generator=dice) * torch.rand(rows, 1, generator=dice) * 9
-    return torch.randn(out, width, generator=dice), torch.randn(out, generator=dice), x
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, width, generator=rng) * torch.rand(rows, 1, generator=rng) * 9
+    return torch.randn(out, width, generator=rng), torch.randn(out, generator=rng), x
 
 
 def by_hand(weight, bias, x):
@@ -93,8 +93,8 @@ def test_a_sum_of_two_pieces_holds_no_wider_row():
 # --- attention ---------------------------------------------------------------------------------------------------------
 def heads(slots: int, rows: int, seed: int = 0, bound: float = 9.0):
     """An attention, and queries [2, rows, 16] with keys and values [2, slots, 16] on its grid."""
-    dice, exact = torch.Generator().manual_seed(seed), Exact(bound, 2, 16)
-    qkv = torch.randn(slots, 6, 16, generator=dice) * 2
+    rng, exact = torch.Generator().manual_seed(seed), Exact(bound, 2, 16)
+    qkv = torch.randn(slots, 6, 16, generator=rng) * 2
     exact(qkv, 4)
     q, k, v = qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3)
     return exact, q[:, :rows].contiguous(), k.contiguous(), v.contiguous()
@@ -102,8 +102,8 @@ def heads(slots: int, rows: int, seed: int = 0, bound: float = 9.0):
 
 @torch.inference_mode()
 def test_attention_is_nearly_softmax_of_what_was_not_rounded():
-    dice = torch.Generator().manual_seed(1)
-    qkv = torch.randn(40, 6, 16, generator=dice)
+    rng = torch.Generator().manual_seed(1)
+    qkv = torch.randn(40, 6, 16, generator=rng)
     whole = qkv.clone()
     exact = Exact(9.0, 2, 16)
     exact(qkv, 4)

@@ -85,9 +85,9 @@ def test_a_round_drafts_what_the_network_says_of_the_text(pair):
         (_, told), (kind, moved) = state.notes[-2:]
         whole = [*state.tokens, *tree.tokens]
         lent, fresh = lent_by(TinyTarget(target.net), whole), TinyTarget(target.net)
-        fresh.tap(frozenset({"layer:2"}))
+        fresh.capture(frozenset({"layer:2"}))
         fast = plain(net, fresh.embed(whole), lent)
-        slow = fresh.sync([*whole, 0]).taps["layer:2"]
+        slow = fresh.sync([*whole, 0]).hidden_states["layer:2"]
         logits = target.head(target.norm(slow + fast))
         at = len(state.tokens) - 1
         assert list(tree.tokens) == logits[at:-1].argmax(-1).tolist() and len(tree) == 3

@@ -39,8 +39,8 @@ def test_a_published_model_drafts_what_one_pass_over_text_and_masks_says(tmp_pat
             want = net(torch.tensor([text + [MASK] * (GAMMA - 1)])).logits[0, -GAMMA:]
         tree = drafter.propose(State(list(text), Sampling(0.0)), Budget(GAMMA))
         assert list(tree.tokens) == want.argmax(-1).tolist() and tree.parents == (-1, 0, 1, 2)
-        laws = drafter.propose(State(list(text), Sampling(1.0)), Budget(GAMMA)).probs
-        assert float((laws - want.softmax(-1)).abs().max()) < 1e-5
+        distributions = drafter.propose(State(list(text), Sampling(1.0)), Budget(GAMMA)).probs
+        assert float((distributions - want.softmax(-1)).abs().max()) < 1e-5
 
 
 def test_a_vocabulary_that_was_padded_otherwise_will_do(tmp_path):
@@ -48,8 +48,8 @@ def test_a_vocabulary_that_was_padded_otherwise_will_do(tmp_path):
     state = State([7, 3, 21, 9], Sampling(1.0))
     for vocab in (VOCAB + 4, VOCAB - 4):
         drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=vocab)))
-        laws = drafter.propose(state, Budget(2)).probs
-        assert laws.shape == (2, vocab) and torch.allclose(laws.sum(-1), torch.ones(2)) and not laws[:, VOCAB:].any()
+        distributions = drafter.propose(state, Budget(2)).probs
+        assert distributions.shape == (2, vocab) and torch.allclose(distributions.sum(-1), torch.ones(2)) and not distributions[:, VOCAB:].any()
     drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=VOCAB + 4)))
     assert not len(drafter.propose(State([7, VOCAB + 1], Sampling(1.0)), Budget(2))), "it cannot read a token that it does not have"
 

@@ -73,8 +73,8 @@ def test_the_published_layout_drafts_the_published_tree(tmp_path, tied, at):
     for count in TOP:
         grown = []
         for value, path in paths:
-            law = restated(w, state, (4, *path), tied).log_softmax(-1)
-            grown += [(value + float(law[token]), (*path, token)) for token in law.argsort(descending=True)[:count].tolist()]
+            probs = restated(w, state, (4, *path), tied).log_softmax(-1)
+            grown += [(value + float(probs[token]), (*path, token)) for token in probs.argsort(descending=True)[:count].tolist()]
         paths = grown
     want = {path for _, path in sorted(paths, reverse=True)[:5]}
 

@@ -54,13 +54,13 @@ def restated(w, ids, states, masks):
         m = {name.removeprefix(f"layers.{i}.").removesuffix(".weight"): tensor for name, tensor in w.items() if name.startswith(f"layers.{i}.")}
         if i == 0:
             start = [norm(row, m["hidden_norm"]) for row in x]  # norm_before_residual
-            fed = [torch.cat([norm(e, m["input_layernorm"]), h]) for e, h in zip(text, start)]
+            num_computed = [torch.cat([norm(e, m["input_layernorm"]), h]) for e, h in zip(text, start)]
         else:
-            start, fed = x, [norm(row, m["input_layernorm"]) for row in x]
-        keys = [[turned(k, place) for k in (m["self_attn.k_proj"] @ row).view(KV, HD)] for place, row in enumerate(fed)]
-        values = [(m["self_attn.v_proj"] @ row).view(KV, HD) for row in fed]
+            start, num_computed = x, [norm(row, m["input_layernorm"]) for row in x]
+        keys = [[turned(k, place) for k in (m["self_attn.k_proj"] @ row).view(KV, HD)] for place, row in enumerate(num_computed)]
+        values = [(m["self_attn.v_proj"] @ row).view(KV, HD) for row in num_computed]
         out = []
-        for place, row in enumerate(fed):
+        for place, row in enumerate(num_computed):
             mixed = []
             for h, query in enumerate((m["self_attn.q_proj"] @ row).view(HEADS, HD)):
                 group = h // (HEADS // KV)
@@ -97,18 +97,18 @@ def test_a_published_head_drafts_in_one_pass_what_the_published_forward_drafts(t
     text = torch.randint(0, VOCAB, (10,), generator=source).tolist()
     drafter = OnePassFeatures(head)
 
-    def taps(rows):
-        return dict(zip(head.taps, rows.split(D, 1)))
+    def hidden_states(rows):
+        return dict(zip(head.hidden_states, rows.split(D, 1)))
 
-    drafter.start(State(text[:6]), Lender(), Scores(torch.zeros(0, VOCAB), taps(states[:5])))
+    drafter.start(State(text[:6]), Lender(), Scores(torch.zeros(0, VOCAB), hidden_states(states[:5])))
     for end in (6, 6, 10):
         if end == 10:
-            scores = Scores(torch.zeros(4, VOCAB), taps(states[5:]))
+            scores = Scores(torch.zeros(4, VOCAB), hidden_states(states[5:]))
             drafter.observe(State(text), Outcome(DraftTree(), scores, Verdict((), 0, "plain"), Budget(), tuple(text[6:]), (0, 1, 2, 3), {}))
         want = restated(w, text[1:end], states[:end - 1], GAMMA - 1)
         state = State(text[:end], Sampling(1.0))
-        laws = drafter.propose(state, Budget(GAMMA)).probs
-        assert laws.shape == (GAMMA, VOCAB) and float((laws - want.softmax(-1)).abs().max()) < 1e-6
+        distributions = drafter.propose(state, Budget(GAMMA)).probs
+        assert distributions.shape == (GAMMA, VOCAB) and float((distributions - want.softmax(-1)).abs().max()) < 1e-6
         tree = drafter.propose(State(text[:end], Sampling(0.0)), Budget(GAMMA))
         assert list(tree.tokens) == want.argmax(-1).tolist()
     assert not len(drafter.propose(State(text[:7]), Budget(GAMMA))), "a text whose states are not known"

@@ -37,11 +37,11 @@ def stored(monkeypatch, kinds):
 def apart(net, block, n, at, masked, wide=None) -> bool:
     """Whether the compiled halves of a block and the block itself differ in a bit."""
     assert block.attend is not None and block.transform is not None
-    dice = torch.Generator().manual_seed(n + at)
-    x = torch.randn(n, net.hidden, generator=dice)
-    reads = None if wide is None else torch.randn(n, wide, generator=dice)
+    rng = torch.Generator().manual_seed(n + at)
+    x = torch.randn(n, net.hidden, generator=rng)
+    reads = None if wide is None else torch.randn(n, wide, generator=rng)
     rooms = [torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
-    mask = torch.zeros(net.group * n, at + n).masked_fill_(torch.rand(net.group * n, at + n, generator=dice) < 0.3, -torch.inf)
+    mask = torch.zeros(net.group * n, at + n).masked_fill_(torch.rand(net.group * n, at + n, generator=rng) < 0.3, -torch.inf)
     mask[:, 0] = 0
     told = []
     for each, room in zip((block, replace(block)), rooms):
@@ -115,10 +115,10 @@ def test_all_blocks_in_a_row_say_what_they_say_one_by_one(folder, kind):
     model = FastModel(checkpoint(folder, kind))
     compiled = model.compiled
     assert compiled is not None
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     with torch.inference_mode():
         for first, end, n, at in ((0, model.layers, 5, 3), (1, model.layers, 1, 0), (0, 1, 2, 7)):
-            x, told = torch.randn(n, model.hidden, generator=dice), []
+            x, told = torch.randn(n, model.hidden, generator=rng), []
             for whole in (compiled, None):
                 room, model.compiled = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
                 y, found = model.through(x, model.turns(at + n)[at:at + n], room, at, None, first, end, [end - 1])

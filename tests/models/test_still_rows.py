@@ -35,7 +35,7 @@ def poison(rows):
 def play(kind: str, head, rows, steps: int, spoil: bool):
     """Outputs of reads, branches, blocks and crops, all drawn by one seed."""
     source, noise = random.Random(5), torch.Generator().manual_seed(5)
-    taps = len(getattr(head, "taps", ("one",)))
+    hidden_states = len(getattr(head, "hidden_states", ("one",)))
 
     def states(n, wide=1):
         return torch.randn(n, wide * HIDDEN, generator=noise).to(rows.net.device)
@@ -43,7 +43,7 @@ def play(kind: str, head, rows, steps: int, spoil: bool):
     def read(n):
         if kind == "kangaroo":
             return rows.read(states(n))
-        return rows.read(states(n, taps)) if kind in ("dflash", "dspark") else rows.read(states(n), states(n, taps))
+        return rows.read(states(n, hidden_states)) if kind in ("dflash", "dspark") else rows.read(states(n), states(n, hidden_states))
 
     out = [read(90)]  # a prompt
     for step in range(steps):

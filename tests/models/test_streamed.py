@@ -19,10 +19,10 @@ def head(bias: bool = True):
 
 def test_large_matrices_say_what_they_said():
     for bias in (True, False):
-        module, dice = head(bias), torch.Generator().manual_seed(1)
+        module, rng = head(bias), torch.Generator().manual_seed(1)
         assert type(module[0].forward) is Streamed and type(module[1].forward) is not Streamed
-        for x in (torch.randn(256, generator=dice), torch.randn(1, 256, generator=dice), torch.randn(7, 256, generator=dice),
-                  torch.randn(2, 3, 256, generator=dice)):
+        for x in (torch.randn(256, generator=rng), torch.randn(1, 256, generator=rng), torch.randn(7, 256, generator=rng),
+                  torch.randn(2, 3, 256, generator=rng)):
             want = F.linear(x, module[0].weight, module[0].bias)
             with torch.inference_mode():
                 found = module[0](x)

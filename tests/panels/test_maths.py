@@ -138,9 +138,9 @@ def test_curve_roofline_cells_and_dice(visit) -> None:
         assert roof["speedup"] == pytest.approx(3 * 8e-3 / (4 * 1e-3 + 8e-3))
         busy = page.evaluate(f"() => {m}.roofline({{ target: 8e9, draft: 0, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1000 }})")
         assert busy["verify"]["bound"] == "arithmetic" and busy["speedup"] == pytest.approx(3 / 5)
-        counts, law = [104, 47, 29, 20], [0.5, 0.25, 0.15, 0.1]
-        cells = page.evaluate("(t) => SpecVizPanels.maths.cells(...JSON.parse(t))", json.dumps([counts, law]))
-        want, _ = chi_square(dict(enumerate(law)), __import__("collections").Counter(dict(enumerate(counts))), 200)
+        counts, probs = [104, 47, 29, 20], [0.5, 0.25, 0.15, 0.1]
+        cells = page.evaluate("(t) => SpecVizPanels.maths.cells(...JSON.parse(t))", json.dumps([counts, probs]))
+        want, _ = chi_square(dict(enumerate(probs)), __import__("collections").Counter(dict(enumerate(counts))), 200)
         assert sum(x["add"] for x in cells) == pytest.approx(want)
         for residual, want_law in ((True, [0.5, 0.3, 0.2]), (False, [0.4, 0.42, 0.18])):
             got = page.evaluate("(r) => SpecVizPanels.dice.many(200000, 3, r)", residual)

@@ -511,7 +511,7 @@ def test_a_card_says_what_keeps_its_method_from_running(visit) -> None:
 
 
 def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> None:
-    law = {**ANSWERS["distribution"], "verdict": "few", "said": "200 samples were asked for and 20 were drawn. That is not enough."}
+    probs = {**ANSWERS["distribution"], "verdict": "few", "said": "200 samples were asked for and 20 were drawn. That is not enough."}
     bent = {"p": 1e-9, "samples": 200, "histogram": [40, 30, 20, *[5] * 14, 10, 15, 15], "impossible": 0}
     broken = {**ANSWERS["break_it"], "distribution": {**ANSWERS["break_it"]["distribution"], "places": bent}}
 
@@ -527,7 +527,7 @@ def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> Non
         assert bars[0] == 70 and len(bars) == 10 and sum(bars) == sum(bent["histogram"])
         assert "p = under 0.001" in page.text_content(".pn-places")
 
-    visit(use, "lab", answers={"distribution": law, "break_it": broken})
+    visit(use, "lab", answers={"distribution": probs, "break_it": broken})
 
 
 ASKED = {"cost": "Measure here", "contexts": "Measure here", "distribution": "Draw samples", "sweep": "Sweep", "load": "Measure"}
@@ -571,8 +571,8 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
         page.click("[data-track=dice]")
         page.evaluate("SpecVizPanels.lessons.current().go(3)")
         page.click("text=Roll 1,000 times")
-        (dice,) = saved(page, ".pn-dice")
-        assert "1,000 rolls of a game" in dice and "p = 0.5, 0.3, 0.2" in dice
+        (rng,) = saved(page, ".pn-dice")
+        assert "1,000 rolls of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
         page.keyboard.press("Escape")
 
     visit(use, "learn", records=RACE)

@@ -10,7 +10,7 @@ import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
 from specviz.policies import Goodput, Grown, Ragged, RowBudget
-from specviz.policies.budget import chances, shares
+from specviz.policies.budget import token_probs, shares
 from specviz.policies.lines import Line
 
 
@@ -23,8 +23,8 @@ def outcome(drafted: int, accepted: int, verify: float = 1.0, draft: float = 0.0
                    (1,) * (accepted + 1), (0,), {"verify": verify, "draft": draft})
 
 
-def sure(chance: float, depth: int = 0) -> Step:
-    return Step(0, torch.tensor([chance, (1 - chance) / 2, (1 - chance) / 2]), depth)
+def sure(prob: float, depth: int = 0) -> Step:
+    return Step(0, torch.tensor([prob, (1 - prob) / 2, (1 - prob) / 2]), depth)
 
 
 def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
@@ -60,13 +60,13 @@ def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
 def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(requests, gamma, extra):
     """Whole answers of requests of different ease, no clock: draft models that know their chances, the same rows in every round."""
     def rounds(policy):
-        dice, crowd = [random.Random(i) for i in range(requests)], [State([0] * 10, limit=120) for _ in range(requests)]
-        chance = [[dice[i].choice((0.2, 0.6, 0.95)) for _ in range(160)] for i in range(requests)]
-        holds = [[dice[i].random() < chance[i][at] for at in range(160)] for i in range(requests)]
+        rng, crowd = [random.Random(i) for i in range(requests)], [State([0] * 10, limit=120) for _ in range(requests)]
+        prob = [[rng[i].choice((0.2, 0.6, 0.95)) for _ in range(160)] for i in range(requests)]
+        holds = [[rng[i].random() < prob[i][at] for at in range(160)] for i in range(requests)]
         written = played = 0
         while played < 40:
             budgets, trees = policy.plan_all(crowd), []
-            for state, budget, mine in zip(crowd, budgets, chance):
+            for state, budget, mine in zip(crowd, budgets, prob):
                 for depth in range(budget.gamma):
                     budget.stop(sure(mine[len(state.tokens) - 10 + depth], depth))
                 trees.append(DraftTree.chain([1] * budget.gamma))
@@ -76,8 +76,8 @@ def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(req
                 state.tokens += [0] * (kept + 1)
                 written, state.limit = written + kept + 1, state.limit + kept + 1
                 rows[policy] = rows.get(policy, 0) + len(tree)
-                chance[i] += [dice[i].choice((0.2, 0.6, 0.95)) for _ in range(kept + 1)]
-                holds[i] += [dice[i].random() < one for one in chance[i][len(holds[i]):]]
+                prob[i] += [rng[i].choice((0.2, 0.6, 0.95)) for _ in range(kept + 1)]
+                holds[i] += [rng[i].random() < one for one in prob[i][len(holds[i]):]]
             played += 1
         return written
 
@@ -90,10 +90,10 @@ def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
     policy, crowd = RowBudget(2, 1), states(2)
     budgets = policy.plan_all(crowd)
     assert [budget.gamma for budget in budgets] == [3, 3]
-    laws = torch.full((3, 4), 0.25)
-    stopped = [[budget.stop(sure(chance, depth)) for depth in range(3)] for budget, chance in zip(budgets, (0.9, 0.4))]
+    distributions = torch.full((3, 4), 0.25)
+    stopped = [[budget.stop(sure(prob, depth)) for depth in range(3)] for budget, prob in zip(budgets, (0.9, 0.4))]
     assert stopped == [[False, False, False], [True, True, True]], "four rows are spoken for once the second has drafted a token"
-    kept = policy.share(crowd, [DraftTree.chain([1, 2, 3], laws), DraftTree.chain([3, 2, 1], laws)])
+    kept = policy.share(crowd, [DraftTree.chain([1, 2, 3], distributions), DraftTree.chain([3, 2, 1], distributions)])
     assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
     note = dict(crowd[1].notes)["rows"]
     assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
@@ -102,11 +102,11 @@ def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
 
 def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole_drafts_would_have_given():
     """In levels, as a batch drafts: who stops would have got no further row."""
-    dice, saved = random.Random(5), 0
+    rng, saved = random.Random(5), 0
     for _ in range(300):
-        count, policy = dice.randint(1, 6), RowBudget(dice.randint(1, 4), dice.randint(0, 3))
-        crowd = [State([0] * 10, limit=dice.choice((1, 2, 4, 99))) for _ in range(count)]
-        beliefs = [[dice.choice((0.375, 0.5, 0.875, 0.96875)) for _ in range(7)] for _ in crowd]
+        count, policy = rng.randint(1, 6), RowBudget(rng.randint(1, 4), rng.randint(0, 3))
+        crowd = [State([0] * 10, limit=rng.choice((1, 2, 4, 99))) for _ in range(count)]
+        beliefs = [[rng.choice((0.375, 0.5, 0.875, 0.96875)) for _ in range(7)] for _ in crowd]
         budgets = policy.plan_all(crowd)
         most = [min(budget.gamma, state.left - 1) for budget, state in zip(budgets, crowd)]
         lengths, going = [0] * count, {i for i in range(count) if most[i]}
@@ -116,7 +116,7 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
                 if budgets[i].stop(sure(beliefs[i][depth], depth)) or lengths[i] == most[i]:
                     going.discard(i)
         budget = policy.budget(crowd)
-        whole = shares([chances(line[:n], n) for line, n in zip(beliefs, most)], budget)
+        whole = shares([token_probs(line[:n], n) for line, n in zip(beliefs, most)], budget)
         assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1] * n) for n in lengths])] == whole
         assert sum(whole) == min(budget, sum(most)) and (count > 1 or lengths == whole), "alone nothing is drafted for nothing"
         saved += sum(most) - sum(lengths)
@@ -126,11 +126,11 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
 def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_before():
     """Beside others; a request alone drafts what the fixed length drafts, however it doubts."""
     policy, crowd = RowBudget(2, 1), states(2)
-    for budget, chance in zip(policy.plan_all(crowd), (0.9, 0.6)):
-        assert not budget.stop(sure(chance))
+    for budget, prob in zip(policy.plan_all(crowd), (0.9, 0.6)):
+        assert not budget.stop(sure(prob))
     policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
     assert policy.least == pytest.approx(0.6)
-    assert [budget.stop(sure(chance)) for budget, chance in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
+    assert [budget.stop(sure(prob)) for budget, prob in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
     assert not policy.plan_all(crowd[:1])[0].stop(sure(0.4))
     policy.share(crowd[:1], [DraftTree()])
     assert policy.least == 0, "where nobody got a row, nobody is measured by one"
@@ -145,7 +145,7 @@ def test_a_request_without_beliefs_gets_rows_all_the_same():
 def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
     policy, crowd = Ragged(5, 0.5), states(2)
     stop = policy.plan_all(crowd)[0].stop
-    assert [stop(sure(chance)) for chance in (0.9, 0.51, 0.49)] == [False, False, True]
+    assert [stop(sure(prob)) for prob in (0.9, 0.51, 0.49)] == [False, False, True]
     policy.share(crowd, [DraftTree.chain([1] * 5), DraftTree.chain([1])])
     why = [dict(state.notes)["rows"]["why"] for state in crowd]
     assert why == ["its draft model never doubted", "its draft model doubted after 1"]
@@ -208,10 +208,10 @@ PLAYED = {(drafted, accepted): outcome(drafted, accepted) for drafted in range(9
 def simulated(policy, users: int, accept: float | None, costs, seed: int, answers: int, length: int = 32) -> float:
     """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth. accept: of every
     drafted token; None: of a hard text or an easy one."""
-    dice, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
-    todo = [State([0] * 40, limit=dice.randint(length // 2, length)) for _ in range(answers)]
-    chances = {id(state): dice.choice((0.3, 0.95)) if accept is None else accept for state in todo}
-    holds = {id(state): [dice.random() < chances[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
+    rng, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
+    todo = [State([0] * 40, limit=rng.randint(length // 2, length)) for _ in range(answers)]
+    token_probs = {id(state): rng.choice((0.3, 0.95)) if accept is None else accept for state in todo}
+    holds = {id(state): [rng.random() < token_probs[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
     crowd, everybody, written = [], list(todo), sum(state.limit for state in todo)
     while todo or crowd:
         while todo and len(crowd) < users:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specviz.core import Budget, Costs, Dice, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict, open_run, play
+from specviz.core import Budget, Costs, RandomStreams, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict, open_run, play
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
 from specviz.drafters.model.staged import Staged
@@ -85,7 +85,7 @@ def test_svip_stops_where_the_entropy_is_high():
 def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
     net = TinyNet(6, 2, sharp=1.0)
     for sampling in (Sampling(), Sampling(1.0)):
-        policy, state = Confidence(8, 0.99, learn=False), State([1, 2], sampling, Dice(1))
+        policy, state = Confidence(8, 0.99, learn=False), State([1, 2], sampling, RandomStreams(1))
         tree = DraftChain(TinyTarget(net)).propose(state, policy.plan(state))
         assert len(tree) == len(policy.stop.sure) == 1
 
@@ -96,9 +96,9 @@ LENGTHS = [Budget(gamma) for gamma in range(1, 5)]
 @pytest.mark.parametrize("rule", [Ucb, Exp3])
 def test_a_bandit_finds_the_arm_that_pays(rule):
     """Arm 2 writes three tokens in the time the others need for one."""
-    policy, dice = rule(LENGTHS), Dice(3)
+    policy, rng = rule(LENGTHS), RandomStreams(3)
     for _ in range(400):
-        budget = policy.plan(State([0], dice=dice))
+        budget = policy.plan(State([0], rng=rng))
         assert budget.gamma == budget.arm + 1
         policy.observe(outcome(4, 2 if budget.arm == 2 else 0, budget))
     assert policy.pulls[2] == max(policy.pulls) > 200 and min(policy.pulls) >= 2
@@ -144,7 +144,7 @@ def test_ucb_with_the_papers_radius_and_with_that_of_the_authors_program():
 
 def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
     policy = Exp3([Budget(gamma) for gamma in range(5)], reward="tokens")
-    policy.choose(State([0], dice=Dice(0)))
+    policy.choose(State([0], rng=RandomStreams(0)))
     for arm, written in ((0, 1), (4, 5), (2, 2)):
         policy.observe(outcome(4, written - 1, Budget(arm=arm), seconds=100.0 * written))
     assert policy.means == [0.0, 0.0, 0.25, 0.0, 1.0], "(Y - 1) / L, however long the round took"
@@ -174,25 +174,25 @@ def test_an_arm_may_be_a_whole_configuration():
 
 def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
     policy = Exp3(LENGTHS[:2])
-    policy.choose(State([0], dice=Dice(0)))
+    policy.choose(State([0], rng=RandomStreams(0)))
     policy.learn(0, 0.25)
     assert policy.losses == [0.75 / 0.5, 0.0]
-    policy.choose(State([0], dice=Dice(0)))
-    assert policy.chances[1] > policy.chances[0]
+    policy.choose(State([0], rng=RandomStreams(0)))
+    assert policy.token_probs[1] > policy.token_probs[0]
 
 
 def test_staged_tokens_follow_the_draft_models_law():
     net = TinyNet(6, 2)
     inner = Parts(PromptLookup(2), Fixed(3), TokenRejection())
     for sampling in (Sampling(), Sampling(1.0)):
-        state = State([1, 2, 0, 1, 2], sampling, Dice(5))
+        state = State([1, 2, 0, 1, 2], sampling, RandomStreams(5))
         drafter = Staged(inner, TinyTarget(net))
         drafter.start(state, None, None)
         tree = drafter.propose(state, Budget(gamma=6))
         assert len(tree) == 6 and state.tokens == [1, 2, 0, 1, 2]
         rows = sampling.probs(net.logits(state.tokens + list(tree.tokens)))[4:]
         for i in range(6):
-            assert torch.allclose(tree.law(i), rows[i]) and tree.law(i)[tree.tokens[i]] > 0
+            assert torch.allclose(tree.draft_probs(i), rows[i]) and tree.draft_probs(i)[tree.tokens[i]] > 0
         assert sum(state.notes[-1][1]["sizes"]) == 6
     assert len(drafter.propose(state, Budget(gamma=0))) == 0
 
@@ -201,7 +201,7 @@ def test_staged_tokens_follow_the_draft_models_law():
 @pytest.mark.parametrize("shape", [sparse(3, 4, 14), product((2, 2, 2))], ids=["sparse", "full"])
 def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sampling, shape):
     net = TinyNet(6, 2)
-    state = State([1, 2, 0, 1, 2], sampling, Dice(5))
+    state = State([1, 2, 0, 1, 2], sampling, RandomStreams(5))
     drafter = Staged(Parts(PromptLookup(2), Fixed(3), TokenRejection()), TinyTarget(net), shape)
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(gamma=4, width=3, nodes=64))
@@ -212,9 +212,9 @@ def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sam
         if sampling.greedy:
             assert tree.label(i) == "chosen" and row.argsort(descending=True)[len(before)] == tree.tokens[i]
         else:
-            law = sampling.probs(row)
-            law[before] = 0
-            torch.testing.assert_close(tree.law(i), law / law.sum())
+            probs = sampling.probs(row)
+            probs[before] = 0
+            torch.testing.assert_close(tree.draft_probs(i), probs / probs.sum())
     chain = drafter.propose(state, Budget(gamma=4, width=1))
     assert chain.parents == (-1, 0, 1, 2), "where the target has no trees"
 

@@ -88,7 +88,7 @@ class FakeKit:
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
-    name, draft_name, provides = "scripted", "scripted-draft", TinyTarget.provides
+    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()
@@ -109,4 +109,4 @@ class FakeLoaded:
         return self.kits[-1]
 
     def why_not(self, method):
-        return why_not(method, self.name, TinyTarget.provides, has_draft=True)
+        return why_not(method, self.name, TinyTarget.capabilities, has_draft=True)

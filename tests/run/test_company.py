@@ -15,19 +15,19 @@ from .fakes import FakeLoaded
 COMPANY = ("the sea is", "write a story", "and the cat")
 
 
-@pytest.mark.parametrize("method, heat", [("autoregressive", 0.0), ("autoregressive", 1.0), ("speculative", 0.0), ("speculative", 1.0),
+@pytest.mark.parametrize("method, temperature", [("autoregressive", 0.0), ("autoregressive", 1.0), ("speculative", 0.0), ("speculative", 1.0),
                                           ("tetris", 0.0)])  # above 0 its drafts are as long as the others leave room for: test_batched_law
-def test_a_lane_writes_the_same_in_company(method, heat):
-    loaded, law = FakeLoaded(), Sampling(heat, seed=3)
-    alone = collect(Session(loaded, method, None, law).run("the cat sat", 12))
-    told = [*Session(loaded, method, None, law, company=COMPANY).run("the cat sat", 12)]
+def test_a_lane_writes_the_same_in_company(method, temperature):
+    loaded, probs = FakeLoaded(), Sampling(temperature, seed=3)
+    alone = collect(Session(loaded, method, None, probs).run("the cat sat", 12))
+    told = [*Session(loaded, method, None, probs, company=COMPANY).run("the cat sat", 12)]
     assert collect(iter(told)).token_ids == alone.token_ids
     notes = [event.data for event in told if isinstance(event, Noted) and event.kind == "class"]
     assert [n["written"][0] for n in notes][-1] == 12 and all(len(n["written"]) == len(n["rows"]) == 4 for n in notes)
     assert notes[0]["prompts"] == ["the cat sat", *COMPANY] and all(n["rows"][0] > 0 for n in notes)
     assert [n["seconds"] for n in notes] == sorted(n["seconds"] for n in notes)
     assert all((row == 0) == was for a, b in zip(notes, notes[1:]) for row, was in zip(b["rows"], a["done"]))
-    others = [collect(Session(loaded, method, None, Sampling(heat, seed=4 + i)).run(text, 12)).token_ids for i, text in enumerate(COMPANY)]
+    others = [collect(Session(loaded, method, None, Sampling(temperature, seed=4 + i)).run(text, 12)).token_ids for i, text in enumerate(COMPANY)]
     assert all(n <= len(tokens) for n, tokens in zip(notes[-1]["written"][1:], others))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, Said, Started, Verified
+from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, TextEmitted, Started, Verified
 from specviz.core import Method, Sampling
 from specviz.trace.metrics import Totals
 from specviz.methods import catalogue
@@ -30,7 +30,7 @@ def tokens(events):
 
 
 def said(events):
-    return b"".join(p[1] for e in events if isinstance(e, Said) for p in e.pieces)
+    return b"".join(p[1] for e in events if isinstance(e, TextEmitted) for p in e.pieces)
 
 
 def kinds(events):
@@ -44,7 +44,7 @@ def plain():
 
 def test_the_order_of_what_is_told(plain):
     assert kinds(plain)[:2] == ["Started", "Prefilled"] and kinds(plain)[-1] == "Finished"
-    assert kinds(plain)[2:-1] == ["Drafted", "Verified", "Judged", "Committed", "Said"] * 40
+    assert kinds(plain)[2:-1] == ["Drafted", "Verified", "Judged", "Committed", "TextEmitted"] * 40
     assert plain[-1].finish == "length" and plain[-1].totals["tokens"] == 40 == len(tokens(plain))
     assert plain[-1].totals["text_bytes"] == len(said(plain))
     assert 0 < plain[-1].totals["forward_seconds"] <= plain[-1].totals["seconds"]
@@ -92,7 +92,7 @@ def test_a_stop_string_cuts_text_and_tokens_alike_for_every_method(plain, key):
     assert events[-1].totals["tokens"] == count
     text = said(events)[:events[-1].totals["text_bytes"]].decode("utf-8", "replace")
     assert text == whole[:whole.index(stop)] and stop in said(events).decode("utf-8", "replace")
-    last_piece = [p for e in events if isinstance(e, Said) for p in e.pieces][-1]
+    last_piece = [p for e in events if isinstance(e, TextEmitted) for p in e.pieces][-1]
     assert stop not in said(events)[:last_piece[2]].decode("utf-8", "replace")  # the last token completes it
 
 
@@ -357,7 +357,7 @@ def test_notes_belong_to_their_round():
     lanes = [Session(FakeLoaded(), noting), Session(FakeLoaded(), "autoregressive")]
     events = [event for lane, event in race(lanes, PROMPT, 4) if lane == 0]
     rounds = [[type(e).__name__ for e in events if getattr(e, "round", None) == r] for r in range(4)]
-    assert rounds == [["Drafted", "Verified", "Judged", "Committed", "Said"] + ["Noted"] * (r + 1) for r in range(4)]
+    assert rounds == [["Drafted", "Verified", "Judged", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)]
     order = [e.round for e in events if hasattr(e, "round")]
     assert order == sorted(order)  # told with their round, before another lane's turn
 

@@ -26,7 +26,7 @@ class Fake:
     """``answers``: case -> bytes, or a function of (send, gone): it sends bytes, and ``gone`` waits for the client's end."""
 
     def __init__(self, answers: dict):
-        self.answers, self.asked, self.sent = answers, {}, {}
+        self.answers, self.asked, self.to_device = answers, {}, {}
         fake = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -72,7 +72,7 @@ class Fake:
 
     def _send(self, case, link, part) -> None:
         link.sendall(part)
-        self.sent[case] = self.sent.get(case, 0) + len(part)
+        self.to_device[case] = self.to_device.get(case, 0) + len(part)
 
     def _gone(self, link) -> None:
         link.settimeout(0.05)

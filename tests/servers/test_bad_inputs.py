@@ -161,7 +161,7 @@ def test_it_ends_its_lane_with_a_sentence(fake, case):
 
     end = lane(fake, case.replace(" ", "_"), bounds=TIGHT if case.startswith("hangs") else WIDE)[0][-1]
     assert isinstance(end, Failed) and re.search(ENDS[case][1], end.why) and sentence(end.why), end
-    assert fake.sent.get(case.replace(" ", "_"), 0) < 50 * 2**20
+    assert fake.to_device.get(case.replace(" ", "_"), 0) < 50 * 2**20
 
 
 @pytest.mark.parametrize("case", DOUBTED)

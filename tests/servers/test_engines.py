@@ -17,7 +17,7 @@ from specviz.core import Sampling
 from specviz.servers.owner import typed
 from specviz.servers.stream import Stream
 from specviz.servers.wire import Bounds
-from specviz.trace.events import Checked, Finished, Said
+from specviz.trace.events import Checked, Finished, TextEmitted
 from specviz.zoo.registry import Server, register
 
 from ..ui.conftest import free_port
@@ -84,7 +84,7 @@ def lane(server, prompt, length=LENGTH):
     events = list(Stream(server, asked, length, Sampling(), 120.0, Bounds(begin=60.0)).events())
     told = next(e.detail for e in events if isinstance(e, Checked))
     assert isinstance(events[-1], Finished) and not told["doubts"], (events[-1], told)
-    text = b"".join(piece[1] for e in events if isinstance(e, Said) for piece in e.pieces).decode()
+    text = b"".join(piece[1] for e in events if isinstance(e, TextEmitted) for piece in e.pieces).decode()
     return text, {f["name"]: (f["badge"], f["value"]) for f in told["facts"]}
 
 

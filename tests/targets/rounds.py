@@ -110,5 +110,5 @@ def _continue(target, tokens, tree, path, happened, source):
     else:
         target.commit(Verdict(tuple(path), last, "plain"))
         passes = target.passes
-        assert target.sync(after).fed == 0 and target.passes == passes
+        assert target.sync(after).num_computed == 0 and target.passes == passes
     return after

@@ -73,13 +73,13 @@ def test_states_and_entries_go_to_whom_they_belong(model):
     alone, together = [[model.open() for _ in tokens] for _ in range(2)]
     for targets in (alone, together):
         for target, ids, want in zip(targets, tokens, (frozenset({"final", "layer:2"}), frozenset())):
-            target.tap(want)
+            target.capture(want)
             target.sync(ids)
     wants = [target.score(tree) for target, tree in zip(alone, (plain, probed))]
     gots = together[0].score_many(together, [plain, probed])
     for got, want in zip(gots, wants):
-        assert got.taps.keys() == want.taps.keys() and (got.logits - want.logits).abs().max() < 1e-11
-        assert all((got.taps[name] - want.taps[name]).abs().max() < 1e-11 for name in want.taps)
+        assert got.hidden_states.keys() == want.hidden_states.keys() and (got.logits - want.logits).abs().max() < 1e-11
+        assert all((got.hidden_states[name] - want.hidden_states[name]).abs().max() < 1e-11 for name in want.hidden_states)
     again = together[0].score_many(together, [plain.add(3, 1), probed])
     assert (again[0].logits[:3] - gots[0].logits).abs().max() < 1e-11
 

@@ -12,7 +12,7 @@ from specviz.targets.rows import Growing, shape_of
 class Log(CachedTarget):
     """A network that says which rows it was given; its logits are the ids of the rows in sight, as one number."""
 
-    provides = frozenset({"tree", "rewind", "tap:final"})
+    capabilities = frozenset({"tree", "rewind", "tap:final"})
 
     def __init__(self, context=2000):
         self.vocab, self.context, self.hidden, self.layers = 100, context, 1, 1
@@ -53,7 +53,7 @@ def tree(tokens, parents, probes=()):
 def test_prefill_feeds_all_but_the_last_token_and_gives_its_last_row():
     target = Log()
     scores = target.sync([1, 2, 3, 4])
-    assert target.runs == [[1, 2, 3]] and scores.fed == 3 and scores.at == 0
+    assert target.runs == [[1, 2, 3]] and scores.num_computed == 3 and scores.at == 0
     assert scores.logits.shape == (1, 100) and scores.logits[0, 0] == value([1, 2, 3])
     assert target.root == 4 and target.seen == [1, 2, 3] == target.slots
 
@@ -61,17 +61,17 @@ def test_prefill_feeds_all_but_the_last_token_and_gives_its_last_row():
 def test_a_prompt_of_one_token_runs_nothing():
     target = Log()
     scores = target.sync([5])
-    assert target.runs == [] and scores.fed == 0 and scores.logits.shape == (0, 100)
+    assert target.runs == [] and scores.num_computed == 0 and scores.logits.shape == (0, 100)
     assert target.score(DraftTree()).logits[0, 0] == value([5])
 
 
 def test_a_long_prompt_is_fed_in_chunks():
     target = Log()
-    target.tap(frozenset({"final"}))
+    target.capture(frozenset({"final"}))
     tokens = [i % 90 for i in range(2 * CHUNK + 10)]
     scores = target.sync(tokens)
-    assert [len(run) for run in target.runs] == [CHUNK, CHUNK, 9] and scores.fed == len(tokens) - 1
-    assert scores.taps["final"][:, 0].tolist() == tokens[:-1] and scores.logits[0, 0] == value(tokens[:-1])
+    assert [len(run) for run in target.runs] == [CHUNK, CHUNK, 9] and scores.num_computed == len(tokens) - 1
+    assert scores.hidden_states["final"][:, 0].tolist() == tokens[:-1] and scores.logits[0, 0] == value(tokens[:-1])
 
 
 def test_rows_of_a_tree_see_their_ancestors_and_nothing_else():
@@ -88,14 +88,14 @@ def test_commit_keeps_root_and_path_and_makes_sync_a_no_op():
     target.commit(Verdict((1, 2), 9, "bonus"))
     assert target.seen == [1, 2, 3, 5, 6] == target.slots and target.root == 9
     runs = len(target.runs)
-    assert target.sync([1, 2, 3, 5, 6, 9]).fed == 0 and len(target.runs) == runs == target.passes
+    assert target.sync([1, 2, 3, 5, 6, 9]).num_computed == 0 and len(target.runs) == runs == target.passes
 
 
 def test_sync_follows_the_scratch_by_token():
     target = Log()
     target.sync([1, 2, 3])
     target.score(tree([4, 5, 6, 7], [-1, -1, 1, 0]))
-    assert target.sync([1, 2, 3, 5, 6, 8]).fed == 0  # 3, 5 and 6 were scored
+    assert target.sync([1, 2, 3, 5, 6, 8]).num_computed == 0  # 3, 5 and 6 were scored
     assert target.seen == [1, 2, 3, 5, 6] and len(target.runs) == 2
     target.score(tree([4], [-1]))
     target.sync([1, 2, 3, 5, 6, 8, 50, 51])  # 8 was the root, 50 is new
@@ -107,7 +107,7 @@ def test_twins_are_followed_side_by_side():
     target = Log()
     target.sync([1, 2])
     target.score(tree([4, 4, 5], [-1, -1, 1]))  # the continuation lies under the second twin
-    assert target.sync([1, 2, 4, 5, 6]).fed == 0 and target.seen == [1, 2, 4, 5] and len(target.runs) == 2
+    assert target.sync([1, 2, 4, 5, 6]).num_computed == 0 and target.seen == [1, 2, 4, 5] and len(target.runs) == 2
 
 
 def test_probes_and_made_rows_are_not_followed():
@@ -136,7 +136,7 @@ def test_a_few_missing_rows_go_with_the_next_score():
     target = Log()
     target.sync([1, 2, 3])
     target.score(tree([4], [-1]))
-    assert target.sync([1, 2, 3, 4, 5, 6, 7]).fed == 0
+    assert target.sync([1, 2, 3, 4, 5, 6, 7]).num_computed == 0
     logits = target.score(tree([8, 9], [-1, -1])).logits[:, 0].tolist()
     assert logits == [value([1, 2, 3, 4, 5, 6, 7] + more) for more in ([], [8], [9])]
     assert target.runs[-1] == [5, 6, 7, 8, 9] and target.seen == [1, 2, 3, 4, 5, 6]
@@ -148,10 +148,10 @@ def test_rows_that_wait_are_not_lost():
     target = Log()
     target.sync([1, 2, 3])
     target.sync([1, 2, 3, 4, 5])
-    assert target.sync([1, 2, 3, 4, 5]).fed == 0
-    target.tap(frozenset({"final"}))  # states are wanted from here on
-    assert target.seen == [1, 2, 3, 4] and target.score(DraftTree()).taps["final"].tolist() == [[5]]
-    assert target.sync([1, 2, 3, 4, 5, 6, 7]).taps["final"].tolist() == [[6]]  # with taps nothing waits
+    assert target.sync([1, 2, 3, 4, 5]).num_computed == 0
+    target.capture(frozenset({"final"}))  # states are wanted from here on
+    assert target.seen == [1, 2, 3, 4] and target.score(DraftTree()).hidden_states["final"].tolist() == [[5]]
+    assert target.sync([1, 2, 3, 4, 5, 6, 7]).hidden_states["final"].tolist() == [[6]]  # with taps nothing waits
 
 
 def test_a_tree_grows_level_by_level():

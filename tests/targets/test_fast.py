@@ -98,19 +98,19 @@ def test_taps_are_what_transformers_shows(model, network):
     tokens, target = text(3, 25), model.open()
     with torch.inference_mode():
         hidden = network(torch.tensor([tokens]), output_hidden_states=True).hidden_states
-    target.tap(frozenset({"final", "layer:0", "layer:2"}))
-    fed = target.sync(tokens[:16])
-    assert fed.fed == 15 and fed.at == 0 and len(fed.logits) == 1
+    target.capture(frozenset({"final", "layer:0", "layer:2"}))
+    num_computed = target.sync(tokens[:16])
+    assert num_computed.num_computed == 15 and num_computed.at == 0 and len(num_computed.logits) == 1
     scores = target.score(DraftTree.chain(tokens[16:20]))
     scores = target.score(DraftTree.chain(tokens[16:]), start=4)
     for name, want in (("layer:0", hidden[0]), ("layer:2", hidden[2]), ("final", hidden[3])):
-        assert (fed.taps[name] - want[0, :15]).abs().max() < 2e-5
-        assert (scores.taps[name] - want[0, 15:]).abs().max() < 2e-5
-    assert (target.head(fed.taps["final"][-1:]) - fed.logits).abs().max() < 1e-6
-    assert torch.equal(target.embed(tokens[:15]), fed.taps["layer:0"])
+        assert (num_computed.hidden_states[name] - want[0, :15]).abs().max() < 2e-5
+        assert (scores.hidden_states[name] - want[0, 15:]).abs().max() < 2e-5
+    assert (target.head(num_computed.hidden_states["final"][-1:]) - num_computed.logits).abs().max() < 1e-6
+    assert torch.equal(target.embed(tokens[:15]), num_computed.hidden_states["layer:0"])
     for unknown in ("layer:3", "layer:x", "all"):
         with pytest.raises(ValueError, match="no state named"):
-            target.tap(frozenset({unknown}))
+            target.capture(frozenset({unknown}))
 
 
 def test_entries_replace_what_enters_a_layer(model, network):
@@ -122,8 +122,8 @@ def test_entries_replace_what_enters_a_layer(model, network):
     logits = target.score(tree).logits
     want, _ = Reference(network)(tokens + [7, 9])
     assert (logits[:3] - want[11:]).abs().max() < 3e-5
-    target.tap(frozenset({"layer:2"}))
-    states = target.score(tree).taps["layer:2"]
+    target.capture(frozenset({"layer:2"}))
+    states = target.score(tree).hidden_states["layer:2"]
     assert torch.equal(states[3], states[1])
 
 

@@ -52,17 +52,17 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
 def test_taps_and_entries_by_hooks_that_live_only_inside_score(folder, kind):
     model = HFModel(checkpoint(folder, kind), device="cpu")
     target, tokens = model.open(), [i * 5 % VOCAB for i in range(3, 23)]
-    assert {"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"} == target.provides
+    assert {"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"} == target.capabilities
     with torch.inference_mode():
         hidden = model.net(torch.tensor([tokens]), output_hidden_states=True).hidden_states
-    target.tap(frozenset({"final", "layer:0", "layer:2"}))
-    fed = target.sync(tokens[:12])
-    assert fed.fed == 11 and len(fed.logits) == 1
+    target.capture(frozenset({"final", "layer:0", "layer:2"}))
+    num_computed = target.sync(tokens[:12])
+    assert num_computed.num_computed == 11 and len(num_computed.logits) == 1
     target.score(DraftTree.chain(tokens[12:15]))
     scores = target.score(DraftTree.chain(tokens[12:]), start=3)
     for name, layer in (("layer:0", 0), ("layer:2", 2), ("final", 3)):
-        assert apart(fed.taps[name], hidden[layer][0, :11]) < 1e-5 and apart(scores.taps[name], hidden[layer][0, 11:]) < 1e-5
-    assert apart(target.head(scores.taps["final"]), scores.logits) < 1e-5
+        assert apart(num_computed.hidden_states[name], hidden[layer][0, :11]) < 1e-5 and apart(scores.hidden_states[name], hidden[layer][0, 11:]) < 1e-5
+    assert apart(target.head(scores.hidden_states["final"]), scores.logits) < 1e-5
     seen = []
     tree = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: seen.append(x) or x[[1]]),))
     replaced = target.score(tree)
@@ -82,7 +82,7 @@ def test_runs_side_by_side_do_not_see_each_others_hooks(folder):
     model = HFModel(checkpoint(folder, "llama"), device="cpu")
     nosy, plain = model.open(), model.open()
     probe = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: x[[0]] * 3),))
-    nosy.tap(frozenset({"layer:1", "final"}))
+    nosy.capture(frozenset({"layer:1", "final"}))
     nosy.sync([1, 2, 3, 4])
     plain.sync([9, 8, 7])
     alone = nosy.score(probe), plain.score(probe_free := DraftTree((5, 6), (-1, -1), (-1, -1)))
@@ -90,7 +90,7 @@ def test_runs_side_by_side_do_not_see_each_others_hooks(folder):
         for _ in range(40):
             one, two = pool.submit(nosy.score, probe), pool.submit(plain.score, probe_free)
             assert apart(one.result().logits, alone[0].logits) < 1e-6 and apart(two.result().logits, alone[1].logits) < 1e-6
-            assert apart(one.result().taps["layer:1"], alone[0].taps["layer:1"]) < 1e-6
+            assert apart(one.result().hidden_states["layer:1"], alone[0].hidden_states["layer:1"]) < 1e-6
 
 
 def recurrent(folder, kind, config):
@@ -115,7 +115,7 @@ RECURRENT = {
 def test_a_model_that_cannot_be_rewound_runs_chains_without_a_cache(folder, kind):
     model = recurrent(folder, kind, RECURRENT[kind]())
     target, tokens = model.open(), [i * 7 % VOCAB for i in range(3, 33)]
-    assert model.note.startswith(kind) and "tree" not in target.provides and "rewind" in target.provides
+    assert model.note.startswith(kind) and "tree" not in target.capabilities and "rewind" in target.capabilities
     with torch.inference_mode():
         want = model.net(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
     target.sync(tokens[:10])
@@ -127,9 +127,9 @@ def test_a_model_that_cannot_be_rewound_runs_chains_without_a_cache(folder, kind
     target.sync(tokens[:25])
     assert apart(target.score(DraftTree.chain(tokens[25:])).logits, want[24:]) < 1e-5
     target.sync(tokens[:5])
-    target.tap(frozenset({"final"}))
+    target.capture(frozenset({"final"}))
     scores = target.score(DraftTree.chain(tokens[5:8]))
-    assert apart(scores.logits, want[4:8]) < 1e-5 and scores.taps["final"].shape == (4, 32)
+    assert apart(scores.logits, want[4:8]) < 1e-5 and scores.hidden_states["final"].shape == (4, 32)
     with pytest.raises(ValueError, match="chains only"):
         target.score(DraftTree((1, 2), (-1, -1), (-1, -1)))
 

@@ -25,15 +25,15 @@ class Guess(Drafter):
         builder = TreeBuilder()
         for parent in (-1, 0)[:budget.gamma]:
             for how, count in ((IID, 1), (WITHOUT_REPLACEMENT, 2)):
-                law = torch.full((6,), 1 / 6, dtype=torch.float64)
-                draw = builder.begin(law, how)
+                probs = torch.full((6,), 1 / 6, dtype=torch.float64)
+                draw = builder.begin(probs, how)
                 for _ in range(count):
-                    token = state.dice.pick("draft", law)
+                    token = state.rng.pick("draft", probs)
                     builder.add(token, parent, draw)
                     if how == WITHOUT_REPLACEMENT:
-                        law = law.clone()
-                        law[token] = 0
-                        law = law / law.sum()
+                        probs = probs.clone()
+                        probs[token] = 0
+                        probs = probs / probs.sum()
             builder.add(len(state.tokens) % 6, parent)
         if len(builder):
             builder.add(-1, 0, probe=True)
@@ -63,9 +63,9 @@ def test_the_target_law_in_the_records_is_the_targets_law():
     for event in events:
         if isinstance(event, Judged):
             first = event.trials[0]
-            law = NET.logits(tokens)[-1].softmax(-1)
-            assert first["p"] == pytest.approx(float(law[drafted.nodes[first["node"]]["tok"]]), abs=1e-12)
-            assert first["top_p"] == [[x, pytest.approx(p)] for x, p in best(law, 3)]
+            probs = NET.logits(tokens)[-1].softmax(-1)
+            assert first["p"] == pytest.approx(float(probs[drafted.nodes[first["node"]]["tok"]]), abs=1e-12)
+            assert first["top_p"] == [[x, pytest.approx(p)] for x, p in best(probs, 3)]
         elif isinstance(event, Drafted):
             if not event.nodes:
                 break
@@ -135,5 +135,5 @@ def test_the_ends_of_a_lane():
 
 
 def test_best_is_best_first_and_never_impossible():
-    law = torch.tensor([0.0, 0.2, 0.7, 0.1, 0.0])
-    assert [x for x, _ in best(law, 9)] == [2, 1, 3] and best(law, 0) is None and best(None, 3) is None
+    probs = torch.tensor([0.0, 0.2, 0.7, 0.1, 0.0])
+    assert [x for x, _ in best(probs, 9)] == [2, 1, 3] and best(probs, 0) is None and best(None, 3) is None

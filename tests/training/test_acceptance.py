@@ -18,21 +18,21 @@ def model(seed, scale):
 
 
 @torch.inference_mode()
-def law(net, ids):
+def probs(net, ids):
     return net(torch.tensor([ids])).logits[0, -1].float().softmax(-1)
 
 
-def answer(ids, start, laws, greedy):
-    top = [p.log().topk(VOCAB) for p in laws]
+def answer(ids, start, distributions, greedy):
+    top = [p.log().topk(VOCAB) for p in distributions]
     return Answer(torch.tensor(ids), start, "chat", greedy, torch.stack([t.indices for t in top]), torch.stack([t.values for t in top]))
 
 
 def greedy_answer(net, prompt, count):
-    ids, laws = list(prompt), []
+    ids, distributions = list(prompt), []
     for _ in range(count):
-        laws.append(law(net, ids))
-        ids.append(int(laws[-1].argmax()))
-    return answer(ids, len(prompt), laws, True)
+        distributions.append(probs(net, ids))
+        ids.append(int(distributions[-1].argmax()))
+    return answer(ids, len(prompt), distributions, True)
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 4])
@@ -45,7 +45,7 @@ def test_greedy_replay_is_the_real_loop(gamma):
         while place < len(ids):
             drafted = ids[:place]
             for _ in range(gamma):
-                drafted.append(int(law(draft, drafted).argmax()))
+                drafted.append(int(probs(draft, drafted).argmax()))
             taken = 0
             while taken < gamma and place + taken < len(ids) and drafted[place + taken] == ids[place + taken]:
                 taken += 1
@@ -65,7 +65,7 @@ def test_a_draft_that_is_the_target_is_always_accepted():
 
 def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_laws():
     target, draft = model(0, 0.6), model(3, 0.6)
-    p, q = law(target, [2, 1]), law(draft, [2, 1])
+    p, q = probs(target, [2, 1]), probs(draft, [2, 1])
     tokens = torch.multinomial(p, 1500, replacement=True, generator=torch.Generator().manual_seed(0))
     answers = [answer([2, 1, int(token)], 2, [p], False) for token in tokens]
     share = sum(row[0] for row in acceptance.hits(draft, answers)) / len(answers)

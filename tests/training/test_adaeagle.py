@@ -77,8 +77,8 @@ def test_a_trained_network_looks_at_its_input_and_decides_the_length(trained):
     said = []
     while not state.done:
         fresh, tokens = model.open(), list(state.tokens)
-        fresh.tap(frozenset({"final"}))
-        hidden = fresh.sync(tokens).taps["final"][-1]
+        fresh.capture(frozenset({"final"}))
+        hidden = fresh.sync(tokens).hidden_states["final"][-1]
         with torch.inference_mode():
             want = float(heads["adaeagle"](target.embed([tokens[-2]])[0], hidden))
         budget = parts.policy.plan(state)

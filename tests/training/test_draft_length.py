@@ -67,10 +67,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 
 
 def test_the_loss_weighs_a_refusal_more_and_is_divided_by_the_weight():
-    chances, passes = [0.9, 0.4, 0.2], [1.0, 0.25, 0.0]
-    want = sum(-a * math.log(c) - 6 * (1 - a) * math.log(1 - c) for c, a in zip(chances, passes))
+    token_probs, passes = [0.9, 0.4, 0.2], [1.0, 0.25, 0.0]
+    want = sum(-a * math.log(c) - 6 * (1 - a) * math.log(1 - c) for c, a in zip(token_probs, passes))
     want /= 6 * sum(1 - a for a in passes) + sum(passes)
-    found = draft_length.loss(torch.tensor(chances).logit(), torch.tensor(passes), 6.0)
+    found = draft_length.loss(torch.tensor(token_probs).logit(), torch.tensor(passes), 6.0)
     assert float(found) == pytest.approx(want, abs=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_the_head_reads_the_draft_model_on_the_mixed_text(features):
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
     states, passes, own = draft_length.mixed(features, batch, 0.4, torch.Generator().manual_seed(4))
-    tokens, again = draft_length.drawn(*features.laws(batch), torch.Generator().manual_seed(4))
+    tokens, again = draft_length.drawn(*features.distributions(batch), torch.Generator().manual_seed(4))
     assert torch.equal(passes, again) and 0 < int(own.sum()) < len(own)
     text = answer.ids[:answer.start].tolist()
     with torch.no_grad():
@@ -109,12 +109,12 @@ def test_traces_are_rounds_along_the_text(features, monkeypatch):
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     rows = [len(a.ids) - a.start for a in features.heldout[:2]]
     certain = torch.eye(48)
-    for chance, want in ((1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]), (0.0, lambda n: [0] * n)):
-        made = certain[[3] * len(batch.where)], certain[[3 if chance else 4] * len(batch.where)]
-        monkeypatch.setattr(features, "laws", lambda batch, made=made: made)
+    for prob, want in ((1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]), (0.0, lambda n: [0] * n)):
+        made = certain[[3] * len(batch.where)], certain[[3 if prob else 4] * len(batch.where)]
+        monkeypatch.setattr(features, "distributions", lambda batch, made=made: made)
         q, depths, passes = draft_length.traces(features, batch, 3, 0)
         assert depths.tolist() == [d for n in rows for d in want(n)]
-        assert len(q) == len(depths) == len(passes) and set(passes.tolist()) == {chance}
+        assert len(q) == len(depths) == len(passes) and set(passes.tolist()) == {prob}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,8 +123,8 @@ def test_a_trained_network_looks_at_its_input_and_reads_back(pair, trained, kind
     made = models.load(place / f"Llama-specviz-{kind}", body_of(place / TARGET))
     torch.manual_seed(0)
     if kind == "disco":
-        laws = torch.tensor([[1.0, *[0.0] * 47], [1 / 48] * 48])
-        first, second = made(laws, torch.zeros(2)).tolist()
+        distributions = torch.tensor([[1.0, *[0.0] * 47], [1 / 48] * 48])
+        first, second = made(distributions, torch.zeros(2)).tolist()
     else:
         assert made.hidden == 16, "the draft model's states, not the target's"
         first, second = made(torch.randn(2, 16)).tolist()

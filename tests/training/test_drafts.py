@@ -32,13 +32,13 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drafts")
     path = write(folder / "models" / TARGET)
     root = folder / "generations" / fingerprint(path)
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     for split, count in (("train", 24), ("heldout", 6), ("read", 12)):
         made = []
         for i in range(count):
-            ids, size = torch.randint(3, 300, (30,), generator=dice), 12
-            law = torch.randn(size, 300, generator=dice).mul(3).log_softmax(-1).topk(8)
-            made.append(Answer(ids, 30 - size, "chat", i % 2 == 0, law.indices.short(), law.values.half()))
+            ids, size = torch.randint(3, 300, (30,), generator=rng), 12
+            probs = torch.randn(size, 300, generator=rng).mul(3).log_softmax(-1).topk(8)
+            made.append(Answer(ids, 30 - size, "chat", i % 2 == 0, probs.indices.short(), probs.values.half()))
         write_tensors(root / split / "shard-00000.safetensors", pack(made))
     return folder
 

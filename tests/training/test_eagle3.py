@@ -59,10 +59,10 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
     states = eagle3.guesses(head, features, batch, 1)[0]
     found, spoken = [], head.tokens.tolist()
     for row, place in enumerate(batch.where.tolist()):
-        law = {int(i): float(lp.float().exp()) for i, lp in zip(batch.top_ids[row], batch.top_logp[row])}
-        if max(law, key=law.get) in spoken:
+        probs = {int(i): float(lp.float().exp()) for i, lp in zip(batch.top_ids[row], batch.top_logp[row])}
+        if max(probs, key=probs.get) in spoken:
             q = (head.lm_head.weight @ head.norm(states[place - 1])).log_softmax(-1)
-            inside = {i: p for i, p in law.items() if i in spoken}
+            inside = {i: p for i, p in probs.items() if i in spoken}
             found.append(-sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items()))
     assert 0 < len(found) < len(batch.where)
     assert float(eagle3.loss(head, features, batch, numbers)) == pytest.approx(sum(found) / len(found), rel=1e-4)

@@ -57,7 +57,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, name):  # noqa:
     assert accepted > 0 and promised == kept
 
 
-def law(name, model, state, tokens, matrix):
+def probs(name, model, state, tokens, matrix):
     """What the trained head says behind some tokens; matrix: the target's output matrix."""
     head = lambda states: states @ matrix.T  # noqa: E731
     with torch.inference_mode():
@@ -81,8 +81,8 @@ def test_what_is_trained_uses_the_state_and_the_tokens(trained, name):
     torch.manual_seed(0)
     (state, other), matrix = torch.randn(2, 32), torch.randn(48, 32)
     for tokens in ([3], [3, 9], [3, 9, 4]):
-        mine = law(name, model, state, tokens, matrix)
-        assert float((mine - law(name, model, other, tokens, matrix)).abs().sum()) > 1e-2
+        mine = probs(name, model, state, tokens, matrix)
+        assert float((mine - probs(name, model, other, tokens, matrix)).abs().sum()) > 1e-2
         for place in range(len(tokens)):
             changed = [7 if i == place else token for i, token in enumerate(tokens)]
-            assert (float((mine - law(name, model, state, changed, matrix)).abs().sum()) > 1e-5) == (name != "blockwise")
+            assert (float((mine - probs(name, model, state, changed, matrix)).abs().sum()) > 1e-5) == (name != "blockwise")

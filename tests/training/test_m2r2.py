@@ -47,8 +47,8 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained):
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     text, target = batch.ids[0].tolist(), FastModel(trained / "models" / TARGET).open()
-    target.tap(frozenset({"layer:1"}))
-    slow, lent = target.sync([*text, 0]).taps["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
+    target.capture(frozenset({"layer:1"}))
+    slow, lent = target.sync([*text, 0]).hidden_states["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
     assert torch.allclose(batch.layer, torch.cat([slow, lent], -1), atol=1e-4)
     model = models.load(trained / "models" / "Llama-specviz-m2r2", features.body)
     mixed = batch.layer.clone()

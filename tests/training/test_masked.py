@@ -82,15 +82,15 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     work = job(pair, trained)
     features = kept(work, work.numbers(kind))
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
-    heard, answer = recipe.hearing(head, features), features.heldout[0]
+    read_scores, answer = recipe.hearing(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    masks = cod.masks(batch, torch.tensor([[8]]), [1, 1, 1], heard.back)
+    masks = cod.masks(batch, torch.tensor([[8]]), [1, 1, 1], read_scores.back)
     order = torch.cat([torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])])
     other = type(batch)(batch.ids[:, order], batch.states[order], None if batch.layer is None else batch.layer[order], batch.where,
                         batch.labels, batch.top_ids, batch.top_logp)
     with torch.inference_mode():
-        pairs = zip(heard.said(batch, masks), heard.said(other, masks))
+        pairs = zip(read_scores.said(batch, masks), read_scores.said(other, masks))
         for depth, ((one, index), (two, _)) in enumerate(pairs):
             at = index == 8 + depth
-            change = (heard.speak(one[at]).softmax(-1) - heard.speak(two[at]).softmax(-1)).abs().sum() / 2
+            change = (read_scores.speak(one[at]).softmax(-1) - read_scores.speak(two[at]).softmax(-1)).abs().sum() / 2
             assert int(at.sum()) == 1 and float(change) > 1e-4, depth

@@ -53,6 +53,6 @@ def test_the_trained_levels_use_state_and_token(trained):
     for level in range(len(made)):
         by_state = made.logits(level, made.step(level, states, same)).softmax(-1)
         by_token = made.logits(level, made.step(level, states[:1].expand(2, -1), torch.tensor([3, 9]))).softmax(-1)
-        for law in (by_state, by_token):
-            assert float((law[0] - law[1]).abs().sum()) > 1e-3
+        for probs in (by_state, by_token):
+            assert float((probs[0] - probs[1]).abs().sum()) > 1e-3
         states = made.step(level, states, same)

@@ -139,9 +139,9 @@ def test_reading_gives_the_law_along_the_given_answer(pair):
 
 def test_sampling_follows_the_law():
     torch.manual_seed(0)
-    law = torch.tensor([0.5, 0.2, 0.0, 0.3]).log()
-    drawn = generate.sample(law.expand(20000, 4)).bincount(minlength=4) / 20000
-    assert torch.allclose(drawn, law.exp(), atol=0.015) and drawn[2] == 0
+    probs = torch.tensor([0.5, 0.2, 0.0, 0.3]).log()
+    drawn = generate.sample(probs.expand(20000, 4)).bincount(minlength=4) / 20000
+    assert torch.allclose(drawn, probs.exp(), atol=0.015) and drawn[2] == 0
 
 
 def test_batches_depend_on_seed_and_step_alone(pair):

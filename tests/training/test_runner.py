@@ -36,8 +36,8 @@ def trial(work, steps, fail_at=None, spoil_at=None):
     def loss_at(step):
         if step == fail_at:
             raise KeyboardInterrupt
-        dice = torch.Generator().manual_seed(step)
-        ids = torch.randint(0, 16, (32,), generator=dice)
+        rng = torch.Generator().manual_seed(step)
+        ids = torch.randint(0, 16, (32,), generator=rng)
         loss = nn.functional.cross_entropy(net(ids), (ids * 5 + 1) % 16)
         return (loss * float("nan") if step == spoil_at else loss), len(ids)
 

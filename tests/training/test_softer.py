@@ -45,11 +45,11 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
     chosen = softer.places(batch, after, 5, random.Random(5))[1][0].tolist()
     assert len(set(chosen)) == 5
     with torch.no_grad():
-        law, found = features.draft(answer.ids[None].long()).logits[0], []
+        probs, found = features.draft(answer.ids[None].long()).logits[0], []
         for place in (at + 1 for at in chosen):  # of the token that is swapped
             assert answer.start <= place < len(answer.ids) - after
             text = answer.ids.long().clone()
-            text[place] = next(t for t in law[place - 1].argsort(descending=True).tolist() if t != int(answer.ids[place]))
+            text[place] = next(t for t in probs[place - 1].argsort(descending=True).tolist() if t != int(answer.ids[place]))
             lost = []
             for ids in (answer.ids.long(), text):
                 logp = features.target(ids[None]).logits[0].log_softmax(-1)

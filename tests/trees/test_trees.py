@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from ..methods.toys import Rows, distance, law_of
+from ..methods.toys import Rows, distance, probs_of
 
 from specviz.core import Sampling, State
 from specviz.trees import (RECYCLING, Shape, best, best_of_all, chosen_children, draw_one, draw_some, drawn_children, grow_shape,
@@ -27,7 +27,7 @@ def test_shapes_are_closed_under_parents_and_earlier_siblings():
 
 def test_sparse_holds_the_places_of_greatest_chance():
     """Against a sort of all places of the full tree by their chance."""
-    def chance(path):
+    def prob(path):
         out = 1.0
         for rank in path:
             out *= 0.6 * 0.4**rank
@@ -38,7 +38,7 @@ def test_sparse_holds_the_places_of_greatest_chance():
     paths = []
     for parent, rank in zip(shape.parents, shape.ranks):
         paths.append((paths[parent] if parent >= 0 else ()) + (rank,))
-    assert sorted(map(chance, paths)) == pytest.approx(sorted(sorted(map(chance, full))[-9:]))
+    assert sorted(map(prob, paths)) == pytest.approx(sorted(sorted(map(prob, full))[-9:]))
 
 
 def test_within_cuts_by_place_only():
@@ -56,22 +56,22 @@ def test_best_is_topk(rows):
 
 
 def test_draws_without_replacement_follow_the_sequential_law():
-    law = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
-    got = law_of(lambda dice: tuple(draw_some(law, 3, SimpleNamespace(dice=dice))))
+    probs = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
+    got = probs_of(lambda rng: tuple(draw_some(probs, 3, SimpleNamespace(rng=rng))))
     want = {}
     for seq in itertools.permutations((0, 1, 3)):
-        chance, left = 1.0, 1.0
+        prob, left = 1.0, 1.0
         for x in seq:
-            chance *= float(law[x]) / left
-            left -= float(law[x])
-        want[seq] = chance
+            prob *= float(probs[x]) / left
+            left -= float(probs[x])
+        want[seq] = prob
     assert distance(got, want) < 1e-12
-    assert law.tolist() == [0.5, 0.3, 0.0, 0.2]  # the caller's law is not written to
+    assert probs.tolist() == [0.5, 0.3, 0.0, 0.2]  # the caller's law is not written to
 
 
 def test_draws_stop_where_the_law_ends():
-    law = torch.tensor([0.0, 0.7, 0.3])
-    assert all(sorted(seq) == [1, 2] for seq in law_of(lambda dice: tuple(draw_some(law, 5, SimpleNamespace(dice=dice)))))
+    probs = torch.tensor([0.0, 0.7, 0.3])
+    assert all(sorted(seq) == [1, 2] for seq in probs_of(lambda rng: tuple(draw_some(probs, 5, SimpleNamespace(rng=rng)))))
 
 
 def test_draw_one_is_the_sampling_law():
@@ -79,20 +79,20 @@ def test_draw_one_is_the_sampling_law():
     for sampling in (Sampling(), Sampling(0.7, top_p=0.8)):
         want = sampling.probs(logits)
         assert torch.equal(draw_one(logits, State([0], sampling))[1], want)
-        got = law_of(lambda dice, sampling=sampling: draw_one(logits, State([0], sampling, dice))[0])
+        got = probs_of(lambda rng, sampling=sampling: draw_one(logits, State([0], sampling, rng))[0])
         assert distance(got, {i: p for i, p in enumerate(want.tolist()) if p}) < 1e-12
 
 
 def hash_law(vocab):
-    def law(tokens):
+    def probs(tokens):
         source = torch.Generator().manual_seed(sum(7**i * (x + 1) for i, x in enumerate(tokens[-3:])))
         return torch.rand(vocab, generator=source, dtype=torch.float64).softmax(-1)
-    return law
+    return probs
 
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
-    law, model = hash_law(6), Rows(hash_law(6), 6)
+    probs, model = hash_law(6), Rows(hash_law(6), 6)
     state, shape = State([1, 4, 2], Sampling(1.0, seed=3)), sparse(3, 3, 9)
     model.sync(state.tokens)
     tree = grow_shape(model, shape, state, drawn_children if drawn else chosen_children)
@@ -101,13 +101,13 @@ def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
     assert model.rows <= inner + 1  # the root is scored again with the first level
     for i in range(len(tree)):
         before = [tree.tokens[j] for j in tree.path(i)[:-1]]
-        row = law(state.tokens + before)
+        row = probs(state.tokens + before)
         older = [tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]
         if drawn:
             row[older] = 0
-            assert torch.allclose(tree.law(i), row / row.sum(), atol=1e-12)
+            assert torch.allclose(tree.draft_probs(i), row / row.sum(), atol=1e-12)
         else:
-            assert tree.law(i) is None
+            assert tree.draft_probs(i) is None
             assert tree.tokens[i] == row.argsort(descending=True)[len(older)]
 
 

@@ -171,7 +171,7 @@ class Lane:
     def __init__(self, number, card, knobs, ask):
         self.number, self.card, self.ask = number, card, ask
         self.knobs = {k.name: knobs.get(k.name, k.default) for k in card.knobs}
-        self.dice = random.Random(f"{ask.seed}/{card.key}")
+        self.rng = random.Random(f"{ask.seed}/{card.key}")
         self.words, self.ids = [], {}
         pool = random.Random(0 if ask.temperature == 0 else f"{ask.seed}/{card.key}/text")
         text = re.findall(r"\s*\S+", "You said: " + ask.prompt + "\nAnd then")
@@ -215,8 +215,8 @@ class Lane:
         self.clock = 0.02
         return [header, *self._vocab(prompt), self._record("prefill", t0=0.0, t1=0.02, n=len(prompt))]
 
-    def _law(self, token, prob):
-        others = [self._id(" " + w) for w in self.dice.sample(WORDS, TOP + 1)]
+    def _probs(self, token, prob):
+        others = [self._id(" " + w) for w in self.rng.sample(WORDS, TOP + 1)]
         others = [i for i in dict.fromkeys(others) if i != token][:TOP - 1]
         share = (1 - prob) / (len(others) + 1)
         return [[token, prob]] + [[i, share] for i in others]
@@ -227,14 +227,14 @@ class Lane:
         nodes, judges, path, parent, alive = [], [], [], -1, True
         for d in range(depth):
             true = self.text[self.at + d]
-            guesses = [true if self.dice.random() < SKILL[self.card.key] else self._id(" " + self.dice.choice(WORDS))]
+            guesses = [true if self.rng.random() < SKILL[self.card.key] else self._id(" " + self.rng.choice(WORDS))]
             while len(guesses) < width:
-                other = self._id(" " + self.dice.choice(WORDS))
+                other = self._id(" " + self.rng.choice(WORDS))
                 guesses += [other] if other not in guesses else []
             best = None
             for token in guesses:
-                i, q = len(nodes), round(self.dice.uniform(0.2, 0.9), 6)
-                nodes.append(dict(id=i, parent=parent, depth=d + 1, tok=token, q=q, how="iid", top=self._law(token, q)))
+                i, q = len(nodes), round(self.rng.uniform(0.2, 0.9), 6)
+                nodes.append(dict(id=i, parent=parent, depth=d + 1, tok=token, q=q, how="iid", top=self._probs(token, q)))
                 if not alive or best is not None:
                     judges.append(dict(node=i, rule="", p=None, q=None, a=None, u=None, verdict="skipped"))
                     continue
@@ -248,11 +248,11 @@ class Lane:
         return self._tell(nodes, judges, path)
 
     def _judge(self, node, good, q, token):
-        p = q * self.dice.uniform(1, 1.1) if good else q * self.dice.uniform(0.05, 0.6)
+        p = q * self.rng.uniform(1, 1.1) if good else q * self.rng.uniform(0.05, 0.6)
         a = min(1.0, p / q)
-        u = self.dice.uniform(0, 0.9 * a) if good else self.dice.uniform(a, 1)
+        u = self.rng.uniform(0, 0.9 * a) if good else self.rng.uniform(a, 1)
         return dict(node=node, rule="token", p=min(p, 1.0), q=q, a=a, u=u, verdict="accepted" if good else "rejected",
-                    top_p=self._law(token, min(p, 0.99)), **({} if good else {"resid": self._law(token, 0.0)}))
+                    top_p=self._probs(token, min(p, 0.99)), **({} if good else {"resid": self._probs(token, 0.0)}))
 
     def _count(self, d, good):
         self.count["tried"] += 1
@@ -270,9 +270,9 @@ class Lane:
         why = "plain" if not nodes else "correction" if any(j["verdict"] == "rejected" for j in judges) and len(path) < \
             max(n["depth"] for n in nodes) else "bonus"
         new = [nodes[i]["tok"] for i in path] + [tail]
-        top = self._law(tail, 0.7)
-        laws = [n["top"] for n in nodes] + [j.get("top_p", ()) for j in judges] + [top]
-        ids = [x for law in laws for x, _ in law] + new
+        top = self._probs(tail, 0.7)
+        distributions = [n["top"] for n in nodes] + [j.get("top_p", ()) for j in judges] + [top]
+        ids = [x for probs in distributions for x, _ in probs] + new
         out = self._vocab(ids)
         kind = "none" if not nodes else "chain" if all(n["parent"] == n["id"] - 1 for n in nodes) else "tree"
         out.append(self._record("draft", round=r, t0=t, t1=t1, kind=kind, nodes=nodes))

@@ -110,16 +110,16 @@ def test_grey_choices_are_the_unlawful_ones_and_every_lawful_pair_can_be_reached
         space = [dict(zip([k.name for k in knobs], values)) for values in product(*(k.choices or (k.low, k.high) for k in knobs))] if knobs else []
         full = {k.name: k.default for k in card.knobs}
 
-        lawful = [held for held in space if not _refused(catalogued[card.key], held)]
-        for held in lawful:
+        compatible_verifiers = [held for held in space if not _refused(catalogued[card.key], held)]
+        for held in compatible_verifiers:
             off = unlawful(card.knobs, full | held)
             for knob in knobs:
                 assert {c for c in knob.choices if _refused(catalogued[card.key], held | {knob.name: c})} == set(off.get(knob.name, ()))
-        seen, front = [], lawful[:1]
+        seen, front = [], compatible_verifiers[:1]
         while front:
             seen += front
-            front = [h for h in lawful if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)]
-        assert len(seen) == len(lawful)
+            front = [h for h in compatible_verifiers if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)]
+        assert len(seen) == len(compatible_verifiers)
         ruled += bool(knobs)
     assert ruled
 

@@ -569,9 +569,9 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     titles = {card.title: measured()["of"].get(card.title) for card in cards().values()}
     marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731
 
-    def right(dice):
+    def right(rng):
         shown = marks()
-        assert shown and all(titles[name][dice] >= 1 and abs(float(text[1:]) - titles[name][dice]) <= 0.051 for name, text in shown.items())
+        assert shown and all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
 
     right(0)
     greedy = ",".join(marks().values())
@@ -652,10 +652,10 @@ def test_beside_the_settings_the_lanes_are_shown_as_they_will_run(page, backend)
 @pytest.mark.thorough
 def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     page = visit(width=390, height=844, has_touch=True)
-    page.tap("#prompt textarea")
+    page.capture("#prompt textarea")
     box = page.locator("#examples button").first.bounding_box()
     assert box["y"] + box["height"] <= 844 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.tap("#examples button >> nth=0")
+    page.capture("#examples button >> nth=0")
     page.wait_for_function("document.querySelector('#prompt textarea').value")
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
 

@@ -19,11 +19,11 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
     page = visit(url=shelf.url)
     speeds = {row["key"]: row["speed"] for row in rows(cards(), ())}
 
-    def shown(dice):
-        own = [speeds[key][dice] for key in page.evaluate(CHIPS)]
+    def shown(rng):
+        own = [speeds[key][rng] for key in page.evaluate(CHIPS)]
         assert own and own == sorted(own, reverse=True) and min(own) >= 1
-        paying = [speeds[key][dice] for key in offer(cards()).first if key not in page.get_attribute(".pg-pick", "data-on").split()
-                  and speeds[key] and speeds[key][dice] >= 1]
+        paying = [speeds[key][rng] for key in offer(cards()).first if key not in page.get_attribute(".pg-pick", "data-on").split()
+                  and speeds[key] and speeds[key][rng] >= 1]
         assert own == sorted(paying, reverse=True)[:3]  # the fastest of what is offered
 
     said = "[...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent).join()"

@@ -110,12 +110,12 @@ def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
 
 @pytest.mark.thorough
 def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
-    told, heard = [], threading.Event()
+    told, read_scores = [], threading.Event()
 
     def seen(live, number, every=None):
         told.append((number, every))
         if every == 450:
-            heard.set()
+            read_scores.set()
 
     monkeypatch.setattr(Live, "seen", seen)
     backend.hold(9)
@@ -123,6 +123,6 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
     state(page, "live")
     page.evaluate("document.querySelector('#board .sv').svBoard.board.pace.beat = () => 450")
     page.wait_for_timeout(50)  # Playwright's own events go on
-    assert heard.wait(60), told
+    assert read_scores.wait(60), told
     backend.hold(None)
     finish(page)

@@ -23,10 +23,10 @@ def grown(rng, state):
 
 
 def below(build, tip, rng, state):
-    law, kind, made = torch.rand(VOCAB).softmax(-1), rng.choice((IID, WITHOUT_REPLACEMENT, CHOSEN)), []
+    probs, kind, made = torch.rand(VOCAB).softmax(-1), rng.choice((IID, WITHOUT_REPLACEMENT, CHOSEN)), []
     if kind != CHOSEN:
-        draw, count = build.begin(law, kind), rng.randrange(1, 4)
-        tokens = draw_some(law, count, state) if kind == WITHOUT_REPLACEMENT else [state.dice.pick("draft", law) for _ in range(count)]
+        draw, count = build.begin(probs, kind), rng.randrange(1, 4)
+        tokens = draw_some(probs, count, state) if kind == WITHOUT_REPLACEMENT else [state.rng.pick("draft", probs) for _ in range(count)]
         made = [build.add(token, tip, draw) for token in tokens]
     chosen = {build.tokens[node] for node in made}
     return made + [build.add(token, tip) for token in rng.sample(range(VOCAB), 2) if token not in chosen]
@@ -39,13 +39,13 @@ def test_a_walk_over_what_was_foreseen_is_the_walk(seed):
     ours, theirs = (State([1], Sampling(1.0, seed=seed)) for _ in range(2))
     tree = grown(rng, ours)
     scores = Scores(torch.randn(len(tree) + 1, VOCAB) * 2)
-    foreseen = rule.foresee(tree, scores, theirs)
-    foreseen.told = foreseen.asked.tolist()
-    want, got = rule.verify(tree, scores, ours), rule.verify(tree, replace(scores, foreseen=foreseen), theirs)
+    precomputed = rule.precompute(tree, scores, theirs)
+    precomputed.told = precomputed.asked.tolist()
+    want, got = rule.verify(tree, scores, ours), rule.verify(tree, replace(scores, precomputed=precomputed), theirs)
     assert (want.path, want.token, want.kind) == (got.path, got.token, got.kind)
     assert [(t.node, t.rule, t.verdict, t.draw) for t in want.trials] == [(t.node, t.rule, t.verdict, t.draw) for t in got.trials]
     for a, b in zip(want.trials, got.trials):
-        assert a.accept == pytest.approx(b.accept, abs=1e-6) and torch.allclose(a.law, b.law, atol=1e-6)
+        assert a.accept == pytest.approx(b.accept, abs=1e-6) and torch.allclose(a.probs, b.probs, atol=1e-6)
         assert a.residual is b.residual is None or torch.allclose(a.residual, b.residual, atol=1e-6)
-    assert torch.allclose(want.law, got.law, atol=1e-6)
-    assert ours.dice.ahead("verify", 1) == theirs.dice.ahead("verify", 1), "as many dice were rolled"
+    assert torch.allclose(want.probs, got.probs, atol=1e-6)
+    assert ours.rng.ahead("verify", 1) == theirs.rng.ahead("verify", 1), "as many dice were rolled"

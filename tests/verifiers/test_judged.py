@@ -4,19 +4,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.verifiers import Judged, TokenRejection
 from specviz.verifiers.steps import Rewarded
 
-from ..methods.toys import distance, law_of
+from ..methods.toys import distance, probs_of
 
 P = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 Q = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 
 
-def scores(rows, chances):
+def scores(rows, token_probs):
     """Rows of laws; the state of row i + 1 holds what the judge shall think of token i."""
-    states = torch.tensor([[0.0], *([chance] for chance in chances)])
+    states = torch.tensor([[0.0], *([prob] for prob in token_probs)])
     return Scores(rows.log(), {"final": states})
 
 
@@ -27,7 +27,7 @@ def judge(states):
 def test_a_refused_token_stands_where_the_judge_finds_it_good():
     """At temperature 0: right, wrong and forgiven, wrong and bad."""
     tree, told = DraftTree.chain([0, 2, 1, 0]), scores(P.repeat(5, 1), [0.1, 0.9, 0.2, 0.9])
-    state = State([0], Sampling(), Dice(0))
+    state = State([0], Sampling(), RandomStreams(0))
     verdict = Judged(judge, 0.5).verify(tree, told, state)
     assert verdict.path == (0, 1) and verdict.token == 0 and verdict.kind == "correction"
     assert [trial.rule for trial in verdict.trials] == ["match", "judge", "match"]
@@ -40,11 +40,11 @@ def test_a_refused_token_stands_where_the_judge_finds_it_good():
 def test_at_a_limit_of_one_it_is_the_fair_test(tree):
     told = scores(P.repeat(len(tree) + 1, 1), [0.99] * len(tree))
 
-    def law(rule):
-        return law_of(lambda dice: (lambda v: (*(tree.tokens[i] for i in v.path), v.token))(rule.verify(tree, told, State([0], Sampling(1.0), dice))))
+    def probs(rule):
+        return probs_of(lambda rng: (lambda v: (*(tree.tokens[i] for i in v.path), v.token))(rule.verify(tree, told, State([0], Sampling(1.0), rng))))
 
-    assert distance(law(Judged(judge, 1.0)), law(TokenRejection())) < 1e-12
-    assert distance(law(Judged(judge, 0.5)), law(TokenRejection())) > 0.05, "a judge that likes everything changes the law"
+    assert distance(probs(Judged(judge, 1.0)), probs(TokenRejection())) < 1e-12
+    assert distance(probs(Judged(judge, 0.5)), probs(TokenRejection())) > 0.05, "a judge that likes everything changes the law"
 
 
 @pytest.mark.parametrize("coin, reward, kept", [(False, 0.8, 1.0), (False, 0.6, 0.0), (True, 0.6, 0.6)])
@@ -52,8 +52,8 @@ def test_a_step_is_kept_by_its_reward(coin, reward, kept):
     """The reward is of the states that have read the step, not of the root's."""
     tree, told = DraftTree.chain([2, 1]), scores(P.repeat(3, 1), [reward, reward])
     rule = Rewarded(lambda states: states.mean() if len(states) == 2 else torch.tensor(9.0), 0.7, coin)
-    law = law_of(lambda dice: rule.verify(tree, told, State([0], Sampling(1.0), dice)).kind)
-    assert law.get("accepted", 0.0) == pytest.approx(kept, abs=1e-6)
-    state = State([0], Sampling(), Dice(0))
+    probs = probs_of(lambda rng: rule.verify(tree, told, State([0], Sampling(1.0), rng)).kind)
+    assert probs.get("accepted", 0.0) == pytest.approx(kept, abs=1e-6)
+    state = State([0], Sampling(), RandomStreams(0))
     rule.verify(tree, told, state)
     assert dict(state.notes)["grade"]["grade"] == pytest.approx(reward, abs=1e-4)

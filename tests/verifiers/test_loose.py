@@ -6,18 +6,18 @@ import math
 import pytest
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.verifiers import TokenRejection
 from specviz.verifiers.loose import Deferred, doubt
 
-from ..methods.toys import distance, round_law, table, target_law
+from ..methods.toys import distance, round_probs, table, target_probs
 
 UNSURE = [1.0, 0.9, 0.8, -9.0]  # the best token is 0
 SURE = [9.0, 0.0, 0.0, -9.0]
 
 
 def judged(drafted, rows, unsure=0.5, window=2, temperature=0.0):
-    state = State([0], Sampling(temperature), Dice(1))
+    state = State([0], Sampling(temperature), RandomStreams(1))
     return Deferred(unsure, window).verify(DraftTree.chain(drafted), Scores(torch.tensor(rows)), state), state
 
 
@@ -52,13 +52,13 @@ def test_beyond_the_largest_doubt_and_without_a_window_it_is_the_fair_test():
     target, draft = table(3, 1), table(3, 2)
 
     def propose(state):
-        tokens, laws = [], []
+        tokens, distributions = [], []
         for _ in range(2):
-            laws.append(draft(tokens))
-            tokens.append(state.dice.pick("draft", laws[-1]))
-        return DraftTree.chain(tokens, torch.stack(laws))
+            distributions.append(draft(tokens))
+            tokens.append(state.rng.pick("draft", distributions[-1]))
+        return DraftTree.chain(tokens, torch.stack(distributions))
 
-    fair = target_law(target, 3, 3)
+    fair = target_probs(target, 3, 3)
     for rule in (Deferred(1.2, 1), Deferred(0.0, 0), TokenRejection()):
-        assert distance(round_law(propose, rule, target, 3)[0], fair) < 1e-12
-    assert distance(round_law(propose, Deferred(0.0, 1), target, 3)[0], fair) > 0.01
+        assert distance(round_probs(propose, rule, target, 3)[0], fair) < 1e-12
+    assert distance(round_probs(propose, Deferred(0.0, 1), target, 3)[0], fair) > 0.01

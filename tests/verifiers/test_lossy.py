@@ -4,20 +4,20 @@ import math
 import pytest
 import torch
 
-from specviz.core import Dice, DraftTree, Sampling, Scores, State
+from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.methods import catalogue
 from specviz.verifiers import Lenient, TokenRejection, Typical
 from specviz.verifiers.lossy import divergence
 
-from ..methods.toys import distance, greedy, kit, law_of, round_law, run, table, target_law
+from ..methods.toys import distance, greedy, kit, probs_of, round_probs, run, table, target_probs
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 ONE = Sampling(1.0)
 
 
-def one_draw(law):
+def one_draw(probs):
     def propose(state):
-        return DraftTree.chain([state.dice.pick("draft", law)], law[None])
+        return DraftTree.chain([state.rng.pick("draft", probs)], probs[None])
     return propose
 
 
@@ -26,10 +26,10 @@ def test_lenience_follows_its_closed_form(lenience):
     """e(x) = q a + (1 - sum q a) residual, and the drift noted is KL(p, e)."""
     a = (P / (lenience * Q)).clamp(max=1)
     want = Q * a + (1 - (Q * a).sum()) * (P - Q).clamp(min=0) / (P - Q).clamp(min=0).sum()
-    law, _, first = round_law(one_draw(Q), Lenient(lenience), lambda c: P, 1)
-    assert distance({x: p for (x,), p in law.items()}, dict(enumerate(want.tolist()))) < 1e-12
+    probs, _, first = round_probs(one_draw(Q), Lenient(lenience), lambda c: P, 1)
+    assert distance({x: p for (x,), p in probs.items()}, dict(enumerate(want.tolist()))) < 1e-12
     assert first == pytest.approx(float((Q * a).sum()))
-    state = State([0], ONE, Dice(1))
+    state = State([0], ONE, RandomStreams(1))
     Lenient(lenience).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
     assert state.notes == [("drift", {"nats": [pytest.approx(divergence(P, want))]})]
     assert (divergence(P, want) < 1e-12) == (lenience == 1.0)
@@ -37,11 +37,11 @@ def test_lenience_follows_its_closed_form(lenience):
 
 def test_lenience_of_one_is_exact_and_a_lower_one_accepts_more_and_strays():
     target, draft = table(4, 1), table(4, 2)
-    want, gained, strayed = target_law(target, 4, 1), [], []
+    want, gained, strayed = target_probs(target, 4, 1), [], []
     for verifier in (TokenRejection(), Lenient(1.0), Lenient(0.6), Lenient(0.3)):
-        law, accepted, _ = round_law(one_draw(draft([])), verifier, target, 1)
+        probs, accepted, _ = round_probs(one_draw(draft([])), verifier, target, 1)
         gained.append(accepted)
-        strayed.append(distance(law, want))
+        strayed.append(distance(probs, want))
     assert gained[0] == pytest.approx(gained[1]) and gained[1] < gained[2] < gained[3]
     assert max(strayed[:2]) < 1e-12 and 1e-3 < strayed[2] < strayed[3]
 
@@ -49,7 +49,7 @@ def test_lenience_of_one_is_exact_and_a_lower_one_accepts_more_and_strays():
 @pytest.mark.parametrize("lenience,path", [(0.3, (0, 1)), (0.5, (0,)), (0.8, ())])
 def test_greedy_lenience_compares_with_the_best(lenience, path):
     rows = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]).log()
-    state = State([0], Sampling(), Dice(0))
+    state = State([0], Sampling(), RandomStreams(0))
     verdict = Lenient(lenience).verify(DraftTree.chain([1, 2]), Scores(rows), state)
     assert verdict.path == path and verdict.token == (0, 0, 2)[len(path)]
     assert bool(state.notes) == bool(path)
@@ -57,30 +57,30 @@ def test_greedy_lenience_compares_with_the_best(lenience, path):
 
 def test_typical_acceptance_is_a_threshold_that_falls_with_entropy():
     sharp, flat = torch.tensor([0.9, 0.06, 0.04]), torch.full((3,), 1 / 3)
-    for law, x, ok in ((sharp, 0, True), (sharp, 1, False), (flat, 2, True)):
-        verdict = Typical().verify(DraftTree.chain([x]), Scores(law.log().repeat(2, 1)), State([0], ONE, Dice(0)))
+    for probs, x, ok in ((sharp, 0, True), (sharp, 1, False), (flat, 2, True)):
+        verdict = Typical().verify(DraftTree.chain([x]), Scores(probs.log().repeat(2, 1)), State([0], ONE, RandomStreams(0)))
         assert (verdict.path == (0,)) == ok
-    assert Typical(floor=0.05).verify(DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, Dice(0))).path == (0,)
+    assert Typical(floor=0.05).verify(DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, RandomStreams(0))).path == (0,)
 
 
-@pytest.mark.parametrize("law", [[0.5, 0.3, 0.15, 0.05], [0.9, 0.06, 0.03, 0.01], [0.25, 0.25, 0.25, 0.25]])
+@pytest.mark.parametrize("probs", [[0.5, 0.3, 0.15, 0.05], [0.9, 0.06, 0.03, 0.01], [0.25, 0.25, 0.25, 0.25]])
 @pytest.mark.parametrize("floor, share", [(0.09, 0.3), (1.0, 0.3), (1.0, 0.9)])
-def test_typical_acceptance_is_its_formula(law, floor, share):
+def test_typical_acceptance_is_its_formula(probs, floor, share):
     """p(x) > min(floor, share exp(-H)), H in nats; with the floor out of the way it is the entropy that decides."""
-    least = min(floor, share * math.exp(sum(p * math.log(p) for p in law)))
+    least = min(floor, share * math.exp(sum(p * math.log(p) for p in probs)))
     for x in range(4):
-        scores = Scores(torch.tensor(law, dtype=torch.float64).log().repeat(2, 1))
-        verdict = Typical(floor, share).verify(DraftTree.chain([x]), scores, State([0], ONE, Dice(0)))
-        assert (verdict.path == (0,)) == (law[x] > least)
+        scores = Scores(torch.tensor(probs, dtype=torch.float64).log().repeat(2, 1))
+        verdict = Typical(floor, share).verify(DraftTree.chain([x]), scores, State([0], ONE, RandomStreams(0)))
+        assert (verdict.path == (0,)) == (probs[x] > least)
 
 
 def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest():
     """As Medusa's evaluation does; the first child that passes may lead nowhere."""
-    law = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    probs = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
 
     def judged(tokens, parents):
         tree = DraftTree(tokens, parents, (-1,) * len(tokens))
-        verdict = Typical().verify(tree, Scores(law.log().repeat(1 + len(tree), 1)), State([0], ONE, Dice(0)))
+        verdict = Typical().verify(tree, Scores(probs.log().repeat(1 + len(tree), 1)), State([0], ONE, RandomStreams(0)))
         return verdict.path, [(t.node, t.verdict) for t in verdict.trials], verdict.kind
 
     assert judged((0, 1, 3, 2), (-1, -1, 0, 1))[0] == (1, 3), "token 0 passes, but nothing below it does"
@@ -92,11 +92,11 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
 
 def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():
     """Only where it is asked to: the authors take the argmax, or draw from the tokens that would have passed."""
-    law = torch.tensor([0.7, 0.26, 0.04], dtype=torch.float64)
-    chain, scores = DraftTree.chain([2]), Scores(law.log().repeat(2, 1))
-    for last, want in (("law", {0: 0.7, 1: 0.26, 2: 0.04}), ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}), ("argmax", {0: 1.0})):
-        got = law_of(lambda dice, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, dice)).token)
-        told = Typical(last=last).verify(chain, scores, State([0], ONE, Dice(0))).law
+    probs = torch.tensor([0.7, 0.26, 0.04], dtype=torch.float64)
+    chain, scores = DraftTree.chain([2]), Scores(probs.log().repeat(2, 1))
+    for last, want in (("distribution", {0: 0.7, 1: 0.26, 2: 0.04}), ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}), ("argmax", {0: 1.0})):
+        got = probs_of(lambda rng, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, rng)).token)
+        told = Typical(last=last).verify(chain, scores, State([0], ONE, RandomStreams(0))).probs
         assert distance(got, want) < 1e-12 and distance(dict(enumerate(told.tolist())), want) < 1e-12
     flat = torch.full((40,), 1 / 40, dtype=torch.float64)
     assert float(Typical(0.09, 1.0, "typical").after(flat).sum()) == 1, "where no token is likely enough there is still one"

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, Budget, Dice, DraftTree, Sampling, Scores, State, TreeBuilder, UnlawfulPair
+from specviz.core import CHOSEN, IID, Budget, RandomStreams, DraftTree, Sampling, Scores, State, TreeBuilder, IncompatibleVerifier
 from specviz.drafters.model.paths import DraftPaths, StochasticBeam
 from specviz.drafters.model.paths import next_gumbel
 from specviz.drafters.several.fused import fuse
@@ -12,7 +12,7 @@ from specviz.trees import HUB, drawn_children, grow_shape, hub_children, indepen
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
 
-from ..methods.toys import Rows, distance, law_of, round_law, table, target_law
+from ..methods.toys import Rows, distance, probs_of, round_probs, table, target_probs
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 ONE = Sampling(1.0)
@@ -41,8 +41,8 @@ def drafted(drafter, draft, vocab, budget):
 @pytest.mark.parametrize("seed", [0, pytest.param(5, marks=pytest.mark.thorough)])
 def test_the_output_law_is_the_targets(children, verifier, vocab, widths, seed):
     target, draft, depth = table(vocab, seed + 1), table(vocab, seed + 2), len(widths) + 1
-    law, _, _ = round_law(shaped(draft, vocab, widths, children), verifier, target, depth)
-    assert distance(law, target_law(target, vocab, depth)) < 1e-12
+    probs, _, _ = round_probs(shaped(draft, vocab, widths, children), verifier, target, depth)
+    assert distance(probs, target_probs(target, vocab, depth)) < 1e-12
 
 
 @pytest.mark.parametrize("children,verifier,k,want", [
@@ -50,7 +50,7 @@ def test_the_output_law_is_the_targets(children, verifier, vocab, widths, seed):
     (independent_children, KSeq(), 2, 0.791355), (independent_children, KSeq(), 3, 0.858519), (hub_children, SpecHub(), 1, 0.7)])
 def test_golden_acceptance_at_one_node(children, verifier, k, want):
     """p = (.5, .3, .2), q = (.2, .3, .5)."""
-    _, _, first = round_law(shaped(lambda c: Q, 3, (k,), children), verifier, lambda c: P, 1)
+    _, _, first = round_probs(shaped(lambda c: Q, 3, (k,), children), verifier, lambda c: P, 1)
     assert first == pytest.approx(want, abs=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_golden_rho():
 @pytest.mark.parametrize("seed", range(2))
 def test_kseq_never_accepts_more_than_the_best_transport_and_not_much_less(seed):
     target, draft = table(4, 30 + seed), table(4, 40 + seed)
-    _, _, first = round_law(shaped(draft, 4, (3,), independent_children), KSeq(), target, 1)
+    _, _, first = round_probs(shaped(draft, 4, (3,), independent_children), KSeq(), target, 1)
     p, q = target([]), draft([])
     order, best = (q / p).argsort(descending=True), 1.0
     for n in range(5):
@@ -75,14 +75,14 @@ def test_kseq_never_accepts_more_than_the_best_transport_and_not_much_less(seed)
 
 def test_spectr_twins_are_walked_together():
     target, draft = table(3, 1), table(3, 2)
-    law, accepted, _ = round_law(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=2)), KSeq(), target, 3)
-    assert distance(law, target_law(target, 3, 3)) < 1e-12
-    _, alone, _ = round_law(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=1)), KSeq(), target, 3)
+    probs, accepted, _ = round_probs(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=2)), KSeq(), target, 3)
+    assert distance(probs, target_probs(target, 3, 3)) < 1e-12
+    _, alone, _ = round_probs(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=1)), KSeq(), target, 3)
     assert accepted > alone + 0.01
     # both drafts begin with 1; the second one carries on where the first is refused
     rows = torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], [1, 0, 0]], dtype=torch.float64)
     tree = DraftTree((1, 1, 0, 2), (-1, -1, 0, 1), (0, 0, 1, 2), torch.full((3, 3), 1 / 3, dtype=torch.float64), (IID,) * 3)
-    verdict = KSeq().verify(tree, Scores((rows + 1e-300).log()), State([0], ONE, Dice(0)))
+    verdict = KSeq().verify(tree, Scores((rows + 1e-300).log()), State([0], ONE, RandomStreams(0)))
     assert [tree.tokens[i] for i in verdict.path] == [1, 2] and verdict.path == (1, 3)
     assert [(t.node, t.verdict) for t in verdict.trials] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
 
@@ -91,10 +91,10 @@ def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
     draft = table(4, 3)
     tree = drafted(DraftPaths, draft, 4, Budget(gamma=3, width=4))(State([0]))
     assert tree.parents == (-1, 0, 1)
-    tree = drafted(DraftPaths, draft, 4, Budget(gamma=3, width=4))(State([0], ONE, Dice(1)))
+    tree = drafted(DraftPaths, draft, 4, Budget(gamma=3, width=4))(State([0], ONE, RandomStreams(1)))
     assert tree.parents == (-1,) * 4 + tuple(range(8))
     for i in range(12):
-        assert torch.allclose(tree.law(i), draft([tree.tokens[j] for j in tree.path(i)[:-1]]))
+        assert torch.allclose(tree.draft_probs(i), draft([tree.tokens[j] for j in tree.path(i)[:-1]]))
 
 
 @pytest.mark.parametrize("make", [
@@ -104,15 +104,15 @@ def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
     """The rows of a batch differ in their last digits; a third of the places was judged as draws of several laws because of that."""
     draft, count = table(3, 2), [0]
 
-    def law(tokens):
+    def probs(tokens):
         count[0] += 1
         return draft(tokens[1:]) * (1 + 1e-12 * count[0])
 
     twins = 0
     for seed in range(5):
-        model = Rows(law, 3)
+        model = Rows(probs, 3)
         model.sync([0])
-        tree = make(model, State([0], ONE, Dice(seed)))
+        tree = make(model, State([0], ONE, RandomStreams(seed)))
         below = {}
         for i in range(len(tree)):
             below.setdefault(tuple(tree.tokens[j] for j in tree.path(i)[:-1]), set()).add(tree.draw[i])
@@ -125,9 +125,9 @@ def test_equal_siblings_are_one_place_to_multi_step_sampling():
     """Two draws of the same token: once one is accepted, the text goes on below both; without merging the second's line is lost."""
     target, draft = table(3, 1), table(3, 2)
     propose = shaped(draft, 3, (2, 1), independent_children)
-    law, merged, _ = round_law(propose, MultiStep(), target, 3)
-    assert distance(law, target_law(target, 3, 3)) < 1e-12
-    _, alone, _ = round_law(propose, TokenRejection(), target, 3)
+    probs, merged, _ = round_probs(propose, MultiStep(), target, 3)
+    assert distance(probs, target_probs(target, 3, 3)) < 1e-12
+    _, alone, _ = round_probs(propose, TokenRejection(), target, 3)
     assert merged > alone * 1.003
 
 
@@ -138,30 +138,30 @@ def test_trees_of_several_draft_models_are_judged_as_one(seed):
     def propose(state, count):
         return fuse([shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]])
 
-    law, both, _ = round_law(lambda state: propose(state, 2), MultiStep(), target, 3)
-    assert distance(law, target_law(target, 2, 3)) < 1e-12
-    assert both > round_law(lambda state: propose(state, 1), MultiStep(), target, 3)[1] + 0.01
+    probs, both, _ = round_probs(lambda state: propose(state, 2), MultiStep(), target, 3)
+    assert distance(probs, target_probs(target, 2, 3)) < 1e-12
+    assert both > round_probs(lambda state: propose(state, 1), MultiStep(), target, 3)[1] + 0.01
 
 
 def test_hub_pairs_have_the_papers_chances():
-    law = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    probs = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 
-    def pair(dice):
+    def pair(rng):
         build = TreeBuilder()
-        hub_children(build, [-1], [2], law.log()[None], State([0], ONE, dice))
+        hub_children(build, [-1], [2], probs.log()[None], State([0], ONE, rng))
         return tuple(build.tokens)
 
     want = {(0, 2): 0.2, (1, 2): 0.3, (2, 0): 0.5 * 0.2 / 0.5, (2, 1): 0.5 * 0.3 / 0.5}
-    assert distance(law_of(pair), want) < 1e-12
+    assert distance(probs_of(pair), want) < 1e-12
 
 
 def test_what_the_rules_cannot_judge_is_refused():
     two = Q.repeat(2, 1)
-    with pytest.raises(UnlawfulPair, match="hub"):
+    with pytest.raises(IncompatibleVerifier, match="hub"):
         TokenRejection().check(DraftTree((2, 1), (-1, -1), (0, 0), Q[None], (HUB,)))
-    with pytest.raises(UnlawfulPair, match="pair"):
+    with pytest.raises(IncompatibleVerifier, match="pair"):
         SpecHub().check(DraftTree((2, 1, 0), (-1,) * 3, (0, 0, 1), two, (HUB, IID)))
-    with pytest.raises(UnlawfulPair, match="without_replacement"):
+    with pytest.raises(IncompatibleVerifier, match="without_replacement"):
         KSeq().check(DraftTree((2,), (-1,), (0,), Q[None], ("without_replacement",)))
 
 
@@ -170,15 +170,15 @@ def test_kseq_judges_draws_of_several_laws_one_after_the_other():
 
     def propose(state):
         build = TreeBuilder()
-        for law in (draft([]), other([])):
-            draw = build.begin(law, IID)
+        for probs in (draft([]), other([])):
+            draw = build.begin(probs, IID)
             for _ in range(2):
-                build.add(state.dice.pick("draft", law), -1, draw)
+                build.add(state.rng.pick("draft", probs), -1, draw)
         build.add(1, -1)
         return build.tree()
 
-    law, _, _ = round_law(propose, KSeq(), target, 1)
-    assert distance(law, target_law(target, 4, 1)) < 1e-12
+    probs, _, _ = round_probs(propose, KSeq(), target, 1)
+    assert distance(probs, target_probs(target, 4, 1)) < 1e-12
 
 
 @pytest.mark.parametrize("verifier", [SpecHub(), KSeq()], ids=["hub", "k-seq"])
@@ -188,9 +188,9 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
     def propose(state):
         return DraftTree((2, 1, 0), (-1, -1, 0), (-1,) * 3)
 
-    law, _, first = round_law(propose, verifier, target, 3)
+    probs, _, first = round_probs(propose, verifier, target, 3)
     assert propose(None).label(0) == CHOSEN
-    assert distance(law, target_law(target, 4, 3)) < 1e-12 and first == pytest.approx(float(target([])[[2, 1]].sum()))
+    assert distance(probs, target_probs(target, 4, 3)) < 1e-12 and first == pytest.approx(float(target([])[[2, 1]].sum()))
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
@@ -198,19 +198,19 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 def test_stochastic_beams_keep_the_law_whatever_the_lottery_says(verifier, seed):
     """The bulk uniforms are fixed by the seed; the law must be right for each."""
     target, draft = table(3, 1), table(3, 2)
-    law, _, _ = round_law(drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed)
-    assert distance(law, target_law(target, 3, 3)) < 1e-12
+    probs, _, _ = round_probs(drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed)
+    assert distance(probs, target_probs(target, 3, 3)) < 1e-12
 
 
 def test_stochastic_beams_are_draws_without_replacement_of_whole_sequences():
     """Two levels over two tokens with a beam of two: level two holds two of the four sequences, best first."""
     draft = table(2, 7)
-    joint = {s: p for s, p in target_law(draft, 2, 2).items()}
+    joint = {s: p for s, p in target_probs(draft, 2, 2).items()}
     want = {(a, b): joint[a] * joint[b] / (1 - joint[a]) for a in joint for b in joint if a != b}
     got, runs = {}, 1500
     propose = drafted(StochasticBeam, draft, 2, Budget(gamma=2, width=2))
     for seed in range(runs):
-        tree = propose(State([0], ONE, Dice(seed)))
+        tree = propose(State([0], ONE, RandomStreams(seed)))
         deep = tuple(tuple(tree.tokens[j] for j in tree.path(i)) for i in range(len(tree)) if tree.depths[i] == 2)
         got[deep] = got.get(deep, 0) + 1 / runs
     assert distance(got, want) < 0.05
@@ -223,8 +223,8 @@ def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
         build, beam = TreeBuilder(), [(0, -0.4, 0.7), (1, -3.0, 0.1)]
         for node in (0, 1):
             build.add(node, -1)
-        uniforms = Dice(seed)
-        out = StochasticBeam._drawn(build, beam, rows, 6, State([0], ONE, Dice(seed)))
+        uniforms = RandomStreams(seed)
+        out = StochasticBeam._drawn(build, beam, rows, 6, State([0], ONE, RandomStreams(seed)))
         want, left, value = [], rows.exp(), [0.7, 0.1]
         for node, _, _ in out:
             parent = build.parents[node]
@@ -240,10 +240,10 @@ def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
 
 
 def test_stochastic_beams_have_the_width_they_are_given():
-    tree = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=3, width=4))(State([0], ONE, Dice(3)))
+    tree = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=3, width=4))(State([0], ONE, RandomStreams(3)))
     assert [tree.depths.count(d) for d in (1, 2, 3)] == [4, 4, 4]
     greedy = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=2, width=3))(State([0]))
-    joint = target_law(table(6, 4), 6, 1)
+    joint = target_probs(table(6, 4), 6, 1)
     assert sorted(greedy.tokens[:3]) == sorted(t for (t,) in sorted(joint, key=lambda k: -joint[k])[:3])
     assert set(greedy.draw) == {-1}
 

@@ -1,9 +1,9 @@
 """Verifiers alone: exact law by enumeration, golden numbers of the literature, and what they refuse."""
 import pytest
 import torch
-from ..methods.toys import distance, law_of, round_law, table, target_law
+from ..methods.toys import distance, probs_of, round_probs, table, target_probs
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Dice, DraftTree, Sampling, Scores, State, TreeBuilder, UnlawfulPair
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, RandomStreams, DraftTree, Sampling, Scores, State, TreeBuilder, IncompatibleVerifier
 from specviz.trees import draw_some
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
@@ -11,7 +11,7 @@ P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.
 ONE = Sampling(1.0)
 
 
-def draw_tree(law, widths, how, state):
+def draw_tree(probs, widths, how, state):
     """A product tree with children drawn from ``law`` by label; ("chosen": the best tokens)."""
     build, level = TreeBuilder(), [-1]
     for width in widths:
@@ -21,21 +21,21 @@ def draw_tree(law, widths, how, state):
             while node >= 0:
                 path.insert(0, build.tokens[node])
                 node = build.parents[node]
-            row = law(path)
+            row = probs(path)
             if how == CHOSEN:
                 tokens, draw = row.topk(width).indices.tolist(), -1
             else:
                 draw = build.begin(row, how)
                 tokens = draw_some(row, width, state) if how == WITHOUT_REPLACEMENT else [
-                    state.dice.pick("draft", row) for _ in range(width)]
+                    state.rng.pick("draft", row) for _ in range(width)]
             below += [build.add(x, parent, draw) for x in tokens]
         level = below
     return build.tree()
 
 
-def output_law(verifier, target, draft, widths, how, depth):
-    law, accepted, _ = round_law(lambda state: draw_tree(draft, widths, how, state), verifier, target, depth)
-    return law, accepted
+def output_probs(verifier, target, draft, widths, how, depth):
+    probs, accepted, _ = round_probs(lambda state: draw_tree(draft, widths, how, state), verifier, target, depth)
+    return probs, accepted
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
@@ -43,16 +43,16 @@ def output_law(verifier, target, draft, widths, how, depth):
     (6, (1, 1), IID), (3, (2, 1), IID), (3, (2, 2), WITHOUT_REPLACEMENT), (4, (3,), WITHOUT_REPLACEMENT), (4, (2, 2), CHOSEN)])
 def test_the_output_law_is_the_targets(verifier, vocab, widths, how):
     target, draft, depth = table(vocab, 1), table(vocab, 2), len(widths) + 1
-    got, _ = output_law(verifier, target, draft, widths, how, depth)
-    assert distance(got, target_law(target, vocab, depth)) < 1e-12
+    got, _ = output_probs(verifier, target, draft, widths, how, depth)
+    assert distance(got, target_probs(target, vocab, depth)) < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_block_is_exact_and_never_accepts_less(seed):
     target, draft = table(4, 10 + seed), table(4, 20 + seed)
-    block, more = output_law(BlockVerification(), target, draft, (1, 1, 1), IID, 4)
-    _, less = output_law(TokenRejection(), target, draft, (1, 1, 1), IID, 4)
-    assert distance(block, target_law(target, 4, 4)) < 1e-12
+    block, more = output_probs(BlockVerification(), target, draft, (1, 1, 1), IID, 4)
+    _, less = output_probs(TokenRejection(), target, draft, (1, 1, 1), IID, 4)
+    assert distance(block, target_probs(target, 4, 4)) < 1e-12
     assert more >= less - 1e-12
 
 
@@ -60,20 +60,20 @@ def test_block_is_exact_and_never_accepts_less(seed):
 def test_golden_accepted_lengths_of_a_stationary_chain(gamma, token, block):
     """p = (.5, .3, .2), q = (.2, .3, .5)."""
     for verifier, want in ((TokenRejection(), token), (BlockVerification(), block)):
-        _, got = output_law(verifier, lambda c: P, lambda c: Q, (1,) * gamma, IID, 1)
+        _, got = output_probs(verifier, lambda c: P, lambda c: Q, (1,) * gamma, IID, 1)
         assert got == pytest.approx(want, abs=1e-6)
 
 
 def test_golden_accepted_lengths_of_a_two_by_two_tree():
     for verifier, want in ((TokenRejection(), 1.4924), (Traversal(), 1.5284)):
-        _, got = output_law(verifier, lambda c: P, lambda c: Q, (2, 2), WITHOUT_REPLACEMENT, 1)
+        _, got = output_probs(verifier, lambda c: P, lambda c: Q, (2, 2), WITHOUT_REPLACEMENT, 1)
         assert got == pytest.approx(want, abs=5e-5)
 
 
 @pytest.mark.parametrize("k,iid,without", [(1, 0.7, 0.7), (2, 0.76, 0.82), (3, 0.808, 1.0)])
 def test_golden_acceptance_at_one_node(k, iid, without):
     for how, want in ((IID, iid), (WITHOUT_REPLACEMENT, without)):
-        _, got = output_law(TokenRejection(), lambda c: P, lambda c: Q, (k,), how, 1)
+        _, got = output_probs(TokenRejection(), lambda c: P, lambda c: Q, (k,), how, 1)
         assert got == pytest.approx(want, abs=1e-12)
 
 
@@ -81,20 +81,20 @@ def test_block_is_not_contiguous():
     """x = (2, 0, 0): the first token alone fails for sure (h = 0), yet the block is always kept whole."""
     chain = DraftTree.chain([2, 0, 0], torch.stack([Q] * 3))
     scores = Scores(torch.stack([P] * 4).log())
-    got = law_of(lambda dice: BlockVerification().verify(chain, scores, State([0], ONE, dice)).path)
+    got = probs_of(lambda rng: BlockVerification().verify(chain, scores, State([0], ONE, rng)).path)
     assert got == {(0, 1, 2): pytest.approx(1)}
-    token = law_of(lambda dice: TokenRejection().verify(chain, scores, State([0], ONE, dice)).path)
+    token = probs_of(lambda rng: TokenRejection().verify(chain, scores, State([0], ONE, rng)).path)
     assert token[()] == pytest.approx(0.6)
 
 
-def formula(laws, tokens, rows):
+def formula(distributions, tokens, rows):
     """Accepted-length law of block verification as its paper writes it, for one drafted chain."""
     n, r = len(tokens), [1.0]
     for i, x in enumerate(tokens):
-        r.append(min(1.0, r[-1] * float(rows[i][x] / laws[i][x])))
+        r.append(min(1.0, r[-1] * float(rows[i][x] / distributions[i][x])))
     h = []
     for i in range(1, n):
-        z = float((r[i] * rows[i] - laws[i]).clamp(min=0).sum())
+        z = float((r[i] * rows[i] - distributions[i]).clamp(min=0).sum())
         h.append(1.0 if z + 1 - r[i] < 1e-15 else z / (z + 1 - r[i]))
     h.append(r[n])
     out, left = {}, 1.0
@@ -107,18 +107,18 @@ def formula(laws, tokens, rows):
 @pytest.mark.parametrize("seed", range(5))
 def test_block_accepts_with_the_papers_chances(seed):
     source = torch.Generator().manual_seed(seed)
-    laws, rows = ((2 * torch.randn(n, 5, generator=source, dtype=torch.float64)).softmax(-1) for n in (4, 5))
-    tokens = torch.multinomial(laws, 1, generator=source)[:, 0].tolist()
-    chain, scores = DraftTree.chain(tokens, laws), Scores(rows.log())
-    got = law_of(lambda dice: len(BlockVerification().verify(chain, scores, State([0], ONE, dice)).path))
-    assert distance(got, formula(laws, tokens, rows)) < 1e-12
+    distributions, rows = ((2 * torch.randn(n, 5, generator=source, dtype=torch.float64)).softmax(-1) for n in (4, 5))
+    tokens = torch.multinomial(distributions, 1, generator=source)[:, 0].tolist()
+    chain, scores = DraftTree.chain(tokens, distributions), Scores(rows.log())
+    got = probs_of(lambda rng: len(BlockVerification().verify(chain, scores, State([0], ONE, rng)).path))
+    assert distance(got, formula(distributions, tokens, rows)) < 1e-12
 
 
 def test_block_refuses_trees_and_draws_without_replacement():
     two = DraftTree((1, 2), (-1, -1), (-1, -1))
-    with pytest.raises(UnlawfulPair, match="tree"):
+    with pytest.raises(IncompatibleVerifier, match="tree"):
         BlockVerification().check(two)
-    with pytest.raises(UnlawfulPair, match="without_replacement"):
+    with pytest.raises(IncompatibleVerifier, match="without_replacement"):
         BlockVerification().check(DraftTree.chain([1], P[None], WITHOUT_REPLACEMENT))
     BlockVerification().check(DraftTree.chain([1, 2]))
 
@@ -126,13 +126,13 @@ def test_block_refuses_trees_and_draws_without_replacement():
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"])
 def test_at_temperature_zero_the_path_is_the_targets_own(verifier):
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-    laws = torch.tensor([[0.2, 0.5, 0.3]] * 3)
-    for tree in (DraftTree.chain([1, 0, 1]), DraftTree.chain([1, 0, 1], laws)):
-        verdict = verifier.verify(tree, Scores(logits), State([0], Sampling(), Dice(0)))
+    distributions = torch.tensor([[0.2, 0.5, 0.3]] * 3)
+    for tree in (DraftTree.chain([1, 0, 1]), DraftTree.chain([1, 0, 1], distributions)):
+        verdict = verifier.verify(tree, Scores(logits), State([0], Sampling(), RandomStreams(0)))
         assert (verdict.path, verdict.token, verdict.kind) == ((0, 1), 2, "correction")
         assert [t.verdict for t in verdict.trials] == ["accepted", "accepted", "rejected"]
         assert all(t.draw is None or (t.draw < t.accept) == (t.verdict == "accepted") for t in verdict.trials)
-        assert verdict.law.tolist() == [0, 0, 1]
+        assert verdict.probs.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"])
@@ -143,7 +143,7 @@ def test_a_verdict_can_be_recomputed_from_its_trials(verifier):
         return (target(tokens) + other(tokens)) / 2
 
     for seed in range(60):
-        state = State([0], ONE, Dice(seed))
+        state = State([0], ONE, RandomStreams(seed))
         tree = draw_tree(draft, (1, 1, 1), IID, state)
         rows = [[tree.tokens[j] for j in tree.path(i)] if i >= 0 else [] for i in range(-1, 3)]
         verdict = verifier.verify(tree, Scores(torch.stack([target(r) for r in rows]).log()), state)
@@ -156,5 +156,5 @@ def test_a_verdict_can_be_recomputed_from_its_trials(verifier):
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
 def test_no_draft_is_plain_decoding(verifier):
-    got = law_of(lambda dice: verifier.verify(DraftTree(), Scores(P.log()[None]), State([0], ONE, dice)).token)
+    got = probs_of(lambda rng: verifier.verify(DraftTree(), Scores(P.log()[None]), State([0], ONE, rng)).token)
     assert distance(got, dict(enumerate(P.tolist()))) < 1e-12

@@ -46,7 +46,7 @@ class Toy:
     """A vocabulary that grows as pieces are met, and the records written so far."""
 
     def __init__(self, lane: int, seed: int) -> None:
-        self.lane, self.dice, self.ids, self.known, self.records = lane, random.Random(seed), {}, set(), []
+        self.lane, self.rng, self.ids, self.known, self.records = lane, random.Random(seed), {}, set(), []
 
     def tok(self, raw: bytes) -> int:
         return self.ids.setdefault(raw, len(self.ids) + 10)
@@ -61,22 +61,22 @@ class Toy:
             self.put("vocab", tokens=new, special=[i for raw, i in self.ids.items() if raw.startswith(b"<|")])
 
 
-def laws(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool = True) -> dict:
+def distributions(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool = True) -> dict:
     """p, q, the draw and the residual for one test of `guess`, such that the verdict follows; `truth` is what comes instead."""
-    dice, others = toy.dice, [t for t in (toy.tok(w.encode()) for w in WRONG) if t not in (guess, truth)]
-    dice.shuffle(others)
-    q = dice.uniform(0.35, 0.7)
-    p = q * dice.uniform(0.75, 1.5) if accept else q * dice.uniform(0.1, 0.6)
+    rng, others = toy.rng, [t for t in (toy.tok(w.encode()) for w in WRONG) if t not in (guess, truth)]
+    rng.shuffle(others)
+    q = rng.uniform(0.35, 0.7)
+    p = q * rng.uniform(0.75, 1.5) if accept else q * rng.uniform(0.1, 0.6)
     p = min(p, 0.93)
     top_p, top_q = {guess: p}, {guess: q}
     if truth != guess:
-        top_p[truth], top_q[truth] = (1 - p) * dice.uniform(0.5, 0.8), (1 - q) * dice.uniform(0.1, 0.25)
+        top_p[truth], top_q[truth] = (1 - p) * rng.uniform(0.5, 0.8), (1 - q) * rng.uniform(0.1, 0.25)
     for t in others[:3]:
-        top_p[t], top_q[t] = (1 - sum(top_p.values())) * dice.uniform(0.2, 0.4), (1 - sum(top_q.values())) * dice.uniform(0.2, 0.5)
+        top_p[t], top_q[t] = (1 - sum(top_p.values())) * rng.uniform(0.2, 0.4), (1 - sum(top_q.values())) * rng.uniform(0.2, 0.5)
     a = min(1.0, p / q) if q_known else p
     if accept and a < 0.4:
         a, p = 0.8, 0.8
-    u = a * dice.uniform(0.05, 0.95) if accept else a + (1 - a) * dice.uniform(0.05, 0.95)
+    u = a * rng.uniform(0.05, 0.95) if accept else a + (1 - a) * rng.uniform(0.05, 0.95)
     resid = {t: max(0.0, x - (top_q.get(t, 0) if q_known else (1 if t == guess else 0))) for t, x in top_p.items()}
     z = sum(resid.values()) or 1
     ranked = lambda d: [[t, round(x, 6)] for t, x in sorted(d.items(), key=lambda kv: -kv[1]) if x > 0]  # noqa: E731
@@ -89,15 +89,15 @@ def laws(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool = True) -
 def chain(toy: Toy, y: list[int], gamma: int, alpha: float, lookup: bool) -> tuple:
     nodes, judges, path, alive = [], [], [], True
     for i in range(min(gamma, max(0, len(y) - 1))):
-        right = toy.dice.random() < alpha * (0.96**i) and alive
+        right = toy.rng.random() < alpha * (0.96**i) and alive
         wrong = [t for t in (toy.tok(w.encode()) for w in WRONG) if t != y[i]]
-        tok = y[i] if right else toy.dice.choice(wrong)
-        law = laws(toy, tok, y[i], right, not lookup)
-        node = {"id": i, "parent": i - 1, "depth": i + 1, "tok": tok, "q": law["q"], "how": "chosen" if lookup else "iid"}
-        node |= {"src": {"source": "context", "start": 3 + i, "end": 4 + i}} if lookup else {"top": law["top_q"]}
+        tok = y[i] if right else toy.rng.choice(wrong)
+        probs = distributions(toy, tok, y[i], right, not lookup)
+        node = {"id": i, "parent": i - 1, "depth": i + 1, "tok": tok, "q": probs["q"], "how": "chosen" if lookup else "iid"}
+        node |= {"src": {"source": "context", "start": 3 + i, "end": 4 + i}} if lookup else {"top": probs["top_q"]}
         nodes.append(node)
         verdict = ("accepted" if right else "rejected") if alive else "skipped"
-        judges.append(_judge(i, law, verdict, "one_hot" if lookup else "ratio"))
+        judges.append(_judge(i, probs, verdict, "one_hot" if lookup else "ratio"))
         path += [i] if verdict == "accepted" else []
         alive = alive and right
     return nodes, judges, path
@@ -105,29 +105,29 @@ def chain(toy: Toy, y: list[int], gamma: int, alpha: float, lookup: bool) -> tup
 
 def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
     nodes, judges, path, parent = [], [], [], -1
-    add = lambda up, tok, law: nodes.append(  # noqa: E731
-        {"id": len(nodes), "parent": up, "depth": 1 + (nodes[up]["depth"] if up >= 0 else 0), "tok": tok, "q": law["q"], "how": "without_replacement", "top": law["top_q"]}
+    add = lambda up, tok, probs: nodes.append(  # noqa: E731
+        {"id": len(nodes), "parent": up, "depth": 1 + (nodes[up]["depth"] if up >= 0 else 0), "tok": tok, "q": probs["q"], "how": "without_replacement", "top": probs["top_q"]}
     )
     alive = True
     for d in range(min(depth, max(0, len(y) - 1))):
         if not alive:
             break
-        hit = toy.dice.choice([0, 0, 0, 1, 2]) if toy.dice.random() < alpha else -1
-        wrong = toy.dice.sample([t for t in (toy.tok(w.encode()) for w in WRONG) if t != y[d]], width)
+        hit = toy.rng.choice([0, 0, 0, 1, 2]) if toy.rng.random() < alpha else -1
+        wrong = toy.rng.sample([t for t in (toy.tok(w.encode()) for w in WRONG) if t != y[d]], width)
         level, nxt = [], None
         for s in range(width if d < 2 else 2):
             right = s == hit
-            law = laws(toy, y[d] if right else wrong[s], y[d], right)
-            add(parent, y[d] if right else wrong[s], law)
+            probs = distributions(toy, y[d] if right else wrong[s], y[d], right)
+            add(parent, y[d] if right else wrong[s], probs)
             level.append(len(nodes) - 1)
-            judges.append(_judge(len(nodes) - 1, law, "skipped" if nxt is not None else "accepted" if right else "rejected", "sibling"))
+            judges.append(_judge(len(nodes) - 1, probs, "skipped" if nxt is not None else "accepted" if right else "rejected", "sibling"))
             nxt = len(nodes) - 1 if right else nxt
         for n in level:
             if n != nxt and len(nodes) < 30:
-                extra = toy.dice.choice(wrong)
-                law = laws(toy, extra, y[d], False)
-                add(n, extra, law)
-                judges.append(_judge(len(nodes) - 1, law, "skipped", "sibling"))
+                extra = toy.rng.choice(wrong)
+                probs = distributions(toy, extra, y[d], False)
+                add(n, extra, probs)
+                judges.append(_judge(len(nodes) - 1, probs, "skipped", "sibling"))
         alive, parent = nxt is not None, nxt if nxt is not None else parent
         path += [nxt] if nxt is not None else []
     return nodes, judges, path
@@ -139,11 +139,11 @@ def draft(toy: Toy, kind: str, rest: list[int], alpha: float, gamma: int) -> tup
     return tree(toy, rest, 4, 3, alpha) if kind == "tree" else chain(toy, rest, gamma, 0.7 if kind == "lookup" else alpha, kind == "lookup")
 
 
-def _judge(node: int, law: dict, verdict: str, rule: str) -> dict:
+def _judge(node: int, probs: dict, verdict: str, rule: str) -> dict:
     if verdict == "skipped":
-        return {"node": node, "rule": rule, "p": None, "q": law["q"], "a": None, "u": None, "verdict": verdict}
-    out = {"node": node, "rule": rule, "p": law["p"], "q": law["q"], "a": law["a"], "u": law["u"], "verdict": verdict, "top_p": law["top_p"]}
-    return out | ({"resid": law["resid"]} if verdict == "rejected" else {})
+        return {"node": node, "rule": rule, "p": None, "q": probs["q"], "a": None, "u": None, "verdict": verdict}
+    out = {"node": node, "rule": rule, "p": probs["p"], "q": probs["q"], "a": probs["a"], "u": probs["u"], "verdict": verdict, "top_p": probs["top_p"]}
+    return out | ({"resid": probs["resid"]} if verdict == "rejected" else {})
 
 
 def header(method: str, prompt: str, mode: str, turns: list, tokens: int) -> dict:
@@ -175,7 +175,7 @@ def trace(
     toy.put("prefill", t0=0.0, t1=clock, n=12)
     while at < len(y):
         want, rest = method, y[at:]
-        if method == "lookup" and toy.dice.random() < 0.6:
+        if method == "lookup" and toy.rng.random() < 0.6:
             want = "plain"
         nodes, judges, path = draft(toy, want, rest, alpha, gamma)
         toy.vocab()
@@ -208,16 +208,16 @@ def trace(
 
 def bushy(records: list[dict], nodes: int, seed: int = 3) -> list[dict]:
     """The same run with every draft grown to `nodes` nodes: chosen ones that an earlier test made unnecessary."""
-    dice, out, seq = random.Random(seed), [], {}
+    rng, out, seq = random.Random(seed), [], {}
     for r in records:
         new = [r]
         if r["type"] == "draft" and r["nodes"]:
             grown = [dict(n) for n in r["nodes"]]
             toks = [n["tok"] for n in grown]
             while len(grown) < nodes:
-                up = dice.randrange(-1, len(grown))
+                up = rng.randrange(-1, len(grown))
                 if up < 0 or grown[up]["depth"] < 9:
-                    grown.append({"id": len(grown), "parent": up, "depth": 1 + (grown[up]["depth"] if up >= 0 else 0), "tok": dice.choice(toks), "q": None, "how": "chosen"})
+                    grown.append({"id": len(grown), "parent": up, "depth": 1 + (grown[up]["depth"] if up >= 0 else 0), "tok": rng.choice(toks), "q": None, "how": "chosen"})
             more = [{"type": "judge", "lane": r["lane"], "round": r["round"], **_judge(n["id"], {"q": None}, "skipped", "")} for n in grown[len(r["nodes"]) :]]
             new = [{**r, "kind": "tree", "nodes": grown}, *more]
         for one in new:

@@ -433,13 +433,13 @@ def test_destroy_leaves_nothing_behind(drive, settled) -> None:
 
 def mutated(records: list[dict], seed: int) -> list[dict]:
     """A trace with fields of the wrong type, missing, huge or swapped, records dropped, doubled and out of order."""
-    dice, odd = random.Random(seed), [None, -1, 10**12, 1e308, "x", "<b>", [], [[]], {}, {"tok": {}}, True, [None, "a", [1]], -0.5, "\u202e" * 40]
+    rng, odd = random.Random(seed), [None, -1, 10**12, 1e308, "x", "<b>", [], [[]], {}, {"tok": {}}, True, [None, "a", [1]], -0.5, "\u202e" * 40]
 
     def spoil(value, depth=0):
-        if dice.random() < 0.03:
-            return dice.choice(odd)
+        if rng.random() < 0.03:
+            return rng.choice(odd)
         if isinstance(value, dict):
-            return {k: spoil(v, depth + 1) for k, v in value.items() if dice.random() > 0.01}
+            return {k: spoil(v, depth + 1) for k, v in value.items() if rng.random() > 0.01}
         if isinstance(value, list):
             return [spoil(v, depth + 1) for v in value]
         return value
@@ -447,11 +447,11 @@ def mutated(records: list[dict], seed: int) -> list[dict]:
     out = []
     for r in records:
         keep = {k: r[k] for k in ("type", "lane", "seq") if k in r}
-        if dice.random() > 0.02:
+        if rng.random() > 0.02:
             bad = {k: spoil(v) for k, v in r.items()}
-            out.append({**bad, **(keep if dice.random() > 0.05 else {})})
-        if dice.random() < 0.02 and out:
-            out.insert(dice.randrange(len(out)), dice.choice(records))
+            out.append({**bad, **(keep if rng.random() > 0.05 else {})})
+        if rng.random() < 0.02 and out:
+            out.insert(rng.randrange(len(out)), rng.choice(records))
     return out
 
 

@@ -53,7 +53,7 @@ def offered(target: str) -> list[str]:
 
 
 def test_what_is_made_for_a_folder_serves_every_name_of_it(home):
-    assert "head:medusa" in load("bytes").provides == load("tiny").provides
+    assert "head:medusa" in load("bytes").capabilities == load("tiny").capabilities
     assert offered("bytes") == offered("tiny") and "medusa" in offered("bytes")
     plain, medusa = (collect(Session(load("bytes"), key).run("the cat", 12)).token_ids for key in ("autoregressive", "medusa"))
     assert medusa == plain

@@ -31,10 +31,10 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
     that weighs all rows alike, as a limit that is too low makes it."""
     loaded = load(entry.target, "none")
     head, target = loaded.kit().head(entry.kind), loaded.open_target()
-    target.tap(frozenset({"final"}))
+    target.capture(frozenset({"final"}))
     ids = loaded.tokenizer.encode(TEXT)
     with torch.inference_mode():
-        states = target.sync([*ids, 0]).taps["final"]  # the state of each token of the text
+        states = target.sync([*ids, 0]).hidden_states["final"]  # the state of each token of the text
         embeds = target.embed(ids[1:])
 
         def said(at):
@@ -72,7 +72,7 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
     method = catalogue()[DRAFTING[entry.kind]]
     parts = method.build(kit, **method.read_knobs({}))
     target = kit.target
-    target.tap(parts.taps)
+    target.capture(parts.hidden_states)
     ids = loaded.tokenizer.encode(TEXT)
     prefill = target.sync(ids)
     pairs = len(ids) - 1
@@ -82,7 +82,7 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
         told = [ids[0], *(ids[i + 1] for i in order)]
         drafter = method.build(kit, **method.read_knobs({})).drafter
         state = State(told, Sampling(0.0), limit=64)
-        drafter.start(state, target, replace(prefill, logits=prefill.logits[-1:], taps={key: rows[order] for key, rows in prefill.taps.items()}))
+        drafter.start(state, target, replace(prefill, logits=prefill.logits[-1:], hidden_states={key: rows[order] for key, rows in prefill.hidden_states.items()}))
         return tuple(drafter.propose(state, Budget(3, 2, 6)).tokens)
 
     def moved():

@@ -59,15 +59,15 @@ def both(kind):
 
 def test_every_kind_runs_and_its_weights_are_shared(home):
     loaded = load()
-    assert loaded.heads.provides == tiny.PROVIDED <= loaded.provides
+    assert loaded.heads.capabilities == tiny.PROVIDED <= loaded.capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     for kind, method in BY_KIND.items():
         assert both(kind) is None
         assert loaded.kit().head(kind) is load().kit().head(kind)
         if method.exactness == "exact":
             assert collect(Session(loaded, method.key).run("the cat", 12)).token_ids == plain.token_ids
-    assert load(str(home / "target")).heads.provides == tiny.PROVIDED, "a target is known by its folder too"
-    assert load("tiny-draft").heads.provides == frozenset()
+    assert load(str(home / "target")).heads.capabilities == tiny.PROVIDED, "a target is known by its folder too"
+    assert load("tiny-draft").heads.capabilities == frozenset()
 
 
 def test_no_clock_chooses_how_heads_are_stored_where_none_may(home, monkeypatch):
@@ -101,7 +101,7 @@ def test_heads_that_are_not_there_or_broken(home):
     assert "hydra_lm_head.pt" in both("hydra") and "convert it to safetensors" in both("hydra")
     shutil.rmtree(home / "heads/eagle")
     assert both("eagle").startswith("EAGLE") and "eagle heads trained on tiny" in both("eagle")
-    assert load().heads.provides == {f"head:{kind}" for kind in KINDS if kind not in ("medusa", "hydra", "eagle")}, "the others still work"
+    assert load().heads.capabilities == {f"head:{kind}" for kind in KINDS if kind not in ("medusa", "hydra", "eagle")}, "the others still work"
 
 
 def test_a_missing_shard_is_named(home):
@@ -156,8 +156,8 @@ def test_a_draft_trained_in_its_own_way(tmp_path, monkeypatch):
         load().kit().open("draft:tvdpp")
     write(tmp_path / "rewarded", layers=1, seed=5)
     loaded = load(draft="none")
-    assert loaded.why_not(method) is None and survey(draft="none")(method) is None and "draft:s2d" not in loaded.provides
-    assert load(str(tmp_path / "target")).why_not(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").provides
+    assert loaded.why_not(method) is None and survey(draft="none")(method) is None and "draft:s2d" not in loaded.capabilities
+    assert load(str(tmp_path / "target")).why_not(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     assert collect(Session(loaded, "tvdpp").run("the cat", 12)).token_ids == plain.token_ids
     assert load(draft="tiny-rewarded").draft is loaded.beside("draft:tvdpp")
@@ -193,7 +193,7 @@ def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
     assert loaded.why_not(method) is None and survey()(method) is None
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == plain.token_ids
-    assert "small" not in load(draft="none").provides
+    assert "small" not in load(draft="none").capabilities
     write(tmp_path / "small", layers=1, seed=5, vocab=290)
     zoo.forget()
     with pytest.raises(ZooError, match="small cannot draft for tiny: their vocabularies differ"):
@@ -214,7 +214,7 @@ def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
     names = {role: loaded.kit().open(role).name for role in ("draft", "middle", "small")}
     assert names == {"draft": "draft", "middle": "middle", "small": "small"} and asked.kit().open("middle").name == "draft"
     assert loaded.facts_of(method)["draft"]["name"] == "middle" and loaded.facts_of(plain)["draft"]["name"] == "tiny-draft"
-    assert asked.facts_of(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.provides
+    assert asked.facts_of(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.capabilities
     assert loaded.why_not(catalogue()["staged_models"]) is None and survey()(catalogue()["staged_models"]) is None
     wanted = collect(Session(loaded, "autoregressive").run("the cat", 12)).token_ids
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == wanted

@@ -114,7 +114,7 @@ def test_a_padded_draft_speaks_in_the_targets_width(at_home, tmp_path):
     (padded / "config.json").write_text(json.dumps(config | {"vocab_size": 320}))
     loaded = load(draft=str(padded))
     draft = loaded.kit().open("draft")
-    assert draft.vocab == 300 and draft.provides == loaded.provides
+    assert draft.vocab == 300 and draft.capabilities == loaded.capabilities
     draft.sync([5, 6, 7])
     assert draft.score(DraftTree()).logits.shape == (1, 300)
     same = load().kit().open("draft")
@@ -268,7 +268,7 @@ def test_other_architectures_go_through_transformers(tmp_path, at_home):
     shutil.copy(at_home / "target" / "tokenizer.json", tmp_path / "gpt")
     shutil.copy(at_home / "target" / "tokenizer_config.json", tmp_path / "gpt")
     loaded = load(str(tmp_path / "gpt"), "tiny-draft")
-    assert loaded.facts["target"]["backend"] == "hf" and "tree" in loaded.provides
+    assert loaded.facts["target"]["backend"] == "hf" and "tree" in loaded.capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 8))
     assert collect(Session(loaded, "draft_tree").run("the cat", 8)).token_ids == plain.token_ids
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...core import Budget, DraftTree, State, ids_on
+from ...core import Budget, DraftTree, State, token_tensor
 from ...trees.draws import best_of_all
 from .last_state import LastState
 from .recurrent import together
@@ -32,7 +32,7 @@ class BeamTree(LastState):
             return DraftTree()
         width, net = self.width if budget.width > 1 else 1, self.net
         values, levels = torch.zeros(1, dtype=self.last.dtype, device=self.last.device), []
-        states, tokens = torch.zeros_like(self.last)[None], ids_on(self.last.device, state.tokens[-1:])
+        states, tokens = torch.zeros_like(self.last)[None], token_tensor(self.last.device, state.tokens[-1:])
         with torch.inference_mode():
             for _ in range(budget.gamma):
                 states = net.step(states, self.target.embed(tokens))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, ids_on, never, rows_of, read
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, token_tensor, never, select_rows, read
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common
@@ -25,13 +25,13 @@ class BlockStates(Drafter):
     restartable = False  # of a text that was not verified it has no states
 
     def __init__(self, head: Any):
-        self.net, self.rows, self.taps = head, head.open(), frozenset(head.taps)
+        self.net, self.rows, self.hidden_states = head, head.open(), frozenset(head.hidden_states)
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target = target
         scores = prefill
-        if not len(prefill.taps[self.net.taps[0]]) and len(state.tokens) > 1:  # a target that kept its cache tells the last row
+        if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a target that kept its cache tells the last row
             target.sync(state.tokens[:-1])
             scores = target.sync(state.tokens)
         states, at, first = self._joined(scores), scores.at, self.rows.first
@@ -45,10 +45,10 @@ class BlockStates(Drafter):
         self._read(state)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self._waiting.append(rows_of(self._joined(outcome.scores), outcome.kept))
+        self._waiting.append(select_rows(self._joined(outcome.scores), outcome.kept))
 
     def _joined(self, scores: Scores) -> Tensor:
-        return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
+        return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def _read(self, state: State) -> bool:
         """Read what waits; whether all of the text in front of the root is read then."""
@@ -89,33 +89,33 @@ class BlockChain(BlockStates):
         states = self.guesses(state, most) if most > 0 else None
         if states is None:
             return build.tree()
-        markov, token, chance, told = self.net.markov_head, state.tokens[-1], 1.0, []
+        markov, token, prob, told = self.net.markov_head, state.tokens[-1], 1.0, []
         blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
             base = self.target.head(states)
             for depth in range(len(states)):
-                latent = None if markov is None else markov.latent(ids_on(states.device, [token]), states[depth:depth + 1])
+                latent = None if markov is None else markov.latent(token_tensor(states.device, [token]), states[depth:depth + 1])
                 if self.net.confidence_head is not None:
                     sure = torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))
                     if blind:
                         waits.append(sure.reshape(1))
                     else:
                         told.append(float(sure))
-                        chance *= told[-1]
-                        if depth and chance < self.sure:
+                        prob *= told[-1]
+                        if depth and prob < self.sure:
                             break
                 logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
-                token, law = draw_one(logits, state)
-                build.add(token, len(build) - 1, build.begin(law, IID))
-                if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+                token, probs = draw_one(logits, state)
+                build.add(token, len(build) - 1, build.begin(probs, IID))
+                if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
                     break
         tree = build.tree()
         if waits:
             told, end = read(torch.cat(waits)), len(tree)
             for depth, sure in enumerate(told):
-                chance *= sure
-                if depth and chance < self.sure:
+                prob *= sure
+                if depth and prob < self.sure:
                     told, end = told[:depth + 1], depth
                     break
             tree = tree.keep(range(end), looked=False)
@@ -152,7 +152,7 @@ class BlockTree(BlockStates):
     def _offer(self, heap, base: Tensor, states: Tensor, parent: int, token: int, depth: int, cost: float, width: int) -> None:
         logits, markov = base[depth], self.net.markov_head
         if markov is not None:
-            before = ids_on(states.device, [token])
+            before = token_tensor(states.device, [token])
             logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
         values, tokens = best(logits.log_softmax(-1)[None], width)
         for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, TreeBuilder, rows_of
+from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...trees import best
 from .features import FeatureModel
 
@@ -34,7 +34,7 @@ class BlockwiseTree(Drafter):
     restartable = False  # of a text that was not verified it has no features
 
     def __init__(self, head: Any, beam: int):
-        self.taps, self.needs = frozenset(head.taps), frozenset({"tap:final", "embed", "head"})
+        self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:final", "embed", "head"})
         self.net, self.beam, self.model = head, beam, BlockModel(head)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -42,7 +42,7 @@ class BlockwiseTree(Drafter):
         self.model.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if budget.gamma < 1 or not self.model.sync(state.tokens):
@@ -61,7 +61,7 @@ class BlockwiseTree(Drafter):
                 tokens, k = [token for leaf, _ in ends for token in self._tail(build, leaf, guesses.shape[1])], guesses.shape[1]
                 parents = [above[path] for _, path in ends for _ in range(k)]
                 depths = [depth - k + i + 1 for _ in ends for i in range(k)]
-                stood = rows_of(guesses, [path for _, path in ends]).flatten(0, 1)
+                stood = select_rows(guesses, [path for _, path in ends]).flatten(0, 1)
                 out = self.model.rows.below(self.model.target.embed(tokens), stood, parents, depths)
                 above, run = [run + k * (i + 1) - 1 for i in range(len(ends))], run + k * len(ends)
                 paths, guesses = [(leaf, values[leaf]) for leaf, _ in ends], out.unflatten(0, (len(ends), k))
@@ -81,8 +81,8 @@ class BlockwiseTree(Drafter):
         found, ids = torch.stack([found.double(), ids.double()]).unflatten(1, (-1, k)).tolist()
         level = [(value, leaf, path) for path, (leaf, value) in enumerate(paths)]
         for place in range(min(k, left)):
-            wider = [(value + chance, node, path, token) for value, node, path in level
-                     for chance, token in zip(found[path][place], ids[path][place]) if math.isfinite(chance)]
+            wider = [(value + prob, node, path, token) for value, node, path in level
+                     for prob, token in zip(found[path][place], ids[path][place]) if math.isfinite(prob)]
             level = []
             for value, node, path, token in sorted(wider, key=lambda one: -one[0])[:budget.nodes]:
                 values.append(value)

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common, rows_of
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common, select_rows
 
 
 class FeatureModel:
@@ -21,7 +21,7 @@ class FeatureModel:
     before: the feature in front of the root [taps * hidden], None where it is not known.
     """
 
-    provides: frozenset[str] = frozenset()  # of what a draft model may lend
+    capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
 
     def __init__(self, head: Any):
         self.net, self.rows = head, head.open()
@@ -50,7 +50,7 @@ class FeatureModel:
 
     def read_of(self, scores: Scores) -> Tensor:
         """What the head reads of each row, [n, taps * hidden]."""
-        return torch.cat([scores.taps[tap] for tap in self.net.taps], -1)
+        return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def take(self, features: Tensor, tokens: list[int]) -> None:
         """Features [n, hidden] and the tokens drawn after them."""
@@ -82,16 +82,16 @@ class FeatureModel:
                 self.rows.crop(self.rows.count)
                 self._out = new = self._tip
             else:
-                above = tree.parents[start:] if tree.unread is None else tree.unread.sees[1 + start:, 1:]
+                above = tree.parents[start:] if tree.device_topology is None else tree.device_topology.sees[1 + start:, 1:]
                 new = self.rows.branch(self.target.embed(tree.tokens[start:]), self.above(tree, start), above, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
 
     def above(self, tree: DraftTree, start: int) -> Tensor:
         """What the parents' rows gave, of the nodes from ``start`` on."""
-        if tree.unread is None:
-            return rows_of(self._out, [parent + 1 for parent in tree.parents[start:]])
-        return self._out.index_select(0, tree.unread.parents[start:] + 1)
+        if tree.device_topology is None:
+            return select_rows(self._out, [parent + 1 for parent in tree.parents[start:]])
+        return self._out.index_select(0, tree.device_topology.parents[start:] + 1)
 
 
 class Features(Drafter):
@@ -101,8 +101,8 @@ class Features(Drafter):
     restartable = False  # of a text that was not verified it has no features
 
     def __init__(self, head: Any, grow: Callable[[FeatureModel], Drafter]):
-        self.taps = frozenset(head.taps)
-        self.needs = frozenset({f"tap:{tap.partition(':')[0]}" for tap in head.taps} | {"embed", "head"})
+        self.hidden_states = frozenset(head.hidden_states)
+        self.needs = frozenset({f"tap:{capture.partition(':')[0]}" for capture in head.hidden_states} | {"embed", "head"})
         self.model = self.looks(head)
         self.inner = grow(self.model)
 
@@ -114,5 +114,5 @@ class Features(Drafter):
         return self.inner.propose(state, budget) if budget.gamma > 0 and self.model.sync(state.tokens) else DraftTree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
         self.inner.observe(state, outcome)

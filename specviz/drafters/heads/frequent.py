@@ -70,7 +70,7 @@ class FrequentTokens(Drafter):
 
     def __init__(self, inner: Drafter, head: Any, tokens: Tensor):
         self.inner, self.net, self.tokens = inner, head, tokens
-        self.taps, self.needs, self.restartable = inner.taps, inner.needs, inner.restartable
+        self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         made = _cut.setdefault(self.net, {})

@@ -19,7 +19,7 @@ class GlideModel:
     Rows of accepted tokens are read again with what was visible when they were drafted, as they were trained.
     """
 
-    provides: frozenset[str] = frozenset()  # of what a draft model may lend
+    capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
 
     def __init__(self, head: Any):
         self.net, self.rows, self.read = head, head.open(), []
@@ -96,7 +96,7 @@ class DoubtfulChain(WithModel):
                 break
             row = scorer.rows(build, (node,))
             sure.append(round(float(row.softmax(-1).max()), 4))
-            count = next(count for chance, count in self.widths if sure[-1] <= chance or chance == self.widths[-1][0])
+            count = next(count for prob, count in self.widths if sure[-1] <= prob or prob == self.widths[-1][0])
             wide.append(min(count, budget.width, budget.nodes - len(build), row.shape[-1]))
             children = [build.add(token, node) for token in self._best(row, wide[-1])]
             node = children[0]

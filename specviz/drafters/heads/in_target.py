@@ -12,7 +12,7 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Drafter, Entry, Outcome, Scores, State, Target, TreeBuilder, ids_on, rows_of, sent
+from ...core import IID, Budget, DraftTree, Drafter, Entry, Outcome, Scores, State, Target, TreeBuilder, token_tensor, select_rows, to_device
 from ...trees import Shape, best, draw_one
 
 SAID = 4  # likeliest tokens of a guess that are told
@@ -38,7 +38,7 @@ class InTarget(Drafter):
         tree, path = outcome.tree, outcome.verdict.path
         said, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
-            said.append(rows_of(outcome.scores.logits, [i + 1 for i in at]).mean(0))
+            said.append(select_rows(outcome.scores.logits, [i + 1 for i in at]).mean(0))
         self.guesses = torch.stack(said) if said else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
@@ -60,7 +60,7 @@ class InTarget(Drafter):
     def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
         owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
         return Entry(self.heads.layers[step], tuple(node for node, *_ in made),
-                     lambda x: self.heads.made(step, sent(chains, x.device), rows_of(x, owners)))
+                     lambda x: self.heads.made(step, to_device(chains, x.device), select_rows(x, owners)))
 
 
 class InTargetChain(InTarget):
@@ -72,8 +72,8 @@ class InTargetChain(InTarget):
         if budget.gamma < 1:
             return build.tree()
         for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
-            token, law = draw_one(logits, state)
-            build.add(token, len(build) - 1, build.begin(law, IID))
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
         return self.with_rows(build, {len(build) - 1: len(self.heads)}, state)
 
 
@@ -115,16 +115,16 @@ class StreamTree(InTargetTree):
 
     def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         target, layer, self.dropped = self.target, self.heads.layers[0], None
-        if not len(build) or not layer or not self.least or "early" not in target.provides:
+        if not len(build) or not layer or not self.least or "early" not in target.capabilities:
             return build, behind
         with torch.inference_mode():
             states = target.early(layer).step(build.tree(), 0)
-            laws = target.head(target.norm(self.heads.early(states))).softmax(-1)
-            above = rows_of(laws, [parent + 1 for parent in build.parents])
-            chances = above.gather(1, ids_on(laws.device, build.tokens)[:, None])[:, 0].tolist()
+            distributions = target.head(target.norm(self.heads.early(states))).softmax(-1)
+            above = select_rows(distributions, [parent + 1 for parent in build.parents])
+            token_probs = above.gather(1, token_tensor(distributions.device, build.tokens)[:, None])[:, 0].tolist()
         kept, at = TreeBuilder(), {-1: -1}
         for node, (token, parent) in enumerate(zip(build.tokens, build.parents)):
-            if parent in at and chances[node] >= self.least:
+            if parent in at and token_probs[node] >= self.least:
                 at[node] = kept.add(token, at[parent])
         self.dropped = len(build) - len(kept)
         return kept, {at[node]: steps for node, steps in behind.items() if node in at}
@@ -135,7 +135,7 @@ def everywhere(shape: Shape, steps: int) -> Plan:
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 
-def _rows(laws: Tensor) -> list[dict[str, list]]:
-    chances, tokens = laws.topk(min(SAID, laws.shape[-1]))
-    told = torch.stack([tokens.double(), chances.double()], 1).tolist()
-    return [{"tokens": [int(token) for token in said], "chances": [round(chance, 4) for chance in sure]} for said, sure in told]
+def _rows(distributions: Tensor) -> list[dict[str, list]]:
+    token_probs, tokens = distributions.topk(min(SAID, distributions.shape[-1]))
+    told = torch.stack([tokens.double(), token_probs.double()], 1).tolist()
+    return [{"tokens": [int(token) for token in said], "chances": [round(prob, 4) for prob in sure]} for said, sure in told]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Drafter, Outcome, Scores, State, Step, Target, TreeBuilder, common, never, rows_of
+from ...core import IID, Budget, DraftTree, Drafter, Outcome, Scores, State, Step, Target, TreeBuilder, common, never, select_rows
 from ...trees import draw_one
 from ..model.chain import belief
 
@@ -23,17 +23,17 @@ class ExitAdapter(Drafter):
     restartable = False  # the exit stands on the target's own cache
 
     def __init__(self, adapter: Any):
-        self.adapter, self.rows, self.tap = adapter, adapter.open(), f"layer:{adapter.exit}"
-        self.taps = frozenset({self.tap})
+        self.adapter, self.rows, self.capture = adapter, adapter.open(), f"layer:{adapter.exit}"
+        self.hidden_states = frozenset({self.capture})
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target, self.view = target, target.early(self.adapter.exit)
-        states, at = prefill.taps[self.tap], prefill.at
+        states, at = prefill.hidden_states[self.capture], prefill.at
         if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again
             target.sync(state.tokens[:-1])
             again = target.sync(state.tokens)
-            states, at = again.taps[self.tap], again.at
+            states, at = again.hidden_states[self.capture], again.at
         first = self.rows.first
         if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
             self._crop(state.tokens[first:at])
@@ -55,9 +55,9 @@ class ExitAdapter(Drafter):
             chain = DraftTree.chain(build.tokens)
             logits = self._adapt(self.view.step(chain, max(0, len(chain) - 1))[-1:])
             self.read = before + [state.tokens[-1], *build.tokens]
-            token, law = draw_one(logits, state)
-            build.add(token, len(build) - 1, build.begin(law, IID))
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
                 break
         layers = self.target.layers
         state.note("layers", count=layers, skipped=list(range(2 * self.adapter.exit, 2 * layers)), reused=self.adapter.exit)
@@ -85,4 +85,4 @@ class ExitAdapter(Drafter):
         self._crop(true)
         missing = len(true) - len(self.read) - sum(map(len, self._waiting))
         if missing > 0:
-            self._waiting.append(rows_of(outcome.scores.taps[self.tap], outcome.kept[-missing:]))
+            self._waiting.append(select_rows(outcome.scores.hidden_states[self.capture], outcome.kept[-missing:]))

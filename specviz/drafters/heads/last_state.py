@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, numbers, rows_of
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, numbers, select_rows
 from ...models.hydra import PrefixRows
 from ...trees import Shape, best, chosen_children, grow_shape
 
@@ -20,16 +20,16 @@ from ...trees import Shape, best, chosen_children, grow_shape
 class LastState(Drafter):
     """Keeps the state that predicted the root: ``last`` [hidden], None before the target has shown any."""
 
-    taps = frozenset({"final"})
+    hidden_states = frozenset({"final"})
     restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target = target
-        rows = prefill.taps.get("final")
+        rows = prefill.hidden_states.get("final")
         self.last: Tensor | None = rows[-1] if rows is not None and len(rows) else None
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.last = outcome.scores.taps["final"][outcome.kept[-1]]
+        self.last = outcome.scores.hidden_states["final"][outcome.kept[-1]]
 
 
 class MedusaTree(LastState):
@@ -66,12 +66,12 @@ class HydraTree(LastState):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.rows = self.front()
-        self.unread = [] if self.last is None else [(prefill.taps["final"], prefill.at)]
+        self.unread = [] if self.last is None else [(prefill.hidden_states["final"], prefill.at)]
         self._read()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
-        self.unread.append((rows_of(outcome.scores.taps["final"], outcome.kept), outcome.scores.at))
+        self.unread.append((select_rows(outcome.scores.hidden_states["final"], outcome.kept), outcome.scores.at))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Scores, State, Target, TreeBuilder, rows_of
+from ...core import Budget, DraftTree, Scores, State, Target, TreeBuilder, select_rows
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, best
 from .last_state import LastState
@@ -56,8 +56,8 @@ class BlockGuess(LastState):
         if self.last is None or depth < 1:
             return DraftTree()
         with torch.inference_mode():
-            laws = self.heads(self.last, depth, self.target.head).log_softmax(-1)
-        values, tokens = torch.stack([part.double() for part in best(laws, self.top)]).tolist()  # in one go
+            distributions = self.heads(self.last, depth, self.target.head).log_softmax(-1)
+        values, tokens = torch.stack([part.double() for part in best(distributions, self.top)]).tolist()  # in one go
         tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:
@@ -138,9 +138,9 @@ class ByModel(Refine):
         self.model.sync(state.tokens)
         build, scorer, node, steps = TreeBuilder(), Scorer(self.model), -1, []
         for place in places:
-            law: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
+            probs: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]
-            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, rows_of(law, ids).tolist())]
+            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, select_rows(probs, ids).tolist())]
             steps.append(max(mixed))
             node = build.add(ids[mixed.index(max(mixed))], node)
         return [(tuple(build.tokens), steps)]

@@ -34,9 +34,9 @@ class FastExit(Drafter):
             slow = self.view.step(chain, max(0, depth - 1))[-1:]
             logits, share = self._said(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
             moved.append(share)
-            token, law = draw_one(logits, state)
-            build.add(token, len(build) - 1, build.begin(law, IID))
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
                 break
         layers, exit = self.target.layers, self.net.exit
         state.note("layers", count=layers, skipped=list(range(2 * exit, 2 * layers)), reused=exit)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, rows_of
+from ...core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, select_rows
 from ..model.chain import drawn_apart
 from .features import FeatureModel
 
@@ -39,7 +39,7 @@ class OnePassFeatures(Drafter):
     restartable = False  # of a text that was not verified it has no states
 
     def __init__(self, head: Any):
-        self.taps, self.needs = frozenset(head.taps), frozenset({"tap:layer", "embed", "head"})
+        self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:layer", "embed", "head"})
         self.model = OnePass(head)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -51,4 +51,4 @@ class OnePassFeatures(Drafter):
         return DraftTree() if rows is None else drawn_apart(rows, state, budget)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(rows_of(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))

@@ -46,7 +46,7 @@ def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
         last = list(passed)
         for place, parent in enumerate(shape.parents):
             last[parent + 1] -= passed[place + 1]
-        out.append((shape, [max(0.0, chance) for chance in last], sum(passed[1:])))
+        out.append((shape, [max(0.0, prob) for prob in last], sum(passed[1:])))
     return out
 
 
@@ -54,7 +54,7 @@ def _rowed(shape: Shape, last: list[float], promised: float, worth: list[float],
     """The rest of the rows, each where it is worth most, and what the whole is worth."""
     steps, left = [0] * len(last), (rows - len(shape)) // chains
     gains = [worth[step + 1] - worth[step] for step in range(len(worth) - 1)]
-    heap = [(-chance * gains[0], place) for place, chance in enumerate(last)] if gains else []
+    heap = [(-prob * gains[0], place) for place, prob in enumerate(last)] if gains else []
     heapq.heapify(heap)
     value = promised + worth[0]
     while heap and left > 0 and heap[0][0] < 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...core import Budget, DraftTree, State, TreeBuilder, ids_on
+from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
 from ...trees import best
 from .last_state import LastState
 
@@ -27,13 +27,13 @@ class LevelTree(LastState):
         depth = min(budget.gamma, len(self.heads))
         if self.last is None or depth < 1:
             return DraftTree()
-        states, tokens, values, levels = self.last[None], ids_on(self.last.device, state.tokens[-1:]), None, []
+        states, tokens, values, levels = self.last[None], token_tensor(self.last.device, state.tokens[-1:]), None, []
         with torch.inference_mode():
             for level in range(depth):
                 states = self.heads.step(level, states, tokens)
-                chances, ids = best(self.heads.logits(level, states).log_softmax(-1), min(self.top[level], budget.width))
-                chances = chances.double() if values is None else values[:, None] + chances.double()
-                values, tokens, states = chances.flatten(), ids.flatten(), states.repeat_interleave(ids.shape[1], 0)
+                token_probs, ids = best(self.heads.logits(level, states).log_softmax(-1), min(self.top[level], budget.width))
+                token_probs = token_probs.double() if values is None else values[:, None] + token_probs.double()
+                values, tokens, states = token_probs.flatten(), ids.flatten(), states.repeat_interleave(ids.shape[1], 0)
                 levels.append(tokens.double())
             told = torch.cat([values, *levels]).tolist()  # all levels in one go
         ends, at = len(values), len(values)

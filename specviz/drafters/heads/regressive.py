@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Scores, State, Target, ids_on
+from ...core import Budget, DraftTree, Scores, State, Target, token_tensor
 from ...trees import Shape
 from .last_state import HydraTree
 
@@ -58,7 +58,7 @@ class CloverModel:
         tokens = tree.tokens[start:] or (self.root,)
         with torch.inference_mode():
             before = torch.stack([self.last if node < 0 else self.states[tree.parents[node]] for node in nodes])
-            after, gates = self.heads.regression(before, self.table.index_select(0, ids_on(self.table.device, tokens)))
+            after, gates = self.heads.regression(before, self.table.index_select(0, token_tensor(self.table.device, tokens)))
             shares = (after - before).norm(dim=-1) / before.norm(dim=-1).clamp(min=1e-9)
             for node, state, (*row, share) in zip(nodes, after, torch.cat([gates, shares[:, None].to(gates)], 1).tolist()):
                 self.states[node], self.gates[tuple(tree.tokens[i] for i in tree.path(node))] = state, (row, share)

@@ -39,9 +39,9 @@ class ExitChain(Drafter):
             chain = DraftTree.chain(build.tokens)
             states = self.view.step(chain, max(0, len(chain) - 1))
             logits = self.target.head(self.target.norm(states[-1:]))[0]
-            token, law = draw_one(logits, state)
-            build.add(token, len(build) - 1, build.begin(law, IID))
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
                 break
         state.note("layers", count=self.layers, skipped=list(range(2 * self.exit, 2 * self.layers)), reused=self.exit)
         return build.tree()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, rows_of
+from ...core import Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...indexes.suffix_automaton import GramIndex
 
 MOST = 4096  # latest places of a token that are compared
@@ -25,7 +25,7 @@ class DenseCopy(Drafter):
 
     matched = 0
 
-    taps = frozenset({"final"})
+    hidden_states = frozenset({"final"})
     needs = frozenset({"tap:final"})
     restartable = False  # it knows no state for tokens the target has not read
 
@@ -34,7 +34,7 @@ class DenseCopy(Drafter):
         self.places = GramIndex(1)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        rows = prefill.taps["final"]
+        rows = prefill.hidden_states["final"]
         self.places.clear()
         self.places.settle(state.tokens)
         self.first, self.count = prefill.at, len(rows)  # states of positions first .. first + count - 1
@@ -49,7 +49,7 @@ class DenseCopy(Drafter):
             self.keys[:len(rows)] = self._key(rows)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        rows = rows_of(outcome.scores.taps["final"], outcome.kept)
+        rows = select_rows(outcome.scores.hidden_states["final"], outcome.kept)
         if not self.keys.shape[1]:  # a prompt of one token: the first states are these
             self.first = outcome.scores.at
             self.keys = self.keys.new_zeros(64, rows.shape[1])
@@ -85,7 +85,7 @@ class DenseCopy(Drafter):
         ends = [end for end in self.places.places.get((tokens[-1],), ())[-MOST - 1:] if self.first + 2 <= end < len(tokens)]
         if not ends:
             return []
-        before = rows_of(self.keys, [end - 2 - self.first for end in ends])  # the states before the tokens
+        before = select_rows(self.keys, [end - 2 - self.first for end in ends])  # the states before the tokens
         likeness = before @ self.keys[self.count - 1]
         found = likeness.topk(min(self.neighbours, len(ends)))
         told = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()

@@ -17,7 +17,7 @@ class StoreStates(Drafter):
     matched: how alike the best place was, in eighths. Raises StoreError where the store has no states, or another target's.
     """
 
-    taps = frozenset({"final"})
+    hidden_states = frozenset({"final"})
     needs = frozenset({"tap:final"})
     restartable = False  # it knows no state for tokens the target has not read
     matched = 0
@@ -30,11 +30,11 @@ class StoreStates(Drafter):
         self.state: Tensor | None = None  # [d], of the row that wrote the last token
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        rows = prefill.taps["final"]
+        rows = prefill.hidden_states["final"]
         self.state = rows[-1] if len(rows) else None  # a prompt of one token was written by no state
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.state = outcome.scores.taps["final"][outcome.kept[-1]]
+        self.state = outcome.scores.hidden_states["final"][outcome.kept[-1]]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, dense = TreeBuilder(), self.store.dense

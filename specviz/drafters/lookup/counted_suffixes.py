@@ -68,14 +68,14 @@ def grow(index: SuffixAutomaton, state: int, matched: int, room: int, least: flo
     nodes: list[tuple[int, int, float, int]] = []
     heap: list[tuple] = []
 
-    def offer(parent: int, state: int, chance: float, depth: int) -> None:
+    def offer(parent: int, state: int, prob: float, depth: int) -> None:
         if matched + depth >= index.depth or not index.count[state]:
             return
         counts, total = index.count, index.count[state]
-        floor = least * total / chance * (1 - 1e-9)  # a common token has thousands of successors, nearly all of them rare
+        floor = least * total / prob * (1 - 1e-9)  # a common token has thousands of successors, nearly all of them rare
         after = [(-counts[to], token, to) for token, to in index.next[state].items() if counts[to] >= floor and token >= 0]
         for count, token, to in sorted(after)[:wide]:
-            share = -chance * count / total
+            share = -prob * count / total
             if share >= least:
                 heapq.heappush(heap, (-share, depth, parent, token, to))
 
@@ -84,7 +84,7 @@ def grow(index: SuffixAutomaton, state: int, matched: int, room: int, least: flo
         share, depth, parent, token, to = heapq.heappop(heap)
         nodes.append((token, parent, -share, index.first[to]))
         offer(len(nodes) - 1, to, -share, depth + 1)
-    return Guess(sum(chance for _, _, chance, _ in nodes), matched, tuple(nodes))
+    return Guess(sum(prob for _, _, prob, _ in nodes), matched, tuple(nodes))
 
 
 class CountedSuffixes(Drafter):
@@ -120,7 +120,7 @@ class CountedSuffixes(Drafter):
         self.matched = guess.matched
         if len(build):
             state.note("suffix", source=source, n=guess.matched, score=round(guess.score, 4), nodes=len(build),
-                       chances=[round(chance, 4) for _, _, chance, _ in guess.nodes[:len(build)]])
+                       chances=[round(prob, 4) for _, _, prob, _ in guess.nodes[:len(build)]])
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:

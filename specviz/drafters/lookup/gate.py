@@ -93,7 +93,7 @@ class Gate(Drafter):
 
     def __init__(self, inner: Drafter, caution: float = 1.0):
         self.inner, self.caution = inner, caution
-        self.taps, self.needs, self.restartable = inner.taps, inner.needs, inner.restartable
+        self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.rates, self.price = [Rate(x) for x in RIGHT], Price()
@@ -155,15 +155,15 @@ class Gate(Drafter):
 
     def worth(self, tree: DraftTree, agree: int) -> int:
         """How many of its nodes bring the most tokens for the time they take; 0 where none do."""
-        best, found, deepest, chance, hoped = 1.0, 0, 0, 1.0, 0.0
+        best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
         for count, depth in enumerate(tree.depths, 1):
             if depth > deepest:
-                chance *= self.rate(agree + deepest).value
-                hoped, deepest = hoped + chance, depth
+                prob *= self.rate(agree + deepest).value
+                hoped, deepest = hoped + prob, depth
             pace = (1 + hoped) / (1 + self.caution * (self.price.first + self.price.row * count))
             if pace >= best:
                 best, found = pace, count
-            if chance < best * self.caution * self.price.row:  # and it only gets smaller: no further row brings back its price
+            if prob < best * self.caution * self.price.row:  # and it only gets smaller: no further row brings back its price
                 break
         return found
 

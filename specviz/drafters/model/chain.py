@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import (IID, Alone, Below, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, by_itself, ids_on,
-                     never, read, whole_laws)
+from ...core import (IID, Alone, StopBelowProbability, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, run_alone, token_tensor,
+                     never, read, check_distributions)
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
 from ...trees.growth import Children
 
@@ -32,7 +32,7 @@ class DraftChain(WithModel):
     piece = 2
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        return by_itself(self.steps(state, budget))
+        return run_alone(self.steps(state, budget))
 
     def steps(self, state: State, budget: Budget) -> Steps:
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1
@@ -43,12 +43,12 @@ class DraftChain(WithModel):
                 return build.tree()
         for depth in range(budget.gamma):
             scores = yield scorer.ask(build, (node,))
-            logits, states = scores.logits[-1], scores.taps.get("final")
-            token, law = draw_one(logits, state)
-            node = build.add(token, node, build.begin(law, IID))
+            logits, states = scores.logits[-1], scores.hidden_states.get("final")
+            token, probs = draw_one(logits, state)
+            node = build.add(token, node, build.begin(probs, IID))
             # at temperature 0 the law is one-hot and says nothing about confidence: a policy gets the draft's own belief
             hidden = None if states is None else states[-1]
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth, hidden)):
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth, hidden)):
                 break
         return build.tree()
 
@@ -56,28 +56,28 @@ class DraftChain(WithModel):
         """The chain in few calls of the model, where it can write by itself; whether it was written. Who ends it by more than a token's
         chance is asked after each piece, since a token behind the end is in vain."""
         sampling, model = state.sampling, self.model
-        if "write" not in model.provides or not (sampling.greedy or sampling.whole):
+        if "write" not in model.capabilities or not (sampling.greedy or sampling.whole):
             return False
-        stop, dice, heat = budget.stop, state.dice, 0.0 if sampling.greedy else sampling.temperature
-        sure = stop if isinstance(stop, Below) else None
+        stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
+        sure = stop if isinstance(stop, StopBelowProbability) else None
         piece = budget.gamma if stop is never or sure else self.piece
-        roll = lambda count: (dice.uniforms if stop is never else dice.ahead)("draft", count)  # noqa: E731
+        roll = lambda count: (rng.uniforms if stop is never else rng.ahead)("draft", count)  # noqa: E731
         while len(build) < budget.gamma:
             before, ended = len(build), False
-            written = model.write(build.tokens, min(piece, budget.gamma - before), heat, roll, sure.least if sure else None)
+            written = model.write(build.tokens, min(piece, budget.gamma - before), temperature, roll, sure.least if sure else None)
             if written is None:  # at the end of the context, or nothing was written
                 return before > 0
-            laws = whole_laws(written.laws) if heat else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
-            for at, (token, law) in enumerate(zip(written.tokens, laws)):
-                build.add(token, len(build) - 1, build.begin(law, IID))
+            distributions = check_distributions(written.distributions) if temperature else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
+            for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
+                build.add(token, len(build) - 1, build.begin(probs, IID))
                 if sure:
-                    ended = sure.takes(written.chances[at])
+                    ended = sure.takes(written.token_probs[at])
                 elif stop is not never:
-                    ended = stop(Step(token, belief(written.logits[at], law, state), before + at, written.states[at]))
+                    ended = stop(Step(token, belief(written.logits[at], probs, state), before + at, written.states[at]))
                 if ended:
                     break
-            if heat and stop is not never:  # a token that is not kept leaves its number to the next draft
-                dice.uniforms("draft", len(build) - before)
+            if temperature and stop is not never:  # a token that is not kept leaves its number to the next draft
+                rng.uniforms("draft", len(build) - before)
             if ended:
                 break
         return True
@@ -89,9 +89,9 @@ def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     if rows.device.type != "cpu" and budget.stop is never and (state.sampling.greedy or not state.stop):
         return _drawn_afar(rows, state)
     for depth, logits in enumerate(rows):
-        token, law = draw_one(logits, state)
-        build.add(token, len(build) - 1, build.begin(law, IID))
-        told = belief(logits, law, state)
+        token, probs = draw_one(logits, state)
+        build.add(token, len(build) - 1, build.begin(probs, IID))
+        told = belief(logits, probs, state)
         sure.append(round(float(told[token]), 4))
         if token in state.stop or budget.stop is not never and budget.stop(Step(token, told, depth)):
             break
@@ -102,14 +102,14 @@ def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
 def _drawn_afar(rows: Tensor, state: State) -> DraftTree:
     """The same on a device, all places drawn before one is read; behind an end token nothing is kept."""
     made = [draw_one(logits, state) for logits in rows]
-    told = torch.stack([belief(logits, law, state) for logits, (_, law) in zip(rows, made)])
-    sure = read(told.gather(1, ids_on(rows.device, [token for token, _ in made])[:, None])[:, 0])
+    told = torch.stack([belief(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
+    sure = read(told.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
     build = TreeBuilder()
-    for token, law in made:
-        build.add(int(token), len(build) - 1, build.begin(law, IID))
+    for token, probs in made:
+        build.add(int(token), len(build) - 1, build.begin(probs, IID))
         if token in state.stop:
             break
-    state.note("masks", places=len(rows), chances=[round(chance, 4) for chance in sure[:len(build)]])
+    state.note("masks", places=len(rows), chances=[round(prob, 4) for prob in sure[:len(build)]])
     return build.tree()
 
 
@@ -124,7 +124,7 @@ class StateChain(DraftChain):
         if model.hidden != hidden:
             raise ValueError(f"what decides the length was trained on a draft model with states of {hidden} numbers, and those of this "
                              f"one have {model.hidden}")
-        model.tap(frozenset({"final"}))
+        model.capture(frozenset({"final"}))
 
 
 class DraftShape(WithModel):
@@ -134,19 +134,19 @@ class DraftShape(WithModel):
     MCSD and Sequoia have it. heat: the draft's own temperature, 0 for the run's.
     """
 
-    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, heat: float = 0.0):
+    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, temperature: float = 0.0):
         super().__init__(model)
-        self.shape, self.drawn, self.children, self.heat = shape, drawn, children, heat
+        self.shape, self.drawn, self.children, self.temperature = shape, drawn, children, temperature
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(budget.gamma, budget.width)
         if not len(shape):
             return DraftTree()
         self.model.sync(state.tokens)
-        state = heated(state, self.heat)
+        state = heated(state, self.temperature)
         return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
 
 
-def belief(logits, law, state: State):
+def belief(logits, probs, state: State):
     """The draft model's distribution [vocab] as a policy reads it: the law drawn from, or plain softmax at temperature 0."""
-    return logits.softmax(-1) if state.sampling.greedy else law
+    return logits.softmax(-1) if state.sampling.greedy else probs

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, ids_on, numbers, read, sent
+from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, token_tensor, numbers, read, to_device
 from ...trees import Growing, Scorer, best, best_of_all, heated, pick
 from .chain import WithModel
 
@@ -41,10 +41,10 @@ class ConfidentTree(WithModel):
             grown += len(frontier) * min(budget.width, rows.shape[-1])
             self._level(build, values, frontier, rows, budget, state)
             kept = sorted(values, reverse=True)[:budget.nodes]
-            chances = [math.exp(value) for value in kept]
-            if sum(chances) - hoped <= self.gain:
+            token_probs = [math.exp(value) for value in kept]
+            if sum(token_probs) - hoped <= self.gain:
                 break
-            hoped = sum(chances)
+            hoped = sum(token_probs)
             # A child is worth no more than its parent, and of equals the earlier stays: only from above the last kept can one be kept.
             least = kept[-1] if len(kept) == budget.nodes else -math.inf
             level = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
@@ -67,7 +67,7 @@ class ConfidentTree(WithModel):
         if rows.device.type == "cpu" and budget.width < budget.nodes:
             told = self._few(rows, worth, budget, state)
         else:
-            above = sent(torch.tensor(worth, dtype=rows.dtype), rows.device)
+            above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
             told = zip(*torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist())  # in one go
         for value, at, token in sorted(told, key=lambda child: child[1]):
             build.add(int(token), frontier[int(at)])
@@ -75,13 +75,13 @@ class ConfidentTree(WithModel):
 
     def _few(self, rows: Tensor, worth: list[float], budget: Budget, state: State) -> list[tuple[float, int, int]]:
         """``_children`` of a few rows on the host, where a sort of twenty numbers is no work for tensors: (value, whose, token)."""
-        laws, tokens = (x.tolist() for x in best(self._heated(rows, state).log_softmax(-1), budget.width))
-        found = [(min(above + law, above), at, token) for at, above in enumerate(worth) for law, token in zip(laws[at], tokens[at])]
+        distributions, tokens = (x.tolist() for x in best(self._heated(rows, state).log_softmax(-1), budget.width))
+        found = [(min(above + probs, above), at, token) for at, above in enumerate(worth) for probs, token in zip(distributions[at], tokens[at])]
         return sorted(found, key=lambda child: -child[0])[:budget.nodes]
 
     def _heated(self, rows: Tensor, state: State) -> Tensor:
-        heat = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
-        return rows if heat == 1.0 else rows / heat
+        temperature = state.sampling.temperature if self.heated and not state.sampling.greedy else 1.0
+        return rows if temperature == 1.0 else rows / temperature
 
     def _children(self, rows: Tensor, above: Tensor, budget: Budget, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """Of a frontier whose paths are worth ``above``: the values of its best children, whose they are, and their tokens; at most
@@ -129,15 +129,15 @@ class GreedyTree(WithModel):
     temperature, 0 for the run's. layered: level by level, every place worth more than one part in budget.nodes, a forward a level.
     """
 
-    def __init__(self, model: Target, ahead: int = 4, heat: float = 0.0, layered: bool = False):
+    def __init__(self, model: Target, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
         super().__init__(model)
-        self.ahead, self.heat, self.layered = ahead, heat, layered
+        self.ahead, self.temperature, self.layered = ahead, temperature, layered
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer = TreeBuilder(), Scorer(self.model)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-        (self._layers if self.layered else self._one_by_one)(build, scorer, heated(state, self.heat), budget)
+        (self._layers if self.layered else self._one_by_one)(build, scorer, heated(state, self.temperature), budget)
         return build.tree()
 
     @staticmethod
@@ -154,9 +154,9 @@ class GreedyTree(WithModel):
                     break
                 slot = Slot(build, row, state)
                 while value > least and slot.drawn < budget.width and slot.more and len(build) < budget.nodes:
-                    node, chance = slot.draw(build, parent, state)
-                    below.append((value * chance, node))
-                    value *= 1 - chance
+                    node, prob = slot.draw(build, parent, state)
+                    below.append((value * prob, node))
+                    value *= 1 - prob
             level = below
 
     def _one_by_one(self, build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
@@ -167,13 +167,13 @@ class GreedyTree(WithModel):
                 waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
                 nodes = [parent, *waiting] if len(build) else [parent]
                 slots |= zip(nodes, (Slot(build, row, state) for row in scorer.rows(build, nodes)))
-            node, chance = slots[parent].draw(build, parent, state)
+            node, prob = slots[parent].draw(build, parent, state)
             depth[node] = depth[parent] + 1
             count += 2
             if slots[parent].drawn < budget.width and slots[parent].more:
-                heapq.heappush(heap, (value * (1 - chance), count, parent))
+                heapq.heappush(heap, (value * (1 - prob), count, parent))
             if depth[node] < budget.gamma:
-                heapq.heappush(heap, (value * chance, count + 1, node))
+                heapq.heappush(heap, (value * prob, count + 1, node))
 
 
 class Slot:
@@ -184,28 +184,28 @@ class Slot:
 
     def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
         self.greedy = state.sampling.greedy
-        law = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
-        self.at = -1 if self.greedy else build.begin(law, WITHOUT_REPLACEMENT)
-        self.drawn, self.more, self._left, self._mass = 0, True, law, 1.0
+        probs = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
+        self.at = -1 if self.greedy else build.begin(probs, WITHOUT_REPLACEMENT)
+        self.drawn, self.more, self._left, self._mass = 0, True, probs, 1.0
 
     def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
         """The next child and the chance it was drawn with."""
         left = self._left if self.drawn == 0 else self._left.div_(self._mass)
         if left.device.type != "cpu":
             return self._drawn_afar(build, parent, left, state)
-        token = int(left.argmax()) if self.greedy else state.dice.pick("draft", left)
-        chance = float(left[token])
+        token = int(left.argmax()) if self.greedy else state.rng.pick("draft", left)
+        prob = float(left[token])
         self._left = left.clone() if self.drawn == 0 else left
         self._left[token] = 0
         self._mass = float(self._left.sum())
         self.more, self.drawn = self._mass > 0, self.drawn + 1
-        return build.add(token, parent, self.at), chance
+        return build.add(token, parent, self.at), prob
 
     def _drawn_afar(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
         """The same, with one wait for the token, its chance and what is left."""
         token = numbers(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
-        place = ids_on(left.device, [token])
+        place = token_tensor(left.device, [token])
         self._left = left.index_fill(0, place, 0.0)
-        chance, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
+        prob, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
         self.more, self.drawn = self._mass > 0, self.drawn + 1
-        return build.add(int(token), parent, self.at), chance
+        return build.add(int(token), parent, self.at), prob

@@ -18,7 +18,7 @@ class NestedChain(Drafter):
     """
 
     def __init__(self, model: Target, size: int | None = None, sure: float = 0.6):
-        self.sizes, self.sure = exits(model.layers) if "skip" in model.provides else (model.layers,), sure
+        self.sizes, self.sure = exits(model.layers) if "skip" in model.capabilities else (model.layers,), sure
         self.views = [model if count == model.layers else model.skipping(range(2 * count, 2 * model.layers)) for count in self.sizes]
         last = len(self.sizes) - 1
         self.asked = range(last + 1) if size is None else (min(size, last) % (last + 1),)
@@ -28,24 +28,24 @@ class NestedChain(Drafter):
             self.views[at].sync(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, used, chances = TreeBuilder(), [], []
+        build, used, token_probs = TreeBuilder(), [], []
         readers: dict[int, Reader] = {}
         for depth in range(budget.gamma):
             for at in self.asked:
                 if at not in readers:
                     readers[at] = Reader(self.views[at], state)
                 logits = readers[at].row(build)
-                chance = float(logits.softmax(-1).max())
-                if chance >= self.sure:
+                prob = float(logits.softmax(-1).max())
+                if prob >= self.sure:
                     break
-            token, law = draw_one(logits, state)
-            build.add(token, len(build) - 1, build.begin(law, IID))
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
             used.append(at)
-            chances.append(round(chance, 4))
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, law, state), depth)):
+            token_probs.append(round(prob, 4))
+            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
                 break
         if used:
-            state.note("sizes", layers=list(self.sizes), used=used, sure=chances, least=self.sure if len(self.asked) > 1 else 0.0)
+            state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=self.sure if len(self.asked) > 1 else 0.0)
         return build.tree()
 
 

@@ -28,11 +28,11 @@ class DraftPaths(WithModel):
         for _ in range(budget.gamma):
             alike = firsts(build, tips)
             alone = sorted(set(alike))
-            laws = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
+            distributions = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
             for i, tip in zip(alike, tips):
                 scorer.twin(tip, tips[i])
-            draws = {i: build.begin(law, IID) for i, law in laws.items()}
-            tips = [build.add(state.dice.pick("draft", laws[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
+            draws = {i: build.begin(probs, IID) for i, probs in distributions.items()}
+            tips = [build.add(state.rng.pick("draft", distributions[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
         return build.tree()
 
 
@@ -58,29 +58,29 @@ class StochasticBeam(WithModel):
 
     @staticmethod
     def _drawn(build: TreeBuilder, beam, rows, width: int, state: State):
-        laws = list(state.sampling.probs(rows))
-        draws = [build.begin(law, WITHOUT_REPLACEMENT) for law in laws]
+        distributions = list(state.sampling.probs(rows))
+        draws = [build.begin(probs, WITHOUT_REPLACEMENT) for probs in distributions]
         left: dict[int, Tensor] = {}  # of a sequence that has a child: its law without what was drawn, made whole again
-        masses = [0.0] * len(laws)  # logarithm of what was not drawn yet of each law
+        masses = [0.0] * len(distributions)  # logarithm of what was not drawn yet of each law
         heap = [(-value, i) for i, (_, _, value) in enumerate(beam)]
         heapq.heapify(heap)
         out = []
         while heap and len(out) < width:
             value, i = -heap[0][0], heap[0][1]
             node, logprob, _ = beam[i]
-            token = state.dice.pick("draft", left.get(i, laws[i]))
-            out.append((build.add(token, node, draws[i]), logprob + math.log(float(laws[i][token])), value))
+            token = state.rng.pick("draft", left.get(i, distributions[i]))
+            out.append((build.add(token, node, draws[i]), logprob + math.log(float(distributions[i][token])), value))
             if len(out) == width:
                 break
             if i not in left:
-                left[i] = laws[i].clone()
+                left[i] = distributions[i].clone()
             rest = left[i]
             rest[token] = 0
             share = float(rest.sum())
             if share > 0:
                 rest /= share
                 masses[i] += math.log(share)
-                u = 1.0 - float(state.dice.raw("draft", (1,)))  # in (0, 1]
+                u = 1.0 - float(state.rng.raw("draft", (1,)))  # in (0, 1]
                 heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
             else:
                 heapq.heappop(heap)

@@ -67,8 +67,8 @@ class Staged(Drafter):
         if state.sampling.greedy:
             others = [x for x in best(row[None], count)[1][0].tolist() if x != token][:count - 1]
             return [build.add(x, parent) for x in (token, *others)]
-        law = state.sampling.probs(row)
-        draw, rest = build.begin(law, WITHOUT_REPLACEMENT), law.clone()
+        probs = state.sampling.probs(row)
+        draw, rest = build.begin(probs, WITHOUT_REPLACEMENT), probs.clone()
         rest[token] = 0
         mass = float(rest.sum())
         others = draw_some(rest / mass, count - 1, state) if mass > 0 and count > 1 else []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...core import Budget, Outcome, State, Step, Steps, rows_of
+from ...core import Budget, Outcome, State, Step, Steps, select_rows
 from .chain import DraftChain
 
 
@@ -32,7 +32,7 @@ class WatchedChain(DraftChain):
 
     def overlaps(self, state: State, outcome: Outcome) -> list[float]:
         """Sum of the smaller of both probabilities, at each judged place."""
-        return self.common(rows_of(outcome.scores.logits, judged(outcome)), self.believed, state)
+        return self.common(select_rows(outcome.scores.logits, judged(outcome)), self.believed, state)
 
     def common(self, logits: Tensor, drafted: list[Tensor], state: State) -> list[float]:
         """The same of the target's logits [n, vocab] and the draft's distributions."""

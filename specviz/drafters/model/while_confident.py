@@ -27,8 +27,8 @@ class SureChain(WithModel):
             sure.append(round(float((logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()), 5))
             if sure[-1] < self.least:
                 break
-            token, law = draw_one(logits, state)
-            node = build.add(token, node, build.begin(law, IID))
+            token, probs = draw_one(logits, state)
+            node = build.add(token, node, build.begin(probs, IID))
         if sure:
             state.note("fallback", at=len(state.tokens) + len(build), sure=sure, least=self.least,
                        why="unsure" if sure[-1] < self.least else "full")

@@ -10,7 +10,7 @@ import random
 
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, rows_of
+from ...core import IID, Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...trees import Shape, best, draw_one
 from ..several.fused import join
 from ...indexes.suffix_automaton import Grams
@@ -60,8 +60,8 @@ class SampledJacobi(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, tokens = TreeBuilder(), state.tokens
         for row in self.rows[:budget.gamma] if self.rows is not None else ():
-            token, law = draw_one(row, state)  # drawn here, not when the row was seen: a draft depends on no older dice
-            build.add(token, len(build) - 1, build.begin(law, IID))
+            token, probs = draw_one(row, state)  # drawn here, not when the row was seen: a draft depends on no older dice
+            build.add(token, len(build) - 1, build.begin(probs, IID))
         drawn = len(build)
         for place in range(drawn, budget.gamma):
             at = place % len(tokens)
@@ -130,7 +130,7 @@ class JacobiTree(Drafter):
         while tree.children(node):  # first children: the likeliest ones
             node = tree.children(node)[0]
             rows.append(node + 1)
-        self.places = best(rows_of(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
+        self.places = best(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
 
 
 class Units(Drafter):
@@ -147,7 +147,7 @@ class Units(Drafter):
         self.unit: list[int] = []
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.unit, self.chances = [], []
+        self.unit, self.token_probs = [], []
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -159,18 +159,18 @@ class Units(Drafter):
         blank = state.tokens[-1]  # the paper trains a token for it; an end token would make the model sure of a new line
         for _ in range(self.blanks):
             build.add(blank, len(build) - 1, probe=True)
-        state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.chances[:self.size], blanks=self.blanks)
+        state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.token_probs[:self.size], blanks=self.blanks)
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.unit, self.chances = [], []
+        self.unit, self.token_probs = [], []
         if len(outcome.verdict.path) < self.size:
             return  # the run ended inside the unit
-        laws = outcome.scores.logits[self.size + 1:].softmax(-1)
+        distributions = outcome.scores.logits[self.size + 1:].softmax(-1)
         last = state.tokens[-1]
-        for chance, token in zip(*(x.tolist() for x in laws.max(-1))):
-            if chance < self.sure or token == last:  # a repeated token is how a blank looks when it knows nothing
+        for prob, token in zip(*(x.tolist() for x in distributions.max(-1))):
+            if prob < self.sure or token == last:  # a repeated token is how a blank looks when it knows nothing
                 break
             self.unit.append(token)
-            self.chances.append(round(chance, 4))
+            self.token_probs.append(round(prob, 4))
             last = token

@@ -27,8 +27,8 @@ class Superposed(Drafter):
     needs = frozenset({"embed", "entry"})
     restartable = False  # it writes into the target's scratch
 
-    def __init__(self, drafts: int = 3, length: int = 10, best: int = 9, heat: float = 0.06, blend: float = 0.54):
-        self.drafts, self.length, self.best, self.heat, self.blend = drafts, length, best, heat, blend
+    def __init__(self, drafts: int = 3, length: int = 10, best: int = 9, temperature: float = 0.06, blend: float = 0.54):
+        self.drafts, self.length, self.best, self.temperature, self.blend = drafts, length, best, temperature, blend
         self.counts = NgramCounts(max(WEIGHTS))
         self.passes: list[tuple[float, float, int]] = []
 
@@ -81,7 +81,7 @@ class Superposed(Drafter):
 
     def _extend(self, alive, logits: Tensor, state: State):
         """The ``drafts`` best (score, tokens) after one more token."""
-        top = (logits.double() / self.heat).topk(min(self.best, logits.shape[-1]))
+        top = (logits.double() / self.temperature).topk(min(self.best, logits.shape[-1]))
         logs = top.values.log_softmax(-1).tolist()
         out = []
         for score, draft in alive:

@@ -60,7 +60,7 @@ class Several(Drafter):
 
     def __init__(self, *drafters: Drafter):
         self.drafters = drafters
-        self.taps = frozenset().union(*(d.taps for d in drafters))
+        self.hidden_states = frozenset().union(*(d.hidden_states for d in drafters))
         self.needs = frozenset().union(*(d.needs for d in drafters))
         self.restartable = all(d.restartable for d in drafters)
 

@@ -170,7 +170,7 @@ class Translated:
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge, self.vocab = model, bridge, bridge.vocab
-        self.provides, self.context, self.follower = model.provides & {"tree", "rewind"}, model.context, Follower(bridge)
+        self.capabilities, self.context, self.follower = model.capabilities & {"tree", "rewind"}, model.context, Follower(bridge)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         return self._widened(self.model.sync(self.follower.follow(tokens)))

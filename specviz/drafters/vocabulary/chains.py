@@ -80,7 +80,7 @@ class StringRejection(StringMatch):
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
         super().__init__(model, bridge)
-        self.ahead = ahead if "tree" in model.provides else 0
+        self.ahead = ahead if "tree" in model.capabilities else 0
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
@@ -92,7 +92,7 @@ class StringRejection(StringMatch):
         while True:
             found = Outlook(self, theirs, scorer, row, tip, state)
             drawn, tokens = found.draw(state)
-            build.add(tokens[0], len(build) - 1, build.begin(found.law, IID))
+            build.add(tokens[0], len(build) - 1, build.begin(found.probs, IID))
             for token in tokens[1:1 + budget.gamma - len(build)]:
                 build.add(token, len(build) - 1)
             said += drawn
@@ -108,21 +108,21 @@ class Outlook:
 
     def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
         self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
-        self.first = self._law(row, state)
-        self.law, self.joined = spread(self.first, self.bridge), {}
+        self.first = self._probs(row, state)
+        self.probs, self.joined = spread(self.first, self.bridge), {}
         likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
         likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
         self.nodes = {token: theirs.add(token, tip) for token in likely}
         self.rows = dict(zip(likely, scorer.rows(theirs, list(self.nodes.values())))) if likely else {}
         for token, after in self.rows.items():
             others, ours = self.bridge.joins[token]
-            chances = self._law(after, state)[others]
-            self.joined[token] = chances
-            self.law.index_add_(0, ours, self.first[token] * chances)
-            self.law[self.bridge.first[token]] -= self.first[token] * chances.sum()
-        self.law.clamp_(min=0)
+            token_probs = self._probs(after, state)[others]
+            self.joined[token] = token_probs
+            self.probs.index_add_(0, ours, self.first[token] * token_probs)
+            self.probs[self.bridge.first[token]] -= self.first[token] * token_probs.sum()
+        self.probs.clamp_(min=0)
 
-    def _law(self, row: Tensor, state: State) -> Tensor:
+    def _probs(self, row: Tensor, state: State) -> Tensor:
         """Their law over the tokens that can be told in ours."""
         return state.sampling.probs(row.masked_fill(self.bridge.first < 0, -torch.inf))
 
@@ -131,8 +131,8 @@ class Outlook:
         token = pick(self.first, state)
         if token in self.joined:
             others, ours = self.bridge.joins[token]
-            chances = self.joined[token]
-            at = pick(torch.cat([(1 - chances.sum()).clamp(min=0)[None], chances]), state) - 1
+            token_probs = self.joined[token]
+            at = pick(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
             if at >= 0:
                 return [token, int(others[at])], (int(ours[at]),)
         return [token], self.bridge.spelled[token]
@@ -146,13 +146,13 @@ class Outlook:
         return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.rows(self.theirs, (tip,))[0]
 
 
-def pick(law: Tensor, state: State) -> int:
-    return int(law.argmax()) if state.sampling.greedy else state.dice.pick("draft", law)
+def pick(probs: Tensor, state: State) -> int:
+    return int(probs.argmax()) if state.sampling.greedy else state.rng.pick("draft", probs)
 
 
-def spread(law: Tensor, bridge: Bridge) -> Tensor:
+def spread(probs: Tensor, bridge: Bridge) -> Tensor:
     """The law of the first token of ours that spells what is drawn from the law of theirs [their_vocab]."""
-    return law.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), law)
+    return probs.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), probs)
 
 
 def note(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:

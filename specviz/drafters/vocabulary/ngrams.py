@@ -64,19 +64,19 @@ class Place:
         row = torch.full_like(self.logits, -torch.inf)
         row[mapped] = self.logits[mapped]
         self.first = state.sampling.probs(row)
-        self.law = self.first.new_zeros(drafter.bridge.vocab)
-        self.law[ours] = self.first[mapped]
+        self.probs = self.first.new_zeros(drafter.bridge.vocab)
+        self.probs[ours] = self.first[mapped]
         self.nodes: dict[tuple[int, ...], int] = {}
         self.rows: dict[tuple[int, ...], tuple[Tensor, Tensor | None]] = {}
-        self.laws: dict[tuple[int, ...], Tensor] = {}
+        self.distributions: dict[tuple[int, ...], Tensor] = {}
         begun = {path: float(self.first[path[0]]) for path in self.cache.after if len(path) == 1}
-        while begun := self._likeliest(begun, drafter.ahead):
+        while begun := self._argmax_tokens(begun, drafter.ahead):
             begun = self._look_behind(begun, state)
-        self.law.clamp_(min=0)
+        self.probs.clamp_(min=0)
 
     @staticmethod
-    def _likeliest(begun: dict[tuple[int, ...], float], count: int) -> dict[tuple[int, ...], float]:
-        worth = sorted((path for path, chance in begun.items() if chance > FLOOR), key=lambda path: -begun[path])
+    def _argmax_tokens(begun: dict[tuple[int, ...], float], count: int) -> dict[tuple[int, ...], float]:
+        worth = sorted((path for path, prob in begun.items() if prob > FLOOR), key=lambda path: -begun[path])
         return {path: begun[path] for path in worth[:count]}
 
     def _look_behind(self, begun: dict[tuple[int, ...], float], state: State) -> dict[tuple[int, ...], float]:
@@ -85,10 +85,10 @@ class Place:
             self.nodes[path] = self.theirs.add(path[-1], self.nodes.get(path[:-1], self.tip))
         found = last(self.scorer.scores(self.theirs, [self.nodes[path] for path in begun]), len(begun))
         longer: dict[tuple[int, ...], float] = {}
-        for (path, chance), row in zip(begun.items(), found):
-            self.rows[path], self.laws[path] = row, state.sampling.probs(row[0])
+        for (path, prob), row in zip(begun.items(), found):
+            self.rows[path], self.distributions[path] = row, state.sampling.probs(row[0])
             for token in self.cache.after[path]:
-                whole, mass = (*path, token), chance * self.laws[path][token]
+                whole, mass = (*path, token), prob * self.distributions[path][token]
                 if whole in self.cache.known:
                     self.move(self.said(path), self.cache.known[whole], mass)
                 if whole in self.cache.after:
@@ -96,8 +96,8 @@ class Place:
         return longer
 
     def move(self, less: int, more: int, mass: Tensor) -> None:
-        self.law[less] -= mass
-        self.law[more] += mass
+        self.probs[less] -= mass
+        self.probs[more] += mass
 
     def merged(self, path: tuple[int, ...]) -> tuple[int, ...]:
         """The longest n-gram that this begins with, or its first token."""
@@ -111,10 +111,10 @@ class Place:
     def draw(self, state: State) -> tuple[tuple[int, ...], int]:
         """Their tokens, and the one of ours that they are."""
         path = (pick(self.first, state),)
-        while path in self.laws:
+        while path in self.distributions:
             others = self.cache.after[path]
-            chances = self.laws[path][others]
-            at = pick(torch.cat([(1 - chances.sum()).clamp(min=0)[None], chances]), state) - 1
+            token_probs = self.distributions[path][others]
+            at = pick(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
             if at < 0:
                 break
             path = (*path, others[at])
@@ -140,7 +140,7 @@ class MergingChain(StringMatch):
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
         super().__init__(model, bridge)
         self.cache = NgramCache(bridge)
-        self.ahead = ahead if "tree" in model.provides else 0
+        self.ahead = ahead if "tree" in model.capabilities else 0
         self.hidden: list[Tensor | None] = []  # the draft's state at each place of the round
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -155,11 +155,11 @@ class MergingChain(StringMatch):
             found = self.place(self, theirs, scorer, tip, scores, state)
             drawn, token = found.draw(state)
             self.hidden.append(found.hidden)
-            build.add(token, len(build) - 1, build.begin(found.law, IID))
+            build.add(token, len(build) - 1, build.begin(found.probs, IID))
             said += drawn
             if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
-            if budget.stop is not never and budget.stop(Step(token, found.law, len(build) - 1, found.hidden)):
+            if budget.stop is not never and budget.stop(Step(token, found.probs, len(build) - 1, found.hidden)):
                 break
             tip, scores = found.follow(drawn)
         note(state, self.bridge, said, build.tokens)
@@ -168,5 +168,5 @@ class MergingChain(StringMatch):
 
 def last(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:
     """Logits and last states of the newest rows; None where the states are not asked for."""
-    states = scores.taps.get("final")
+    states = scores.hidden_states.get("final")
     return list(zip(scores.logits[-count:], [None] * count if states is None else states[-count:]))

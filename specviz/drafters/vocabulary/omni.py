@@ -47,7 +47,7 @@ class OmniChain(MergingChain):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
             if head is not None:
                 self.of_head = torch.optim.AdamW(head.to(self.model.weights[0].device).parameters(), lr=HEAD_RATE, weight_decay=0.0)
-                self.model.tap(frozenset({"final"}))
+                self.model.capture(frozenset({"final"}))
 
     def observe(self, state: State, outcome: Outcome) -> None:
         first = len(state.tokens) - len(outcome.committed)
@@ -77,8 +77,8 @@ class OmniChain(MergingChain):
                 self.model.renew()
                 self.updates += 1
             if judged and self.head is not None:
-                states, chances = torch.stack([state for state, _ in judged]), torch.tensor([chance for _, chance in judged])
-                step(loss(self.head.logit(states), chances.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
+                states, token_probs = torch.stack([state for state, _ in judged]), torch.tensor([prob for _, prob in judged])
+                step(loss(self.head.logit(states), token_probs.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
 
     def missed(self, tokens: list[int], written: list[Written]) -> Tensor | None:
         """The hybrid loss, a mean over those of these tokens that begin where one of the draft's begins; None where there is none, and

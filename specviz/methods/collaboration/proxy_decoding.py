@@ -13,11 +13,11 @@ from ...verifiers import TokenRejection
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
     small = kit.open("middle")
-    if not {"tap:layer", "head"} <= small.provides or not hasattr(small, "norm") or small.layers < 2:
+    if not {"tap:layer", "head"} <= small.capabilities or not hasattr(small, "norm") or small.layers < 2:
         raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
     half = f"layer:{(small.layers + 1) // 2}"
-    helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.taps[half]))),
-               "router": ROUTERS[router], "taps": frozenset({half})}
+    helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
+               "router": ROUTERS[router], "hidden_states": frozenset({half})}
     return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), together, helpers)
 
 

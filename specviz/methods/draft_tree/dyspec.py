@@ -9,8 +9,8 @@ from ...policies import Fixed
 from ...verifiers import TokenRejection
 
 
-def build(kit, nodes: int, width: int, depth: int, grow: str, heat: float) -> Parts:
-    drafter = GreedyTree(kit.open("draft"), heat=heat, layered=grow == "layers")
+def build(kit, nodes: int, width: int, depth: int, grow: str, draft_temperature: float) -> Parts:
+    drafter = GreedyTree(kit.open("draft"), temperature=draft_temperature, layered=grow == "layers")
     return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
 
 
@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("depth", 8, 1, 16, "most tokens ahead"),
         Knob("grow", "one by one", choices=("one by one", "layers"),
              help="always where a token is worth most; or, a draft pass a level, wherever it is worth more than 1 / nodes"),
-        Knob("heat", 0.0, 0.0, 2.0,
+        Knob("draft_temperature", 0.0, 0.0, 2.0,
              "temperature of the draft; 0: the run's, so that at 0 the likeliest tokens are taken; the paper's is 0.6"),
     ),
     needs=frozenset({"draft", "tree"}),
@@ -33,6 +33,6 @@ METHOD = Method(
     wins="With large trees and a draft that is cheap to run one step at a time.",
     loses="Growing node by node needs many small draft passes.",
     differs="Both ways to grow are the paper's. It drafts at temperature 0.6 whatever the target's; here the default is the run's own.",
-    published={"nodes": 64, "width": 16, "depth": 16, "heat": 0.6},
+    published={"nodes": 64, "width": 16, "depth": 16, "draft_temperature": 0.6},
     build=build,
 )

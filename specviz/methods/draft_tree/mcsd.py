@@ -10,9 +10,9 @@ from ...trees import product
 from ...verifiers import TokenRejection
 
 
-def build(kit, first: int, later: int, depth: int, heat: float) -> Parts:
+def build(kit, first: int, later: int, depth: int, draft_temperature: float) -> Parts:
     shape = product((first,) + (later,) * (depth - 1))
-    return Parts(DraftShape(kit.open("draft"), shape, heat=heat), Fixed(depth, max(first, later), len(shape)), TokenRejection())
+    return Parts(DraftShape(kit.open("draft"), shape, temperature=draft_temperature), Fixed(depth, max(first, later), len(shape)), TokenRejection())
 
 
 METHOD = Method(
@@ -24,7 +24,7 @@ METHOD = Method(
         Knob("first", 2, 1, 8, "candidates for the next token"),
         Knob("later", 1, 1, 3, "candidates after each token of the draft; the paper's tree is 4-2-2"),
         Knob("depth", 3, 1, 4, "places ahead; the number of nodes grows exponentially with it"),
-        Knob("heat", 0.0, 0.0, 2.0, "temperature of the draft, which may be another than the target's; 0: the run's"),
+        Knob("draft_temperature", 0.0, 0.0, 2.0, "temperature of the draft, which may be another than the target's; 0: the run's"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Later candidates that are taken after the first was refused.",

@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ...core import Below, Budget, Knob, Method, Parts
+from ...core import StopBelowProbability, Budget, Knob, Method, Parts
 from ...drafters.model.chain import DraftChain
 from ...drafters.lookup.copying import GramCopy
 from ...drafters.several.fused import Limited, Preferred
@@ -12,7 +12,7 @@ from ...verifiers import TokenRejection
 
 
 def build(kit, gram: int, block: int, gamma: int, least: float) -> Parts:
-    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma, stop=Below(least))))
+    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))))
     return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
 
 

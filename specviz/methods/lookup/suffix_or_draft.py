@@ -3,7 +3,7 @@ repetition of this text or of an earlier answer; then what followed there is dra
 """
 from __future__ import annotations
 
-from ...core import Below, Budget, Knob, Method, Parts
+from ...core import StopBelowProbability, Budget, Knob, Method, Parts
 from ...drafters.lookup.counted_suffixes import CountedSuffixes
 from ...drafters.model.chain import DraftChain
 from ...drafters.several.fused import Overridden
@@ -15,7 +15,7 @@ from ...verifiers import TokenRejection
 def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
-    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=Below(least)))
+    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least)))
     return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
 
 

@@ -21,8 +21,8 @@ class Glance(TokenRejection):
         verdict = super().verify(tree, scores, state)
         if state.round + 1 != self.when or len(verdict.path) == len(tree):
             return verdict
-        law = state.sampling.probs(scores.logits[-1])
-        return Verdict(tuple(range(len(tree))), state.dice.pick("verify", law), "unchecked", verdict.trials, law)
+        probs = state.sampling.probs(scores.logits[-1])
+        return Verdict(tuple(range(len(tree))), state.rng.pick("verify", probs), "unchecked", verdict.trials, probs)
 
 
 def build(kit, window: int, rounds: int) -> Parts:

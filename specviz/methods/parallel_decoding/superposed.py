@@ -10,8 +10,8 @@ from ...policies import Fixed
 from ...verifiers.unchecked import Unchecked
 
 
-def build(kit, drafts: int, length: int, best: int, heat: float, blend: float) -> Parts:
-    return Parts(Superposed(drafts, length, max(best, drafts), heat, blend), Fixed(length), Unchecked(), own_passes)
+def build(kit, drafts: int, length: int, best: int, ranking_temperature: float, blend: float) -> Parts:
+    return Parts(Superposed(drafts, length, max(best, drafts), ranking_temperature, blend), Fixed(length), Unchecked(), own_passes)
 
 
 METHOD = Method(
@@ -24,7 +24,7 @@ METHOD = Method(
         Knob("drafts", 3, 1, 8, "continuations kept (k); with one of them and blend 0 it is plain greedy decoding"),
         Knob("length", 10, 1, 20, "tokens before the best one is written; beyond ten they drift apart"),
         Knob("best", 9, 1, 32, "the target's best tokens that are considered a step"),
-        Knob("heat", 0.06, 0.01, 1.0, "temperature of the target's distribution in the ranking"),
+        Knob("ranking_temperature", 0.06, 0.01, 1.0, "temperature of the target's distribution in the ranking"),
         Knob("blend", 0.54, 0.0, 0.95, "weight of the n-gram counts against the target (a); they are counted in this text only"),
     ),
     needs=frozenset({"embed", "entry"}),

@@ -14,7 +14,7 @@ from ...verifiers import TokenRejection
 
 def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
-    if "fuzzy" not in drafter.provides:
+    if "fuzzy" not in drafter.capabilities:
         raise ValueError("the draft model cannot run its layers side by side; choose the target's own layers")
     if drafts == "chain":
         return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())

@@ -28,7 +28,7 @@ def rows(count: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(count, 16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def layer(normed: bool, fed: bool, bias: bool) -> dict[str, torch.Tensor]:
+def layer(normed: bool, num_computed: bool, bias: bool) -> dict[str, torch.Tensor]:
     """One layer under its published names."""
     shapes = {"q_proj": (24, 16), "k_proj": (12, 16), "v_proj": (12, 16), "o_proj": (16, 24)}
     found = {f"self_attn.{name}.weight": torch.randn(shape) / 4 for name, shape in shapes.items()}
@@ -36,7 +36,7 @@ def layer(normed: bool, fed: bool, bias: bool) -> dict[str, torch.Tensor]:
         found |= {f"self_attn.{name}.bias": torch.randn(shapes[name][0]) for name in ("q_proj", "k_proj", "v_proj")}
     if normed:
         found["input_layernorm.weight"] = 1 + torch.randn(16) / 4
-    if fed:
+    if num_computed:
         found |= {"mlp.gate_proj.weight": torch.randn(20, 16) / 4, "mlp.up_proj.weight": torch.randn(20, 16) / 4,
                   "mlp.down_proj.weight": torch.randn(16, 20) / 4, "post_attention_layernorm.weight": 1 + torch.randn(16) / 4}
     return {f"layers.0.{name}": tensor for name, tensor in found.items()}

@@ -12,7 +12,7 @@ from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
 
 from ...exactness import wrong
-from ...exactness.enumeration import distance, joint, law_of_engine
+from ...exactness.enumeration import distance, joint, probs_of_engine
 from ...exactness.toys import PROMPT, begin, greedy, toy
 
 KEYS = ("eagle", "eagle2", "kangaroo")
@@ -46,11 +46,11 @@ def drafted(parts, kit, state):
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("heat", [0.0, 1.0])
-def test_the_drafters_cache_is_a_fresh_prefills_after_every_round(key, heat):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_drafters_cache_is_a_fresh_prefills_after_every_round(key, temperature):
     method, kit, taken = catalogue()[key], toy(6, sharp=0.5), 0
     parts = built(method, kit)
-    state = State(list(PROMPT), Sampling(heat, seed=4), limit=50)
+    state = State(list(PROMPT), Sampling(temperature, seed=4), limit=50)
     open_run(parts, kit.target, state)
     while not state.done:
         outcome, held = drafted(parts, kit, state)
@@ -149,7 +149,7 @@ def test_the_papers_tree_and_the_small_one():
 def test_a_node_is_grown_from_its_own_guess():
     """The logits below each node of a tree, against the head reading the node's path one token after another as text."""
     kit = toy(12, sharp=1.0)
-    kit.target.tap(frozenset({"final"}))
+    kit.target.capture(frozenset({"final"}))
     prefill = kit.target.sync(PROMPT)
     grown, head, embed = FeatureModel(kit.head("eagle")), kit.head("eagle"), kit.target.embed
     grown.start(kit.target, PROMPT, prefill)
@@ -161,7 +161,7 @@ def test_a_node_is_grown_from_its_own_guess():
     for node, got in zip(range(-1, 5), torch.cat(rows)):
         cache = head.open()
         cache.restart(0)
-        guess = cache.read(embed(PROMPT[1:]), prefill.taps["final"])[-1:]
+        guess = cache.read(embed(PROMPT[1:]), prefill.hidden_states["final"])[-1:]
         for step in tree.path(node):
             guess = cache.read(embed([tree.tokens[step]]), guess)
         torch.testing.assert_close(got, kit.target.head(guess)[0])
@@ -178,21 +178,21 @@ def test_eagle_draws_and_eagle2_chooses():
         trees[method.key] = play(parts, kit.target, state).tree
         again = FeatureModel(kit.head("eagle"))
         target = TinyTarget(kit.net, 96)
-        target.tap(frozenset({"final"}))
+        target.capture(frozenset({"final"}))
         again.start(target, PROMPT, target.sync(PROMPT))
         again.sync(PROMPT)
-        law = sampling.probs(again.score(type(trees[method.key])()).logits[0])
+        probs = sampling.probs(again.score(type(trees[method.key])()).logits[0])
     drawn, chosen = trees["eagle"], trees["eagle2"]
     assert {drawn.label(i) for i in range(len(drawn))} == {WITHOUT_REPLACEMENT} and {chosen.label(i) for i in range(len(chosen))} == {CHOSEN}
-    torch.testing.assert_close(drawn.law(0), law)
+    torch.testing.assert_close(drawn.probs(0), probs)
     for node in (-1, 0):
         tokens = [drawn.tokens[child] for child in drawn.children(node)]
         assert len(set(tokens)) == len(tokens) > 2
-    assert chosen.tokens[chosen.children(-1)[0]] == int(law.argmax())
+    assert chosen.tokens[chosen.children(-1)[0]] == int(probs.argmax())
 
 
 @pytest.mark.parametrize("verifier, lawful", [(TokenRejection, True), (wrong.BaseRow, False), (wrong.NoResidual, False)])
-def test_siblings_whose_law_is_not_updated_are_caught(verifier, lawful):
+def test_siblings_whose_law_is_not_updated_are_caught(verifier, compatible_verifiers):
     """EAGLE's own tree, judged rightly and wrongly: the wrong rules write another law."""
     kit, sampling = toy(4, share=0.5, sharp=0.8), Sampling(1.0)
     parts = EAGLE.build(kit, nodes=3, depth=1)
@@ -200,8 +200,8 @@ def test_siblings_whose_law_is_not_updated_are_caught(verifier, lawful):
     parts = Parts(parts.drafter, parts.policy, verifier())
     state = begin(parts, kit, sampling, 2)
     want = joint(kit.net.logits, state.tokens, 2, sampling, 4)
-    law, _ = law_of_engine(parts, kit.target, state, 2, lambda *_: None, (kit.net, kit.small))
-    assert (distance(law, want) < 1e-12) == lawful and (lawful or distance(law, want) > 1e-3)
+    probs, _ = probs_of_engine(parts, kit.target, state, 2, lambda *_: None, (kit.net, kit.small))
+    assert (distance(probs, want) < 1e-12) == compatible_verifiers and (compatible_verifiers or distance(probs, want) > 1e-3)
 
 
 def test_kangaroos_second_exit_is_where_it_is_unsure():

@@ -113,9 +113,9 @@ def test_pass_draws_a_chain_and_knows_nothing_after_a_refusal():
     drafter.start(state, target, target.sync(state.tokens))
     drafts = lambda tree: [x for x in tree.tokens if x >= 0]  # noqa: E731
     assert drafts(played(drafter, target, state, budget, (), 4)) == []
-    laws = drafter.guesses.softmax(-1)
+    distributions = drafter.guesses.softmax(-1)
     second = played(drafter, target, state, budget, (0, 1, 2), 8)
-    assert len(drafts(second)) == 3 and torch.allclose(second.probs, laws) and second.parents == (-1, 0, 1, 2, 3, 4)
+    assert len(drafts(second)) == 3 and torch.allclose(second.probs, distributions) and second.parents == (-1, 0, 1, 2, 3, 4)
     third = played(drafter, target, state, budget, (0,), 6)
     assert len(drafts(third)) == 3 and drafter.guesses is None
     assert drafts(played(drafter, target, state, budget, (), 1)) == [] and len(drafts(drafter.propose(state, budget))) == 3

@@ -36,7 +36,7 @@ def drafted(top, refine, width=4, gamma=4):
     return [tuple(tree.tokens[j] for j in tree.path(i)) for i in ends], state.notes[-1]
 
 
-def chance(before, token, order):
+def prob(before, token, order):
     """Of an n-gram model, counted afresh."""
     for n in range(min(order - 1, len(before)), -1, -1):
         context = list(before[len(before) - n:])
@@ -52,7 +52,7 @@ def test_ngrams_find_the_best_paths_of_all(order, top, paths):
     logp = LAWS.log_softmax(-1)
     every = {}
     for path in itertools.product(*(row.topk(top).indices.tolist() for row in logp)):
-        every[path] = sum(float(logp[i, x]) + 0.7 * chance((7, 9, 3, *path[:i]), x, order) for i, x in enumerate(path))
+        every[path] = sum(float(logp[i, x]) + 0.7 * prob((7, 9, 3, *path[:i]), x, order) for i, x in enumerate(path))
     want = sorted(every, key=lambda path: -every[path])[:paths]
     refine = ByNgrams(store("text", [TEXT]).array, order, 0.7, paths)
     found, (kind, told) = drafted(top, refine)

@@ -70,7 +70,7 @@ def kit(seed=0):
 
 def opened(drafter, kit, prompt=PROMPT):
     state = State(list(prompt), Sampling())
-    kit.target.tap(drafter.taps)
+    kit.target.capture(drafter.hidden_states)
     drafter.start(state, kit.target, kit.target.sync(state.tokens))
     return state
 
@@ -100,8 +100,8 @@ def test_hydras_nodes_follow_from_the_path_above_them():
     state = opened(drafter, one)
     tree = drafter.propose(state, Budget(3, 10, 9))
     states = kit().target
-    states.tap(frozenset({"final"}))
-    read = heads.prefix(states.sync(state.tokens).taps["final"][None])[0, -1]
+    states.capture(frozenset({"final"}))
+    read = heads.prefix(states.sync(state.tokens).hidden_states["final"][None])[0, -1]
     for i, rank in enumerate(SHAPE.ranks):
         above = [state.tokens[-1], *(tree.tokens[j] for j in tree.path(tree.parents[i]))]
         inputs = torch.cat([read, *one.net.embed(above)])
@@ -141,8 +141,8 @@ def test_a_replay_of_ranks_earns_what_the_engine_earns():
     heads = one.head("medusa")
     shape = calibrated(ACCURACY, 12)
     text = greedy(one.net.logits, PROMPT, 60)
-    one.target.tap(frozenset({"final"}))
-    states = one.target.sync(text).taps["final"]
+    one.target.capture(frozenset({"final"}))
+    states = one.target.sync(text).hidden_states["final"]
     answer, length = text[len(PROMPT):], 60
     table = torch.full((3, length), ranks.NEVER)
     for place in range(length):

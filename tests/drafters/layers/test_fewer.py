@@ -11,7 +11,7 @@ from specviz.drafters.layers.layer_search import LayerSearch
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, swift, unified_layer_skipping
 
-from ..lookup.toys import FREE, check_greedy, check_law, greedy, layered, play_all, play_loop
+from ..lookup.toys import FREE, check_greedy, check_distribution, greedy, layered, play_all, play_loop
 
 SKIP, SWIFT, ULS, LSD = layerskip.METHOD, swift.METHOD, unified_layer_skipping.METHOD, layer_skipping_decoder.METHOD
 PROMPTS = ([1], [1, 0, 0, 1, 1, 0, 0])
@@ -91,7 +91,7 @@ def test_greedy(method, knobs, folder):
     (SKIP, {"gamma": 2}), (SWIFT, {"gamma": 2, "wide": 2, "sure": 0.3}), (ULS, {"gamma": 2}),
 ])
 def test_law(method, knobs, folder):
-    check_law(method, layered(folder, 3, 4, 3), prompt=(1, 2, 0), count=2 if method is SWIFT else 3, **knobs)
+    check_distribution(method, layered(folder, 3, 4, 3), prompt=(1, 2, 0), count=2 if method is SWIFT else 3, **knobs)
 
 
 def test_drafting_leaves_the_target_alone(folder):

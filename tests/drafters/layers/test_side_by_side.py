@@ -111,7 +111,7 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which,
 
 
 def test_a_draft_that_cannot_is_refused():
-    kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(provides=frozenset({"tree"})))
+    kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(capabilities=frozenset({"tree"})))
     with pytest.raises(ValueError, match="choose the target's own layers"):
         build(kit, "draft", 4, 3, "tree", 2, 4)
     assert METHOD.needs == {"draft", "fuzzy"} and METHOD.read_knobs({})["model"] == "deep draft"

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from specviz import Sampling, Session
-from specviz.core import Dice
+from specviz.core import RandomStreams
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
@@ -19,7 +19,7 @@ from ...run.fakes import FakeLoaded
 from .toys import FREE, greedy, kit, play_loop
 
 FAMILIES = ("Lookup", "Parallel decoding", "Self-speculation")
-LENT = TinyTarget.provides | {"draft", "store:text", "store:dense"}
+LENT = TinyTarget.capabilities | {"draft", "store:text", "store:dense"}
 METHODS = [m for m in catalogue().values() if m.family in FAMILIES and m.needs <= LENT]
 REMEMBERING = tuple(m.key for m in METHODS if "memory_of" in m.build.__globals__)
 named = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.key)
@@ -45,7 +45,7 @@ def check(method, one, prompt, count):
     if method.exactness in ("exact", "greedy only"):
         assert tokens == greedy(one.net, prompt, count)
     if method.exactness != "greedy only":
-        assert len(play_loop(method, one, prompt, count, FREE, Dice(4))[0]) == count
+        assert len(play_loop(method, one, prompt, count, FREE, RandomStreams(4))[0]) == count
 
 
 @named

@@ -14,7 +14,7 @@ from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
 from specviz.training.dense import with_states
 
-from .toys import check_greedy, check_law, greedy, kit
+from .toys import check_greedy, check_distribution, greedy, kit
 
 
 @pytest.mark.parametrize("prompt", [[1], [3, 7, 1, 1, 3, 7, 2, 3, 7]])
@@ -28,8 +28,8 @@ def test_nearest_of_all_states(prompt):
     while not state.done:
         play(parts, target, state)
         fresh = TinyTarget(one.net, 128)
-        fresh.tap(frozenset({"final"}))
-        states = fresh.sync(state.tokens).taps["final"]
+        fresh.capture(frozenset({"final"}))
+        states = fresh.sync(state.tokens).hidden_states["final"]
         assert drafter.first == 0 and drafter.count == len(states) == len(state.tokens) - 1
         keys = drafter._key(states)
         assert torch.allclose(keys, drafter.keys[:drafter.count], atol=1e-5)
@@ -76,7 +76,7 @@ def test_greedy():
 
 
 def test_law():
-    check_law(dresd.METHOD, kit(3), least=-1.0, length=2)
+    check_distribution(dresd.METHOD, kit(3), least=-1.0, length=2)
 
 
 # --- a store with states -------------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ def test_a_states_key_is_that_of_the_row_that_wrote_the_token(tmp_path):
 
 def states_of(one, text):
     target = one.fresh()
-    target.tap(frozenset({"final"}))
-    return target.sync(text).taps["final"].float()
+    target.capture(frozenset({"final"}))
+    return target.sync(text).hidden_states["final"].float()
 
 
 def test_a_graph_finds_the_same_places(tmp_path, monkeypatch):
@@ -147,16 +147,16 @@ def test_dense_store_greedy_and_law():
     assert check_greedy(dresd_store.METHOD, kits, ([1], [3, 1, 1, 1, 1]), 24, least=-1.0) > 1.2
     one = kit(3)
     one.open_store = lambda role: dense_store(one, [greedy(one.net, [first], 8) for first in range(3)])
-    check_law(dresd_store.METHOD, one, length=2, neighbours=2, least=-1.0)
+    check_distribution(dresd_store.METHOD, one, length=2, neighbours=2, least=-1.0)
 
 
 @pytest.mark.parametrize("noise", [1e-5, 3e-3])
 def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
     """Float32 in another order of its sums, and half precision. A digest of rounded numbers is another one on the next machine."""
-    one, dice = kit(12, 1), torch.Generator().manual_seed(3)
+    one, rng = kit(12, 1), torch.Generator().manual_seed(3)
     head = one.target.head
     told = mark_of(one.target)
-    one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=dice))
+    one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
     assert mark_of(one.target) != told and marks(told, one.target) and not marks(told, kit(12, 5).target)
     assert not any(marks(other, one.target) for other in ("89aebf618721103d", None, told[1:], [*told[1:], "0"], [*told[1:], float("nan")]))
 

@@ -13,7 +13,7 @@ from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_automaton import SuffixAutomaton
 from specviz.methods.lookup import suffix_decoding
 
-from .toys import check_greedy, check_law, kit, play_all
+from .toys import check_greedy, check_distribution, kit, play_all
 
 
 def count(texts, part):
@@ -37,12 +37,12 @@ def plain_search(texts, context, depth, most, factor, least, wide, own):
 def plain_tree(texts, start, depth, room, least, wide):
     nodes, heap, paths = [], [], []
 
-    def offer(parent, path, chance):
+    def offer(parent, path, prob):
         if len(path) >= depth:
             return
         after = sorted((-count(texts, path + [t]), t) for t in range(6) if count(texts, path + [t]))
         for c, t in after[:wide]:
-            share = -chance * c / count(texts, path)
+            share = -prob * c / count(texts, path)
             if share >= least:
                 heapq.heappush(heap, (-share, len(path), parent, t))
 
@@ -106,7 +106,7 @@ def test_greedy(kits, knobs):
 
 
 def test_law():
-    check_law(suffix_decoding.METHOD, kit(3), nodes=4, factor=4.0)
+    check_distribution(suffix_decoding.METHOD, kit(3), nodes=4, factor=4.0)
 
 
 def test_second_answer_is_drafted_from_the_first():

@@ -110,10 +110,10 @@ def test_expected_tokens_are_weighed_against_the_price():
     gate.start(State([0]), None, None)
     for agree in (0, 1, 2, 3, 6, 12, 40):
         rates = [RIGHT[max(i for i, n in enumerate(AGREE) if n <= agree + deep)] for deep in range(20)]
-        paces, chance, hoped = [1.0], 1.0, 0.0
+        paces, prob, hoped = [1.0], 1.0, 0.0
         for count, rate in enumerate(rates, 1):
-            chance *= min(0.995, rate)
-            hoped += chance
+            prob *= min(0.995, rate)
+            hoped += prob
             paces.append((1 + hoped) / (1 + rules.FIRST + rules.ROW * count))
         best = max(range(21), key=lambda n: paces[n])
         assert gate.worth(DraftTree.chain(range(20)), agree) == best

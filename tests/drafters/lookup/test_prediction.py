@@ -5,7 +5,7 @@ from specviz.core import Budget, Outcome, Scores, State, Verdict
 from specviz.drafters.lookup.prediction import TOLD, Prediction
 from specviz.methods.lookup import predicted_output
 
-from .toys import check_law, greedy, kit, play_all
+from .toys import check_distribution, greedy, kit, play_all
 
 TEXT = [10, 11, 12, 13, 14, 15, 11, 12, 16, 17]
 
@@ -72,4 +72,4 @@ def test_a_true_prediction_is_written_in_a_few_rounds_and_a_false_one_changes_no
 
 def test_law():
     for predicted in ((0, 1, 2), (2, 2, 2, 2)):
-        check_law(predicted_output.METHOD, kit(3, predicted=predicted), gamma=2)
+        check_distribution(predicted_output.METHOD, kit(3, predicted=predicted), gamma=2)

@@ -7,7 +7,7 @@ from specviz.core import Budget, State
 from specviz.drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
 from specviz.methods.lookup import anpd, copy_or_draft, copyspec, sam_decoding
 
-from .toys import check_greedy, check_law, kit, play_all
+from .toys import check_greedy, check_distribution, kit, play_all
 
 METHODS = [
     (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}),
@@ -35,7 +35,7 @@ def test_greedy(method, knobs, kits):
     (sam_decoding.METHOD, {"gamma": 2, "otherwise": "token recycling", "nodes": 3}),
 ])
 def test_law(method, knobs):
-    check_law(method, kit(3), **knobs)
+    check_distribution(method, kit(3), **knobs)
 
 
 def drafted(drafter, tokens, gamma=4, stop=frozenset()):

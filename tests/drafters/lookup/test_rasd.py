@@ -7,7 +7,7 @@ from specviz.core import DraftTree, TreeBuilder
 from specviz.drafters.lookup.rasd import prune
 from specviz.methods.lookup import rasd
 
-from .toys import check_greedy, check_law, kit, play_all
+from .toys import check_greedy, check_distribution, kit, play_all
 
 
 def test_prune():
@@ -33,8 +33,8 @@ def test_greedy():
 
 
 def test_law():
-    check_law(rasd.METHOD, kit(3), count=2, nodes=2, depth=2, width=2, found=2)
-    check_law(rasd.METHOD, kit(3, sharp=0.7), prompt=(1, 1, 2, 1), count=2, nodes=2, depth=1, found=3)
+    check_distribution(rasd.METHOD, kit(3), count=2, nodes=2, depth=2, width=2, found=2)
+    check_distribution(rasd.METHOD, kit(3, sharp=0.7), prompt=(1, 1, 2, 1), count=2, nodes=2, depth=1, found=3)
 
 
 def test_who_proposed_what_is_told():

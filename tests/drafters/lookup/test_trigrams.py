@@ -14,7 +14,7 @@ from specviz.indexes.suffix_array import PART
 from specviz.indexes.trigrams import Trigrams
 from specviz.methods.lookup import aded
 
-from .toys import check_greedy, check_law, kit, play_all
+from .toys import check_greedy, check_distribution, kit, play_all
 
 
 def started(tokens, **settings):
@@ -125,7 +125,7 @@ def test_greedy():
 
 
 def test_law():
-    check_law(aded.METHOD, kit(3), iterations=10, nodes=4, depth=2, start="prompt")
+    check_distribution(aded.METHOD, kit(3), iterations=10, nodes=4, depth=2, start="prompt")
 
 
 def test_visits_are_told():

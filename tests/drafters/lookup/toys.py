@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Clock, Dice, DraftTree, Sampling, State, open_run, play
+from specviz.core import Clock, RandomStreams, DraftTree, Sampling, State, open_run, play
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
 
@@ -18,17 +18,17 @@ class Script:
     """Dice that replay a plan and note how likely it was."""
 
     def __init__(self, plan):
-        self.plan, self.used, self.chance, self.sizes = plan, 0, 1.0, []
+        self.plan, self.used, self.prob, self.sizes = plan, 0, 1.0, []
 
     def _next(self, options):
         if len(options) == 1:
             return options[0][0]
         if self.used == len(self.plan):
             self.plan.append(0)
-        value, chance = options[self.plan[self.used]]
+        value, prob = options[self.plan[self.used]]
         self.sizes.append(len(options))
         self.used += 1
-        self.chance *= chance
+        self.prob *= prob
         return value
 
     def pick(self, stream, probs):
@@ -42,15 +42,15 @@ class Script:
         return self._next([(True, accept), (False, 1 - accept)]), None
 
 
-def law_of(run):
+def probs_of(run):
     """The law of run(dice), every way the dice can fall walked once."""
     plan, out = [], {}
     while True:
-        dice = Script(plan)
-        result = run(dice)
-        out[result] = out.get(result, 0.0) + dice.chance
-        plan = dice.plan[:dice.used]
-        while plan and plan[-1] + 1 >= dice.sizes[len(plan) - 1]:
+        rng = Script(plan)
+        result = run(rng)
+        out[result] = out.get(result, 0.0) + rng.prob
+        plan = rng.plan[:rng.used]
+        while plan and plan[-1] + 1 >= rng.sizes[len(plan) - 1]:
             plan.pop()
         if not plan:
             return out
@@ -99,12 +99,12 @@ def layered(folder, vocab=12, layers=6, seed=0, sharp=1.5):
     return SimpleNamespace(vocab=vocab, net=SimpleNamespace(vocab=vocab, logits=logits), fresh=model.open, target=model.open())
 
 
-def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), parts=None, **knobs):
+def play_all(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=frozenset(), parts=None, **knobs):
     """(tokens written, outcomes, state); the cache must hold the committed tokens after each round."""
     kit.target = kit.fresh()  # a cache that knows of no earlier run
     parts = parts or method.build(kit, **method.read_knobs(knobs))
     ticks = itertools.count()  # a clock that counts its readings: what learns from time repeats itself
-    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
+    state = State(list(prompt), sampling, rng or RandomStreams(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
     target, outcomes = kit.target, []
     open_run(parts, target, state)
     while not state.done:
@@ -113,11 +113,11 @@ def play_all(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=fr
     return state.tokens[len(prompt):], outcomes, state
 
 
-def play_loop(method, kit, prompt, count, sampling=Sampling(), dice=None, stop=frozenset(), **knobs):
+def play_loop(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=frozenset(), **knobs):
     """(tokens written, events) of a method through its own loop."""
     kit.target = kit.fresh()
     parts = method.build(kit, **method.read_knobs(knobs))
-    state = State(list(prompt), sampling, dice or Dice(1), count, stop=stop)
+    state = State(list(prompt), sampling, rng or RandomStreams(1), count, stop=stop)
     with torch.inference_mode():
         events = list((parts.loop or speculate)(parts, kit.target, state))
     return state.tokens[len(prompt):], events
@@ -154,12 +154,12 @@ def check_greedy(method, kits, prompts=PROMPTS, count=40, **knobs):
     return tokens / rounds
 
 
-def check_law(method, one, prompt=(1, 2, 0, 1, 2), count=3, make=None, **knobs):
+def check_distribution(method, one, prompt=(1, 2, 0, 1, 2), count=3, make=None, **knobs):
     """The law of the next ``count`` tokens is the target's, every run of the engine walked."""
-    def once(dice):
+    def once(rng):
         parts = make() if make else None
-        return tuple(play_all(method, one, prompt, count, FREE, dice, parts=parts, **knobs)[0])
+        return tuple(play_all(method, one, prompt, count, FREE, rng, parts=parts, **knobs)[0])
 
-    found = law_of(once)
+    found = probs_of(once)
     assert distance(found, joint(one.net, prompt, count)) < 1e-12
     return found

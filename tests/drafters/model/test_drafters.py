@@ -5,7 +5,7 @@ import pytest
 import torch
 from ...methods.toys import Rows, kit
 
-from specviz.core import Budget, Dice, Parts, Sampling, State, Step, open_run, play
+from specviz.core import Budget, RandomStreams, Parts, Sampling, State, Step, open_run, play
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.drafters.parallel.lookahead import Lookahead
@@ -142,15 +142,15 @@ def test_a_chain_stops_when_told_and_keeps_the_token_it_looked_at():
     things = kit(6)
     for sampling in (Sampling(), Sampling(1.0)):
         seen.clear()
-        tree = DraftChain(things.open("draft")).propose(State([1, 2, 3], sampling, Dice(2)), Budget(gamma=5, stop=stop))
+        tree = DraftChain(things.open("draft")).propose(State([1, 2, 3], sampling, RandomStreams(2)), Budget(gamma=5, stop=stop))
         assert len(tree) == 2 and [s.token for s in seen] == list(tree.tokens)
         assert all(float(s.probs.sum()) == pytest.approx(1) for s in seen)
     assert float(seen[0].probs.max()) < 1
 
 
 def test_chain_draws_from_the_laws_it_records():
-    law = torch.tensor([[0.1, 0.6, 0.3], [0.3, 0.3, 0.4], [0.8, 0.1, 0.1]], dtype=torch.float64)
-    model = Rows(lambda tokens: law[tokens[-1]], 3)
-    tree = DraftChain(model).propose(State([0, 1], Sampling(1.0), Dice(4)), Budget(gamma=3))
+    probs = torch.tensor([[0.1, 0.6, 0.3], [0.3, 0.3, 0.4], [0.8, 0.1, 0.1]], dtype=torch.float64)
+    model = Rows(lambda tokens: probs[tokens[-1]], 3)
+    tree = DraftChain(model).propose(State([0, 1], Sampling(1.0), RandomStreams(4)), Budget(gamma=3))
     for i in range(3):
-        assert torch.allclose(tree.law(i), law[tree.tokens[i - 1] if i else 1])
+        assert torch.allclose(tree.draft_probs(i), probs[tree.tokens[i - 1] if i else 1])

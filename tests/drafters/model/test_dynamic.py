@@ -6,13 +6,13 @@ import math
 import pytest
 import torch
 
-from specviz.core import Budget, Costs, Dice, Outcome, Sampling, Scores, State, Verdict
+from specviz.core import Budget, Costs, RandomStreams, Outcome, Sampling, Scores, State, Verdict
 from specviz.drafters.model.chain import DraftShape
 from specviz.drafters.model.dynamic import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree
 from specviz.trees import SequoiaPlan, product, sparse
 
-from ...methods.toys import Rows, table, target_law
+from ...methods.toys import Rows, table, target_probs
 
 ACCEPT = (0.6, 0.2, 0.1)
 
@@ -26,18 +26,18 @@ def model(vocab, seed):
     return Rows(lambda tokens: draft(tokens[1:]), vocab), draft
 
 
-@pytest.mark.parametrize("heat, heated", [(0.0, True), (0.5, True), (0.5, False)])
+@pytest.mark.parametrize("temperature, heated", [(0.0, True), (0.5, True), (0.5, False)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_confident_tree_keeps_the_likeliest_paths(seed, heat, heated):
+def test_the_confident_tree_keeps_the_likeliest_paths(seed, temperature, heated):
     """With a beam that cuts nothing off: the best of all paths of the full tree. The authors score at temperature 1 whatever the run's is."""
     rows, draft = model(4, seed)
 
     def hot(tokens):
-        return (draft(tokens).log() / (heat if heat and heated else 1)).softmax(-1)
+        return (draft(tokens).log() / (temperature if temperature and heated else 1)).softmax(-1)
 
-    tree = ConfidentTree(rows, beam=16, heated=heated).propose(State([0], Sampling(heat)), Budget(gamma=3, width=4, nodes=9))
-    chances = {path: p for n in (1, 2, 3) for path, p in target_law(hot, 4, n).items()}
-    assert sorted(paths(tree)) == sorted(sorted(chances, key=lambda path: -chances[path])[:9])
+    tree = ConfidentTree(rows, beam=16, heated=heated).propose(State([0], Sampling(temperature)), Budget(gamma=3, width=4, nodes=9))
+    token_probs = {path: p for n in (1, 2, 3) for path, p in target_probs(hot, 4, n).items()}
+    assert sorted(paths(tree)) == sorted(sorted(token_probs, key=lambda path: -token_probs[path])[:9])
     assert set(tree.draw) == {-1}
 
 
@@ -68,7 +68,7 @@ def test_the_confident_tree_expands_the_best_of_each_level():
     rows, draft = model(5, 4)
     tree = ConfidentTree(rows, beam=2).propose(State([0]), Budget(gamma=3, width=3, nodes=99))
     assert [tree.depths.count(d) for d in (1, 2, 3)] == [3, 6, 6]
-    first = target_law(draft, 5, 1)
+    first = target_probs(draft, 5, 1)
     parents = {paths(tree)[tree.parents[i]] for i in range(len(tree)) if tree.depths[i] == 2}
     assert parents == set(sorted(first, key=lambda path: -first[path])[:2])
 
@@ -80,19 +80,19 @@ def test_a_node_is_not_asked_for_children_that_cannot_be_kept(seed):
     few, all_of_them = State([0]), State([0])
     tree = ConfidentTree(rows, beam=3).propose(few, Budget(gamma=5, width=3, nodes=4))
     full = ConfidentTree(rows, beam=3).propose(all_of_them, Budget(gamma=5, width=3, nodes=99))
-    chance = {path: math.prod(float(draft(path[:n])[path[n]]) for n in range(len(path))) for path in paths(full)}
-    assert sorted(paths(tree)) == sorted(sorted(chance, key=lambda path: -chance[path])[:4])
+    prob = {path: math.prod(float(draft(path[:n])[path[n]]) for n in range(len(path))) for path in paths(full)}
+    assert sorted(paths(tree)) == sorted(sorted(prob, key=lambda path: -prob[path])[:4])
     assert few.notes[-1][1]["grown"] < all_of_them.notes[-1][1]["grown"]
 
 
 def test_opt_tree_stops_when_a_level_promises_too_little():
     rows, draft = model(4, 2)
-    chances, hoped, asked = [], [0.0], [1]
+    token_probs, hoped, asked = [], [0.0], [1]
     for depth in (1, 2, 3):
-        level = target_law(draft, 4, depth).values()
-        chances += level
-        hoped.append(sum(sorted(chances)[-3:]))
-        asked.append(sum(chance > sorted(chances)[-3] for chance in level))  # below the others nothing can be kept
+        level = target_probs(draft, 4, depth).values()
+        token_probs += level
+        hoped.append(sum(sorted(token_probs)[-3:]))
+        asked.append(sum(prob > sorted(token_probs)[-3] for prob in level))  # below the others nothing can be kept
     gains = [after - before for before, after in zip(hoped, hoped[1:])]
     assert gains[0] > gains[1] > gains[2] > 0 and asked[1] == 2
     for level, gain in enumerate(gains, start=1):
@@ -105,7 +105,7 @@ def test_opt_tree_stops_when_a_level_promises_too_little():
 def test_chains_are_grown_where_the_target_has_no_trees():
     rows, _ = model(4, 2)
     for drafter in (ConfidentTree(rows, 4), GreedyTree(rows)):
-        tree = drafter.propose(State([0], Sampling(1.0), Dice(1)), Budget(gamma=3, width=1, nodes=9))
+        tree = drafter.propose(State([0], Sampling(1.0), RandomStreams(1)), Budget(gamma=3, width=1, nodes=9))
         assert tree.parents == (-1, 0, 1)
         assert len(drafter.propose(State([0]), Budget(gamma=0))) == 0
 
@@ -120,28 +120,28 @@ def test_dyspec_grows_where_the_value_is_greatest(ahead):
         if len(want) == 10:
             break
         value, _, path = heapq.heappop(heap)
-        law = draft(list(path))
-        law[tried.setdefault(path, [])] = 0
-        law = law / law.sum()
-        token = int(law.argmax())
+        probs = draft(list(path))
+        probs[tried.setdefault(path, [])] = 0
+        probs = probs / probs.sum()
+        token = int(probs.argmax())
         tried[path].append(token)
         want.append((*path, token))
         if len(tried[path]) < 3:
-            heapq.heappush(heap, (value * (1 - float(law[token])), count, path))
+            heapq.heappush(heap, (value * (1 - float(probs[token])), count, path))
         if len(want[-1]) < 4:
-            heapq.heappush(heap, (value * float(law[token]), count + 1, want[-1]))
+            heapq.heappush(heap, (value * float(probs[token]), count + 1, want[-1]))
     assert paths(tree) == want
 
 
 def test_dyspec_draws_follow_their_laws():
     rows, draft = model(5, 6)
     for seed in range(10):
-        tree = GreedyTree(rows).propose(State([0], Sampling(1.0), Dice(seed)), Budget(gamma=4, width=4, nodes=9))
+        tree = GreedyTree(rows).propose(State([0], Sampling(1.0), RandomStreams(seed)), Budget(gamma=4, width=4, nodes=9))
         assert len(tree) == 9
         for i in range(9):
-            law = draft([tree.tokens[j] for j in tree.path(i)[:-1]])
-            law[[tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]] = 0
-            assert torch.allclose(tree.law(i), law / law.sum())
+            probs = draft([tree.tokens[j] for j in tree.path(i)[:-1]])
+            probs[[tree.tokens[j] for j in tree.children(tree.parents[i]) if j < i]] = 0
+            assert torch.allclose(tree.draft_probs(i), probs / probs.sum())
 
 
 def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
@@ -152,11 +152,11 @@ def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
     while level:
         below = []
         for path, value in level:
-            law, rest = draft(list(path)), 1.0
-            for token in law.argsort(descending=True).tolist():
+            probs, rest = draft(list(path)), 1.0
+            for token in probs.argsort(descending=True).tolist():
                 if value * rest > 1 / 12 and len(path) < 4 and len(want) + len(below) < 12:
-                    below.append(((*path, token), value * float(law[token])))
-                rest -= float(law[token])
+                    below.append(((*path, token), value * float(probs[token])))
+                rest -= float(probs[token])
         want += [path for path, _ in below]
         level = below
     assert paths(tree) == want and len(want) > 4
@@ -171,11 +171,11 @@ def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_laws(layered):
     """Also at temperature 0 of the run, where the likeliest tokens would be taken otherwise."""
     rows, draft = model(5, 6)
     for sampling in (Sampling(), Sampling(1.0)):
-        for drafter in (GreedyTree(rows, heat=0.6, layered=layered), DraftShape(rows, product((3, 2)), heat=0.6)):
-            tree = drafter.propose(State([0], sampling, Dice(3)), Budget(gamma=3, width=3, nodes=9))
+        for drafter in (GreedyTree(rows, temperature=0.6, layered=layered), DraftShape(rows, product((3, 2)), temperature=0.6)):
+            tree = drafter.propose(State([0], sampling, RandomStreams(3)), Budget(gamma=3, width=3, nodes=9))
             assert len(tree) > 3 and {tree.label(i) for i in range(len(tree))} == {"without_replacement"}
-            law = (draft([]).log() / 0.6).softmax(-1)
-            assert torch.allclose(tree.law(0), law)
+            probs = (draft([]).log() / 0.6).softmax(-1)
+            assert torch.allclose(tree.draft_probs(0), probs)
 
 
 def test_golden_values_of_sequoias_program():
@@ -186,10 +186,10 @@ def test_golden_values_of_sequoias_program():
 
 
 def worth(shape, accept):
-    chance = []
+    prob = []
     for parent, rank in zip(shape.parents, shape.ranks):
-        chance.append((chance[parent] if parent >= 0 else 1.0) * accept[rank])
-    return 1 + sum(chance)
+        prob.append((prob[parent] if parent >= 0 else 1.0) * accept[rank])
+    return 1 + sum(prob)
 
 
 @pytest.mark.parametrize("accept", [ACCEPT, (0.1, 0.5, 0.3), (0.9, 0.0, 0.05)])

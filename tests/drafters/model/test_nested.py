@@ -37,8 +37,8 @@ def test_each_token_follows_the_law_of_the_smallest_size_that_is_sure(net, size)
         for i, at in enumerate(told["used"]):
             before = [*state.tokens, *tree.tokens[:i]]
             each = [said_by(net, layers, before).softmax(-1) for layers in LAYERS]
-            wanted = size if size is not None else next((k for k, law in enumerate(each) if float(law.max()) >= sure), 2)
-            assert at == wanted % 3 and torch.allclose(tree.law(i), each[at], atol=1e-9)
+            wanted = size if size is not None else next((k for k, probs in enumerate(each) if float(probs.max()) >= sure), 2)
+            assert at == wanted % 3 and torch.allclose(tree.draft_probs(i), each[at], atol=1e-9)
             assert told["sure"][i] == pytest.approx(float(each[at].max()), abs=1e-4)
             met.add(at)
     assert len(met) == (3 if size is None else 1) and told["layers"] == list(LAYERS) and told["least"] == (sure if size is None else 0.0)
@@ -56,7 +56,7 @@ def test_a_larger_size_reads_what_it_missed_in_one_pass(net):
 
 def test_a_model_that_leaves_nothing_out_has_one_size(net):
     class Whole(TinyTarget):
-        provides = TinyTarget.provides - {"skip"}
+        capabilities = TinyTarget.capabilities - {"skip"}
 
     drafter = NestedChain(Whole(net))
     assert drafter.sizes == (4,) and len(drafter.propose(State(TEXT, Sampling(0.0)), Budget(3))) == 3

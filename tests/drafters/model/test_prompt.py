@@ -20,18 +20,18 @@ LEFT_OUT = {"online",  # a model that has learned reads the text again: its rows
 
 @pytest.mark.parametrize("key", [later(pytest.param(key, id=key), key in sample()) for key in sorted(set(catalogue()) - LEFT_OUT)])
 def test_no_pass_of_a_round_reads_the_prompt(key, monkeypatch):
-    method, fed = catalogue()[key], []
+    method, num_computed = catalogue()[key], []
     kit = toy_of(method, 12, context=400)
     provided(method, kit)
     kit.piece = lambda token: bytes([97 + token])
     forward, run = TinyTarget._forward, RowCache._run
-    monkeypatch.setattr(TinyTarget, "_forward", lambda self, rows: fed.append(len(rows.ids)) or forward(self, rows))
-    monkeypatch.setattr(RowCache, "_run", lambda self, x, depths, *rest: fed.append(len(depths)) or run(self, x, depths, *rest))
+    monkeypatch.setattr(TinyTarget, "_forward", lambda self, rows: num_computed.append(len(rows.ids)) or forward(self, rows))
+    monkeypatch.setattr(RowCache, "_run", lambda self, x, depths, *rest: num_computed.append(len(depths)) or run(self, x, depths, *rest))
     parts = method.build(kit, **method.read_knobs({}))
     state = State(list(PROMPT), Sampling(0.0), limit=12)
     open_run(parts, kit.target, state)
-    assert max(fed) >= len(PROMPT) - 1
-    fed.clear()
+    assert max(num_computed) >= len(PROMPT) - 1
+    num_computed.clear()
     while not state.done:
         player(parts)(parts, kit.target, state)
-    assert max(fed, default=0) <= FEW
+    assert max(num_computed, default=0) <= FEW

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from specviz.core import Alone, Below, Budget, Dice, DraftTree, Sampling, State, Step
+from specviz.core import Alone, StopBelowProbability, Budget, RandomStreams, DraftTree, Sampling, State, Step
 from specviz.drafters.model.chain import DraftChain, StateChain
 from specviz.targets.fast import FastModel, FastTarget
 
@@ -13,7 +13,7 @@ from ...targets.tiny import CONTEXT, FAST, VOCAB, checkpoint
 
 
 class PassByPass(FastTarget):
-    provides = FastTarget.provides - {"write"}
+    capabilities = FastTarget.capabilities - {"write"}
 
 
 @pytest.fixture(scope="module", params=FAST)
@@ -21,17 +21,17 @@ def model(request, tmp_path_factory):
     return FastModel(checkpoint(tmp_path_factory.mktemp("checkpoints"), request.param))
 
 
-def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, dice=0):
+def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, rng=0):
     """Trees of a run of either kind of target, both told the same text; it goes on behind right, wrong and long guesses."""
     pair = [chain(kind(model)) for kind in (FastTarget, PassByPass)]
     source, tokens, told = random.Random(1), [3, 7, 9, 1], []
-    rolls = [Dice(dice), Dice(dice)]
+    rolls = [RandomStreams(rng), RandomStreams(rng)]
     for n in range(rounds):
         budget = Budget(gamma=gamma, stop=stop(n)) if stop else Budget(gamma=gamma)
         trees = []
         for drafter, roll in zip(pair, rolls):
             state = State(list(tokens), sampling, limit=99)
-            state.dice = roll
+            state.rng = roll
             trees.append(drafter.propose(state, budget))
         told.append(trees)
         kept = source.randrange(len(trees[0]) + 1)
@@ -41,9 +41,9 @@ def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, dic
     return told, [drafter.model for drafter in pair]
 
 
-@pytest.mark.parametrize("heat", [0.0, 1.0, 0.6])
-def test_the_same_tokens_from_the_same_laws(model, heat):
-    told, (quick, slow) = chains(model, Sampling(heat))
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 0.6])
+def test_the_same_tokens_from_the_same_laws(model, temperature):
+    told, (quick, slow) = chains(model, Sampling(temperature))
     assert model.writer is not None
     for mine, theirs in told:
         assert mine.tokens == theirs.tokens and len(mine) == 4 and mine.draw == theirs.draw
@@ -65,13 +65,13 @@ def test_it_really_writes_in_one_call(model, monkeypatch):
 
 def test_another_temperature_has_other_laws(model):
     """What the tests above would miss if the temperature were not used."""
-    warm, hot = (chains(model, Sampling(heat), rounds=1)[0][0][0] for heat in (0.6, 1.4))
+    warm, hot = (chains(model, Sampling(temperature), rounds=1)[0][0][0] for temperature in (0.6, 1.4))
     assert (warm.probs[0] - hot.probs[0]).abs().max() > 1e-3
-    assert chains(model, Sampling(1.4), rounds=8, dice=1)[0][0][0].tokens != chains(model, Sampling(1.4), rounds=8, dice=2)[0][0][0].tokens
+    assert chains(model, Sampling(1.4), rounds=8, rng=1)[0][0][0].tokens != chains(model, Sampling(1.4), rounds=8, rng=2)[0][0][0].tokens
 
 
-@pytest.mark.parametrize("heat", [0.0, 1.0])
-def test_who_looks_on_sees_every_token_once_and_ends_the_chain(model, heat):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_who_looks_on_sees_every_token_once_and_ends_the_chain(model, temperature):
     seen = []
 
     def stop(round):
@@ -80,13 +80,13 @@ def test_who_looks_on_sees_every_token_once_and_ends_the_chain(model, heat):
             return step.depth == round % 4
         return ends
 
-    told, _ = chains(model, Sampling(heat), gamma=6, stop=stop, chain=StateChainOf(model), rounds=8)
+    told, _ = chains(model, Sampling(temperature), gamma=6, stop=stop, chain=StateChainOf(model), rounds=8)
     for n, (mine, theirs) in enumerate(told):
         assert len(mine) == len(theirs) == n % 4 + 1
         steps = [step for step in seen if step[0] == n]
         ours, passes = steps[:len(mine)], steps[len(mine):]
         assert [s[1:3] for s in ours] == list(enumerate(mine.tokens))
-        if heat == 0:
+        if temperature == 0:
             for a, b in zip(ours, passes):
                 assert a[:3] == b[:3] and a[3] == pytest.approx(b[3], abs=1e-5) and (a[4] - b[4]).abs().max() < 1e-4
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_written_in_one_call_goes_pass_by_pass(model):
     target.sync([1] * (CONTEXT - 2))
     assert target.write((), 8, 0.0, None) is None and target.passes == 3  # both prompts and the root
     tapped = FastTarget(model)
-    tapped.tap(frozenset({"layer:1"}))
+    tapped.capture(frozenset({"layer:1"}))
     tapped.sync([1, 2, 3])
     assert tapped.write((), 3, 0.0, None) is None
 
@@ -121,17 +121,17 @@ def test_a_batch_asks_for_passes(model):
     assert not asked.alone and len(asked.tree) == 0
 
 
-@pytest.mark.parametrize("heat", [0.0, 1.0])
-def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, heat, monkeypatch):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, temperature, monkeypatch):
     """The law of each token, the dice, and with them the next drafts are those of passes one by one."""
     seen, calls, writer = [], [], model.writer
-    chains(model, Sampling(heat), gamma=6, stop=lambda n: lambda step: seen.append(float(step.probs[step.token])), rounds=12)
+    chains(model, Sampling(temperature), gamma=6, stop=lambda n: lambda step: seen.append(float(step.probs[step.token])), rounds=12)
     monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked) or writer(*asked))
     lower = sorted(seen)[len(seen) // 4:]
     between = next((a + b) / 2 for a, b in zip(lower, lower[1:]) if b > a + 1e-6)
     for least, lengths in ((0.0, {6}), (between, None), (1.0, {1})):
         calls.clear()
-        told, (quick, slow) = chains(model, Sampling(heat), gamma=6, stop=lambda n, least=least: Below(least), rounds=12)
+        told, (quick, slow) = chains(model, Sampling(temperature), gamma=6, stop=lambda n, least=least: StopBelowProbability(least), rounds=12)
         assert len(calls) == 12, "one call a draft"
         for mine, theirs in told:
             assert mine.tokens == theirs.tokens and (mine.probs - theirs.probs).abs().max() < 1e-5
@@ -145,4 +145,4 @@ def test_a_draft_that_was_ended_leaves_its_dice_to_the_next(model):
     state, other = State([3, 7], Sampling(1.0), limit=99), State([3, 7], Sampling(1.0), limit=99)
     for run, chain in ((state, DraftChain(FastTarget(model))), (other, DraftChain(PassByPass(model)))):
         chain.propose(run, Budget(gamma=5, stop=lambda step: step.depth == 2))
-    assert state.dice.uniforms("draft", 3) == other.dice.uniforms("draft", 3)
+    assert state.rng.uniforms("draft", 3) == other.rng.uniforms("draft", 3)

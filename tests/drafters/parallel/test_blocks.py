@@ -14,7 +14,7 @@ from specviz.policies import Fixed
 from specviz.trees import MEDUSA, product
 from specviz.verifiers import TokenRejection
 
-from ..lookup.toys import FREE, check_greedy, check_law, distance, greedy, joint, kit, law_of, play_all
+from ..lookup.toys import FREE, check_greedy, check_distribution, distance, greedy, joint, kit, probs_of, play_all
 
 GS, SJD, TR, LUD, FAST = (m.METHOD for m in (gauss_seidel_jacobi, speculative_jacobi, tr_jacobi, lexical_units, fastcot))
 GREEDY = Sampling()
@@ -36,7 +36,7 @@ def test_greedy(method, knobs, kits):
 @pytest.mark.parametrize("method, knobs", [(jacobi.METHOD, {"block": 2}), (GS, {"block": 2}), (SJD, {"window": 2}), (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1})])
 @pytest.mark.parametrize("sharp", [3.0, 0.7])
 def test_law(method, knobs, sharp):
-    check_law(method, kit(3, sharp=sharp), **knobs)
+    check_distribution(method, kit(3, sharp=sharp), **knobs)
 
 
 def test_law_of_a_redraw_that_forgets_its_law_is_wrong():
@@ -48,11 +48,11 @@ def test_law_of_a_redraw_that_forgets_its_law_is_wrong():
 
     one = kit(3, sharp=0.7)
 
-    def once(dice):
+    def once(rng):
         parts = Parts(Forgetful(), Fixed(2), TokenRejection())
-        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, dice, parts=parts)[0])
+        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, rng, parts=parts)[0])
 
-    assert distance(law_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-3
+    assert distance(probs_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-3
 
 
 class StandsStill(TokenRejection):
@@ -64,18 +64,18 @@ class StandsStill(TokenRejection):
             if int(scores.logits[node].argmax()) != tree.tokens[node]:
                 break
             path.append(node)
-        law = state.sampling.probs(scores.logits[len(path)])
-        return Verdict(tuple(path), state.dice.pick("verify", law), "bonus", (), law)
+        probs = state.sampling.probs(scores.logits[len(path)])
+        return Verdict(tuple(path), state.rng.pick("verify", probs), "bonus", (), probs)
 
 
 def test_jacobis_own_rule_is_greedy_only():
     """Which is why the product tests each guess instead: that follows the law (test_law), this does not."""
     one = kit(3, sharp=0.7)
 
-    def once(dice):
-        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, dice, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0])
+    def once(rng):
+        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, rng, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0])
 
-    assert distance(law_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-2
+    assert distance(probs_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-2
     plain = greedy(one.net, [1, 2, 0], 24)
     assert play_all(None, one, (1, 2, 0), 24, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0] == plain
 
@@ -113,7 +113,7 @@ def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sa
         tree, count = outcome.tree, min(len(rows), len(outcome.tree))
         for i in range(count):
             if sampling is FREE:
-                assert torch.allclose(tree.law(i), sampling.probs(rows[i]), atol=1e-12)
+                assert torch.allclose(tree.draft_probs(i), sampling.probs(rows[i]), atol=1e-12)
             else:
                 assert tree.tokens[i] == int(rows[i].argmax())
         met += count
@@ -155,7 +155,7 @@ def test_units_are_confident_runs():
 
 def test_units_above_certainty_are_plain_decoding(kits):
     assert check_greedy(LUD, kits, PROMPTS, 24, sure=1.01) == 1
-    check_law(LUD, kit(3), sure=1.01, blanks=2)
+    check_distribution(LUD, kit(3), sure=1.01, blanks=2)
 
 
 def test_units_are_written_unchecked(kits):

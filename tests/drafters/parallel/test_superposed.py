@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import Budget, Dice, DraftTree, Scores, State
+from specviz.core import Budget, RandomStreams, DraftTree, Scores, State
 
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Noted, Verified
@@ -20,7 +20,7 @@ from specviz.methods.lookup import rapid
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers.enriched import Enriched
 
-from ..lookup.toys import FREE, check_greedy, check_law, greedy, kit, law_of, layered, play_all, play_loop
+from ..lookup.toys import FREE, check_greedy, check_distribution, greedy, kit, probs_of, layered, play_all, play_loop
 
 RAPID, SKIP, COMB, BLUR, BRANCH = (m.METHOD for m in (rapid, skipdecode, layer_skipping_decoder, superposed, parallel_branches))
 LONG = [3, 1, 4, 1, 5, 9, 2, 6] * 9
@@ -34,7 +34,7 @@ def notes(events, kind):
 def test_without_transfer_rapid_is_exact():
     for reader in ("draft model", "the target itself"):
         check_greedy(RAPID, [kit(12, 1)], ([1], LONG), 24, transfer=0.0, reader=reader, room=32, piece=8)
-    check_law(RAPID, kit(3), transfer=0.0, gamma=2, sure=0.2)
+    check_distribution(RAPID, kit(3), transfer=0.0, gamma=2, sure=0.2)
 
 
 def test_the_law_with_transfer_is_the_one_that_is_told():
@@ -48,21 +48,21 @@ def test_the_law_with_transfer_is_the_one_that_is_told():
     want = torch.minimum(q, rich) + (1 - torch.minimum(q, rich).sum()) * rest / rest.sum()
     verifier = Enriched(3.0, 0.2, list)
 
-    def once(dice):
-        state = State([0], FREE, dice)
-        tree = DraftTree.chain([dice.pick("draft", q)], q[None])
+    def once(rng):
+        state = State([0], FREE, rng)
+        tree = DraftTree.chain([rng.pick("draft", q)], q[None])
         verdict = verifier.verify(tree, Scores(logits), state)
         return tree.tokens[0] if verdict.path else verdict.token
 
-    law = law_of(once)
-    assert [law[i] for i in range(4)] == pytest.approx(want.tolist(), abs=1e-12) and float((want - p).abs().sum()) > 0.05
+    probs = probs_of(once)
+    assert [probs[i] for i in range(4)] == pytest.approx(want.tolist(), abs=1e-12) and float((want - p).abs().sum()) > 0.05
 
 
 def test_transfer_moves_the_text_towards_the_draft():
     one = kit(12, 1, share=0.3)
     texts = [play_all(RAPID, one, [3, 7, 1], 40, transfer=x, sure=0.0)[0] for x in (0.0, 50.0)]
     assert texts[0] == greedy(one.net, [3, 7, 1], 40) != texts[1]
-    _, _, state = play_all(RAPID, one, [3, 7, 1], 20, FREE, Dice(3), transfer=5.0)
+    _, _, state = play_all(RAPID, one, [3, 7, 1], 20, FREE, RandomStreams(3), transfer=5.0)
     told = [data for kind, data in state.notes if kind == "enriched"]
     assert told and all(0 <= t[name] <= 1 for one in told for t in one["tests"] for name in ("p", "q", "moved"))
     assert max(nat for kind, data in state.notes if kind == "drift" for nat in data["nats"]) > 0
@@ -149,7 +149,7 @@ def test_one_draft_without_counts_is_plain_decoding(length, folder):
 
 
 def test_several_drafts_share_their_passes():
-    tokens, events = play_loop(BLUR, kit(12, 1), [3, 7, 1], 30, drafts=3, length=6, heat=0.5)
+    tokens, events = play_loop(BLUR, kit(12, 1), [3, 7, 1], 30, drafts=3, length=6, ranking_temperature=0.5)
     told, totals = notes(events, "superposed"), Totals()
     for event in events:
         totals.fold(event)
@@ -162,7 +162,7 @@ def test_several_drafts_share_their_passes():
 
 def test_counts_of_the_text_tell_the_drafts_apart():
     """(1 - a) log p + a log p_ngram, by hand: behind 1, 2 the text has always gone on with 3; what it never saw costs UNKNOWN."""
-    drafter, state = Superposed(drafts=4, best=4, heat=0.5, blend=0.4), State([1, 2, 3, 1, 2])
+    drafter, state = Superposed(drafts=4, best=4, temperature=0.5, blend=0.4), State([1, 2, 3, 1, 2])
     drafter.start(state, None, None)
     logits = torch.tensor([0.3, 0.1, 0.0, 0.2], dtype=torch.float64)
     logs = (logits / 0.5).log_softmax(-1)
@@ -176,7 +176,7 @@ def test_what_is_fed_is_the_weighted_sum_of_embeddings():
     """The second law is that of a row whose input is the blend: computed here without the engine's cache."""
     one = kit(12, 1)
     net, prompt = one.net, [3, 7, 1]
-    _, events = play_loop(BLUR, one, prompt, 8, drafts=2, length=2, heat=1.0, blend=0.0, best=12)
+    _, events = play_loop(BLUR, one, prompt, 8, drafts=2, length=2, ranking_temperature=1.0, blend=0.0, best=12)
     told = notes(events, "superposed")[0]
     first = net.logits(prompt)[-1].log_softmax(-1)
     top = first.topk(2)
@@ -215,7 +215,7 @@ def test_branches_end_at_their_lines_and_limits():
         assert len(tokens) == count
     for seed in range(4):
         one = kit(5, seed)
-        tokens, events = play_loop(BRANCH, one, [1, 2], 80, FREE, Dice(seed), frozenset({4}), branches=2, title=4, length=6)
+        tokens, events = play_loop(BRANCH, one, [1, 2], 80, FREE, RandomStreams(seed), frozenset({4}), branches=2, title=4, length=6)
         assert 4 not in tokens[:-1]
         for told in notes(events, "branches"):
             assert all(0 not in t["tokens"] for t in told["titles"])

@@ -10,7 +10,7 @@ from specviz.drafters.several.fused import Overridden
 from specviz.methods.draft_model import cs_drafting
 from specviz.methods.lookup import suffix_or_draft
 
-from ..lookup.toys import check_greedy, check_law, kit, play_all
+from ..lookup.toys import check_greedy, check_distribution, kit, play_all
 
 
 class Counts(Drafter):
@@ -44,7 +44,7 @@ def test_a_tail_must_follow_any_text():
 
 def test_cascaded_drafting_is_exact_and_longer_than_its_draft_model_where_the_text_repeats():
     assert check_greedy(cs_drafting.METHOD, [kit(12, 1), kit(4)], count=32) > 1.5
-    check_law(cs_drafting.METHOD, kit(3), first=1, tail=1, inner=1)
+    check_distribution(cs_drafting.METHOD, kit(3), first=1, tail=1, inner=1)
 
 
 def test_a_match_long_enough_overrides_and_a_shorter_one_leaves_the_round_to_the_other():

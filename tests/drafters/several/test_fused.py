@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Below, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, StopBelowProbability, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.several.fused import Fused, Limited, Preferred, fuse, join
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 
-from ..lookup.toys import check_law, distance, joint, kit, law_of, play_all, FREE
+from ..lookup.toys import check_distribution, distance, joint, kit, probs_of, play_all, FREE
 
 
 def some_tree(seed, vocab=4):
@@ -24,9 +24,9 @@ def some_tree(seed, vocab=4):
     while todo and len(build) < 10:
         parent = todo.pop(0)
         if rolls.random() < 0.6:
-            law = torch.tensor([rolls.random() + 0.1 for _ in range(vocab)], dtype=torch.float64)
+            probs = torch.tensor([rolls.random() + 0.1 for _ in range(vocab)], dtype=torch.float64)
             how = rolls.choice([IID, WITHOUT_REPLACEMENT])
-            draw = build.begin(law / law.sum(), how)
+            draw = build.begin(probs / probs.sum(), how)
             tokens = rolls.sample(range(vocab), 2) if how == WITHOUT_REPLACEMENT else rolls.choices(range(vocab), k=2)
             todo += [build.add(t, parent, draw) for t in tokens[:rolls.randrange(1, 3)]]
         todo += [build.add(t, parent) for t in rolls.sample(range(vocab), rolls.randrange(3))]
@@ -38,7 +38,7 @@ def paths(tree):
 
 
 def draws(tree):
-    return [(tree.label(i), path, [round(x, 9) for x in tree.law(i).tolist()])
+    return [(tree.label(i), path, [round(x, 9) for x in tree.draft_probs(i).tolist()])
             for i, path in enumerate(paths(tree)) if tree.label(i) != CHOSEN]
 
 
@@ -91,7 +91,7 @@ def test_law_of_fused_trees(others):
         drafters += [DraftChain(second.open("draft")) if kind == "draft" else Chosen(1, 2) for kind in others]
         return fused_parts(one, *drafters, gamma=1 if "draft" in others else 2)
 
-    check_law(None, one, (1, 2, 0), 2, make)
+    check_distribution(None, one, (1, 2, 0), 2, make)
 
 
 class ChosenFirst(Fused):
@@ -121,30 +121,30 @@ class TwinsMerged(Fused):
 class Drawn(Drafter):
     """One token from a law that never changes."""
 
-    def __init__(self, *law):
-        self.law = torch.tensor(law, dtype=torch.float64)
+    def __init__(self, *probs):
+        self.probs = torch.tensor(probs, dtype=torch.float64)
 
     def propose(self, state, budget):
         if not budget.gamma:
             return DraftTree()
-        return DraftTree.chain([state.dice.pick("draft", self.law)], self.law[None])
+        return DraftTree.chain([state.rng.pick("draft", self.probs)], self.probs[None])
 
 
 @pytest.mark.parametrize("wrong, second", [(ChosenFirst, "chosen"), (TwinsMerged, "draft")])
 def test_wrong_unions_are_caught(wrong, second):
     one = kit(4, sharp=0.5)  # a flat law: what is left after a refusal is no point mass
 
-    def law(union):
-        def once(dice):
+    def probs(union):
+        def once(rng):
             b = Chosen(1) if second == "chosen" else Drawn(0.1, 0.4, 0.3, 0.2)
             parts = Parts(union(Drawn(0.1, 0.7, 0.1, 0.1), b), Fixed(1, 3), TokenRejection())
-            return tuple(play_all(None, one, (1, 2, 0), 2, FREE, dice, parts=parts)[0])
+            return tuple(play_all(None, one, (1, 2, 0), 2, FREE, rng, parts=parts)[0])
 
-        return law_of(once)
+        return probs_of(once)
 
     exact = joint(one.net, (1, 2, 0), 2)
-    assert distance(law(Fused), exact) < 1e-12
-    assert distance(law(wrong), exact) > 1e-4
+    assert distance(probs(Fused), exact) < 1e-12
+    assert distance(probs(wrong), exact) > 1e-4
 
 
 def test_preferred_falls_back():
@@ -159,7 +159,7 @@ def test_a_budget_of_its_own_ends_a_draft_by_its_own_stop():
             self.budget = budget
             return super().propose(state, budget)
 
-    told, state, rounds, own = Told(1), State([1]), Below(0.25), Below(0.5)
+    told, state, rounds, own = Told(1), State([1]), StopBelowProbability(0.25), StopBelowProbability(0.5)
     Limited(told, Budget(3, stop=own)).propose(state, Budget(8, stop=rounds))
     assert told.budget.gamma == 3 and told.budget.stop is own
     Limited(told, Budget(3)).propose(state, Budget(2, stop=rounds))

@@ -23,7 +23,7 @@ from specviz.training.data import Row
 from specviz.verifiers import TokenRejection
 
 from ...exactness.rounds import World
-from ...methods.toys import Rows, distance, round_law, target_law
+from ...methods.toys import Rows, distance, round_probs, target_probs
 from ...zoo import checkpoints
 from . import toys
 
@@ -139,8 +139,8 @@ def proposed(kind, draft, bridge, gamma):
 @pytest.mark.parametrize("vocab, seed", [(3, 1), (4, 2)])
 def test_the_output_law_is_the_targets(kind, vocab, seed):
     bridge, world, their = toys.bridge(vocab), World(vocab, seed), World(toys.theirs(vocab).size, seed + 50)
-    law, accepted, _ = round_law(proposed(kind, their.draft, bridge, 2), TokenRejection(), lambda rows: world.target(tuple(rows)), 3)
-    assert distance(law, target_law(lambda rows: world.target(tuple(rows)), vocab, 3)) < 1e-12 and accepted > 0.1
+    probs, accepted, _ = round_probs(proposed(kind, their.draft, bridge, 2), TokenRejection(), lambda rows: world.target(tuple(rows)), 3)
+    assert distance(probs, target_probs(lambda rows: world.target(tuple(rows)), vocab, 3)) < 1e-12 and accepted > 0.1
 
 
 def test_first_acceptance_is_the_overlap_of_the_laws():
@@ -153,15 +153,15 @@ def test_first_acceptance_is_the_overlap_of_the_laws():
 def said_first(bridge, their, ahead):
     """SLRS's law of the first token by going through all pairs that the draft could draw."""
     begin = tuple(bridge.encode([0]))
-    q, law = their.draft(begin), torch.zeros(bridge.vocab, dtype=torch.float64)
+    q, probs = their.draft(begin), torch.zeros(bridge.vocab, dtype=torch.float64)
     likely = q.topk(ahead).indices.tolist() if ahead else []
     for one in range(bridge.their_vocab):
         then = their.draft((*begin, one))
         for two in range(bridge.their_vocab):
             both = bridge.theirs(one) + bridge.theirs(two)
             whole = [t for t in range(bridge.vocab) if bridge.ours(t) == both and bridge.to_theirs[t] < 0]
-            law[whole[0] if whole and one in likely else bridge.spelled[one][0]] += q[one] * then[two]
-    return law
+            probs[whole[0] if whole and one in likely else bridge.spelled[one][0]] += q[one] * then[two]
+    return probs
 
 
 def check_first_acceptance(seed):
@@ -171,9 +171,9 @@ def check_first_acceptance(seed):
     shared = torch.zeros_like(p).index_put_((ours,), q[theirs])
     one, two = (partial(StringRejection, ahead=ahead) for ahead in (0, 4))
     assert torch.allclose(said_first(bridge, their, 0), spread(q, bridge)) and float(said_first(bridge, their, 4)[3]) > 0.001
-    for kind, law in ((Intersection, shared / shared.sum()), (one, spread(q, bridge)), (two, said_first(bridge, their, 4))):
-        _, _, first = round_law(proposed(kind, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
-        assert float(law.sum()) == pytest.approx(1) and first == pytest.approx(float(torch.minimum(p, law).sum()), abs=1e-12)
+    for kind, probs in ((Intersection, shared / shared.sum()), (one, spread(q, bridge)), (two, said_first(bridge, their, 4))):
+        _, _, first = round_probs(proposed(kind, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
+        assert float(probs.sum()) == pytest.approx(1) and first == pytest.approx(float(torch.minimum(p, probs).sum()), abs=1e-12)
 
 
 def test_wrong_masses_are_caught():
@@ -186,8 +186,8 @@ def test_wrong_masses_are_caught():
         tree.probs[:, ours] = their.draft(tuple(bridge.encode([0])))[theirs]
         return tree
 
-    law, _, _ = round_law(propose, TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
-    assert distance(law, target_law(lambda rows: world.target(tuple(rows)), 3, 1)) > 1e-3
+    probs, _, _ = round_probs(propose, TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
+    assert distance(probs, target_probs(lambda rows: world.target(tuple(rows)), 3, 1)) > 1e-3
 
 
 class KeepsTheFirst(Outlook):
@@ -195,9 +195,9 @@ class KeepsTheFirst(Outlook):
 
     def __init__(self, *args):
         super().__init__(*args)
-        for token, chances in self.joined.items():
-            self.law[self.bridge.first[token]] += self.first[token] * chances.sum()
-        self.law /= self.law.sum()
+        for token, token_probs in self.joined.items():
+            self.probs[self.bridge.first[token]] += self.first[token] * token_probs.sum()
+        self.probs /= self.probs.sum()
 
 
 def test_a_joined_tokens_chance_that_the_first_one_keeps_is_caught(monkeypatch):
@@ -205,8 +205,8 @@ def test_a_joined_tokens_chance_that_the_first_one_keeps_is_caught(monkeypatch):
     for wrong in (False, True):
         if wrong:
             monkeypatch.setattr(bridge_chains, "Outlook", KeepsTheFirst)
-        law, _, _ = round_law(proposed(StringRejection, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
-        off = distance(law, target_law(lambda rows: world.target(tuple(rows)), 3, 1))
+        probs, _, _ = round_probs(proposed(StringRejection, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
+        off = distance(probs, target_probs(lambda rows: world.target(tuple(rows)), 3, 1))
         assert (off > 1e-3) if wrong else (off < 1e-12)
 
 
@@ -223,7 +223,7 @@ def test_two_of_theirs_are_one_of_ours(sampling):
         state = State([1], sampling)
         tree = StringRejection(other(sure, bridge), bridge, ahead).propose(state, Budget(gamma=3))
         assert [bridge.ours(t) for t in tree.tokens] == want and {tree.label(i) for i in range(3)} == {"iid"}
-        assert all(float(tree.law(i)[t]) == pytest.approx(1) and float(tree.law(i).sum()) == pytest.approx(1) for i, t in enumerate(tree.tokens))
+        assert all(float(tree.draft_probs(i)[t]) == pytest.approx(1) and float(tree.draft_probs(i).sum()) == pytest.approx(1) for i, t in enumerate(tree.tokens))
     assert [span[1:] for span in state.notes[-1][1]["theirs"]] == [[i, i + 1] for i in range(6)]
     assert state.notes[-1][1]["ours"] == [[0, 2], [2, 4], [4, 6]]
 
@@ -244,7 +244,7 @@ def test_a_token_of_two_is_judged_and_then_matched():
     state = State([0], Sampling(1.0))
     tree = StringRejection(other(lambda tokens: one_hot, bridge), bridge).propose(state, Budget(gamma=4))
     assert [bridge.ours(t) for t in tree.tokens] == [b"b", b"a", b"b", b"a"]
-    assert [tree.label(i) for i in range(4)] == ["iid", "chosen"] * 2 and float(tree.law(0)[tree.tokens[0]]) == 1
+    assert [tree.label(i) for i in range(4)] == ["iid", "chosen"] * 2 and float(tree.draft_probs(0)[tree.tokens[0]]) == 1
     kind, data = state.notes[-1]
     assert kind == "alignment" and data["theirs"] == [["ba", 0, 2], ["ba", 2, 4]] and data["ours"] == [[0, 1], [1, 2], [2, 3], [3, 4]]
 

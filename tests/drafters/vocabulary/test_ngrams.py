@@ -14,7 +14,7 @@ from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
 
 from ...exactness.rounds import World
-from ...methods.toys import Rows, distance, round_law, target_law
+from ...methods.toys import Rows, distance, round_probs, target_probs
 from . import toys
 
 OURS = [b"c", b"ab", b"a", b"abc", b"b"]  # of theirs "ab" is two and "abc" three
@@ -49,10 +49,10 @@ class KeepsTheFirst(Place):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.law = self.law / self.law.sum()
+        self.probs = self.probs / self.probs.sum()
 
     def move(self, less, more, mass):
-        self.law[more] += mass
+        self.probs[more] += mass
 
 
 class TakesFromTheFirst(Place):
@@ -65,8 +65,8 @@ class TakesFromTheFirst(Place):
 @pytest.mark.parametrize("place, right", [(Place, True), (KeepsTheFirst, False), (TakesFromTheFirst, False)], ids=lambda x: getattr(x, "__name__", ""))
 def test_the_output_law_is_the_targets_and_wrong_masses_are_caught(place, right):
     world = World(len(OURS), 2)
-    law, accepted, _ = round_law(proposing(2, 2, place=place), TokenRejection(), lambda rows: world.target(tuple(rows)), 2)
-    off = distance(law, target_law(lambda rows: world.target(tuple(rows)), len(OURS), 2))
+    probs, accepted, _ = round_probs(proposing(2, 2, place=place), TokenRejection(), lambda rows: world.target(tuple(rows)), 2)
+    off = distance(probs, target_probs(lambda rows: world.target(tuple(rows)), len(OURS), 2))
     assert (off < 1e-12 and accepted > 0.1) if right else off > 1e-3
 
 
@@ -74,12 +74,12 @@ def by_hand(q, known):
     """The law of the proposed token by going through all that the draft could draw; q(their tokens behind the text) -> law."""
     have, out = bridge().to_ours, torch.zeros(len(OURS), dtype=torch.float64)
     first = torch.tensor([float(q(())[t]) if t in have else 0.0 for t in range(len(THEIRS))], dtype=torch.float64)
-    for one, chance in enumerate((first / first.sum()).tolist()):
+    for one, prob in enumerate((first / first.sum()).tolist()):
         if one not in have:
             continue
         for two in range(len(THEIRS)):
             for three in range(len(THEIRS)):
-                odds = chance * float(q((one,))[two]) * float(q((one, two))[three])
+                odds = prob * float(q((one,))[two]) * float(q((one, two))[three])
                 whole = [piece for piece in known if piece == b"".join(THEIRS[t] for t in (one, two, three))[:len(piece)] and len(piece) > 1]
                 merged = max((piece for piece in whole if len(piece) <= (3 if (one, two, three) == (A, B, C) else 2) and (one, two) == (A, B)), key=len, default=None)
                 out[OURS.index(merged) if merged else have[one]] += odds
@@ -92,7 +92,7 @@ def test_the_masses_are_those_of_all_that_could_be_drawn(known):
     begin = tuple(bridge().encode([0]))
     tree = chain(their.draft, known).propose(State([0], Sampling(1.0)), Budget(1))
     want = by_hand(lambda behind: their.draft((*begin, *behind)), known)
-    assert torch.allclose(tree.law(0), want, atol=1e-12)
+    assert torch.allclose(tree.draft_probs(0), want, atol=1e-12)
     assert all((want[OURS.index(piece)] > 0) == (piece in known) for piece in (b"ab", b"abc"))
 
 
@@ -108,7 +108,7 @@ def test_the_longest_known_spelling_is_proposed_whole(sampling, known, ahead, wa
     state = State([0], sampling)
     tree = chain(sure, known, ahead).propose(state, Budget(3))
     assert [OURS[t] for t in tree.tokens] == want
-    assert all(float(tree.law(i)[t]) == pytest.approx(1) for i, t in enumerate(tree.tokens))
+    assert all(float(tree.draft_probs(i)[t]) == pytest.approx(1) for i, t in enumerate(tree.tokens))
     (kind, told), = state.notes
     assert kind == "alignment" and "".join(text for text, *_ in told["theirs"]) == b"".join(want).decode()
 
@@ -174,7 +174,7 @@ def test_it_agrees_more_than_one_that_never_learned(long):
         fixed.cache = drafter.cache
         for at in range(110, 150):
             tree = fixed.propose(State(state.tokens[:at], Sampling(1.0)), Budget(1))
-            total += float(tree.law(0).minimum(rows[at - 1]).sum()) / 40
+            total += float(tree.draft_probs(0).minimum(rows[at - 1]).sum()) / 40
         agree.append(total)
     assert agree[1] > agree[0] + 0.05
     assert not torch.equal(drafter.model.net.embedding, small.embedding) and torch.equal(small.embedding, nets()[1].embedding)
@@ -223,13 +223,13 @@ def test_the_head_learns_what_passes():
 
     drafter, _, _, outcomes = served(150, Keeps, head=head)
     tried = [trial.accept for outcome in outcomes for trial in outcome.verdict.trials if trial.node + 1 < len(outcome.tree)]
-    assert [chance for _, chance in [*drafter.pairs, *drafter.judged]] == tried
-    states, chances = torch.stack([state for state, _ in drafter.pairs]), torch.tensor([chance for _, chance in drafter.pairs])
+    assert [prob for _, prob in [*drafter.pairs, *drafter.judged]] == tried
+    states, token_probs = torch.stack([state for state, _ in drafter.pairs]), torch.tensor([prob for _, prob in drafter.pairs])
     told = drafter.head(states).detach()
     fresh = untaught(8, len(THEIRS))
 
     def missed(head):
-        return float(loss(head.logit(states), chances, 6.0).detach())
+        return float(loss(head.logit(states), token_probs, 6.0).detach())
 
     assert missed(drafter.head) < missed(fresh) - 0.05
     assert len(told) > 60 and float(told.mean()) < 0.8

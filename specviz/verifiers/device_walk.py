@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, ids_on
-from ..core.sampling import drawn_by
+from ..core import WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, token_tensor
+from ..core.sampling import sample_rows
 
 
 class Foreseen:
@@ -21,20 +21,20 @@ class Foreseen:
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         nodes = len(tree)
         self.tree, self.told = tree, []
-        self.laws: dict[int, Tensor] = {}
+        self.distributions: dict[int, Tensor] = {}
         self.left: dict[int, Tensor] = {}
         self.last: list[Tensor] = list(state.sampling.probs(scores.logits))
-        chances = [self._siblings(level, scores.logits) for level in _by_rank(tree)]
+        token_probs = [self._siblings(level, scores.logits) for level in _by_rank(tree)]
         order = [node for level in _by_rank(tree) for node in level]
         place = {node: at for at, node in enumerate(order)}
-        uniforms = state.dice.ahead("verify", max(self._rolled(row) for row in range(-1, nodes)) + 1)
-        ends = drawn_by(torch.stack(self.last), [uniforms[self._rolled(row)] for row in range(-1, nodes)])
+        uniforms = state.rng.ahead("verify", max(self._rolled(row) for row in range(-1, nodes)) + 1)
+        ends = sample_rows(torch.stack(self.last), [uniforms[self._rolled(row)] for row in range(-1, nodes)])
         empty = ends.new_empty(0, dtype=torch.float64)
-        both = torch.cat([empty.view(2, 0), *chances], 1)
-        both = both.index_select(1, ids_on(both.device, [place[node] for node in range(nodes)])) if nodes else both
+        both = torch.cat([empty.view(2, 0), *token_probs], 1)
+        both = both.index_select(1, token_tensor(both.device, [place[node] for node in range(nodes)])) if nodes else both
         self.asked = torch.cat([both.flatten(), ends.double()])
 
-    def chances(self, node: int) -> tuple[float, float | None]:
+    def token_probs(self, node: int) -> tuple[float, float | None]:
         """Of a node: the target's, and the draft's; None where it was chosen."""
         return self.told[node], None if self.tree.draw[node] < 0 else self.told[len(self.tree) + node]
 
@@ -45,18 +45,18 @@ class Foreseen:
         """Children of different parents, as many siblings before each: their two chances [2, nodes]; refuses them."""
         tree, device = self.tree, logits.device
         rows = [tree.parents[node] + 1 for node in level]
-        tokens = ids_on(device, [tree.tokens[node] for node in level])[:, None]
-        laws = torch.stack([self.last[row] for row in rows])
-        drafts = torch.stack([torch.zeros_like(law) if q is None else q.to(law) for law, q in zip(laws, map(self._law, level))])
-        chosen = ids_on(device, [tree.draw[node] < 0 for node in level]).bool()[:, None]
-        rest = torch.where(chosen, laws.scatter(1, tokens, 0.0), (laws - drafts).clamp_(min=0))
+        tokens = token_tensor(device, [tree.tokens[node] for node in level])[:, None]
+        distributions = torch.stack([self.last[row] for row in rows])
+        drafts = torch.stack([torch.zeros_like(probs) if q is None else q.to(probs) for probs, q in zip(distributions, map(self._probs, level))])
+        chosen = token_tensor(device, [tree.draw[node] < 0 for node in level]).bool()[:, None]
+        rest = torch.where(chosen, distributions.scatter(1, tokens, 0.0), (distributions - drafts).clamp_(min=0))
         mass = rest.sum(-1, keepdim=True)
-        left = torch.where(mass > 0, rest / mass, laws)
+        left = torch.where(mass > 0, rest / mass, distributions)
         for at, (node, row) in enumerate(zip(level, rows)):
-            self.laws[node], self.left[node], self.last[row] = laws[at], left[at], left[at]
-        return torch.cat([laws.gather(1, tokens), drafts.gather(1, tokens)], 1).T.double()
+            self.distributions[node], self.left[node], self.last[row] = distributions[at], left[at], left[at]
+        return torch.cat([distributions.gather(1, tokens), drafts.gather(1, tokens)], 1).T.double()
 
-    def _law(self, node: int) -> Tensor | None:
+    def _probs(self, node: int) -> Tensor | None:
         """As the tree's own ``law``, which asks for tokens."""
         tree, k = self.tree, self.tree.draw[node]
         if k < 0:
@@ -65,7 +65,7 @@ class Foreseen:
         if tree.drawn[k] == WITHOUT_REPLACEMENT:
             gone = [tree.tokens[j] for j in tree.children(tree.parents[node]) if j < node and tree.draw[j] == k]
             if gone:
-                row = row.index_fill(0, ids_on(row.device, gone), 0.0)
+                row = row.index_fill(0, token_tensor(row.device, gone), 0.0)
                 row = row / row.sum()
         return row
 

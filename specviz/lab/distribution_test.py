@@ -29,30 +29,30 @@ def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool])
     verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, growing."""
     method = method_of(payload)
     samples = read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
-    law = sampling_of(payload, 1.0)
-    if law.greedy:
+    probs = sampling_of(payload, 1.0)
+    if probs.greedy:
         raise SessionError("A distribution is tested at a temperature above 0.")
     missing = loaded.why_not(method)
     if missing:
         raise SessionError(missing)
     if method.exactness == "greedy only":
         raise SessionError(f"{method.title} works at temperature 0 only.")
-    yield from tested(loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), law, samples, stop)
+    yield from tested(loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), probs, samples, stop)
 
 
-def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law: Sampling, samples: int,
+def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
            stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """The test of one method, listed anywhere or not."""
     ids = encode(loaded, prompt)
-    laws = NextLaw(loaded.open_target(), ids, law)
+    distributions = NextLaw(loaded.open_target(), ids, probs)
     with torch.inference_mode():
-        cells = Cells.of(laws, samples, DEPTH, loaded.end_tokens)
+        cells = Cells.of(distributions, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
         raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.")
     seen: list[Any] = []
     counts, places = Counter(), Places()
-    runs = first_tokens(loaded, method, knobs, ids, law, samples)
-    walk = written(loaded, method, knobs, [ids], law, ANSWER)
+    runs = first_tokens(loaded, method, knobs, ids, probs, samples)
+    walk = written(loaded, method, knobs, [ids], probs, ANSWER)
     while len(seen) < samples and not (len(seen) >= FEWEST and stop()):
         with torch.inference_mode():
             seen.append(next(runs)[0])
@@ -63,7 +63,7 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law:
     runs.close()
     if len(seen) < samples:  # the cells were made for more: made anew, so that none expects too few
         with torch.inference_mode():
-            cells = Cells.of(laws, len(seen), DEPTH, loaded.end_tokens)
+            cells = Cells.of(distributions, len(seen), DEPTH, loaded.end_tokens)
         counts = Counter(cells.find(tokens) for tokens in seen)
     yield _told(loaded, method, cells, counts, places, len(seen), samples, True)
 
@@ -71,15 +71,15 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, law:
 def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, places: Places, played: int, asked: int,
           over: bool) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
-    chance = p_value(statistic, freedom)
+    prob = p_value(statistic, freedom)
     keys = sorted(cells.expected, key=lambda cell: -cells.expected[cell])
     whole = places.told()
-    wrong = chance <= RED or whole["p"] < CHANCE
+    wrong = prob <= RED or whole["p"] < CHANCE
     enough = played >= min(asked, SAMPLES) and played >= ENOUGH
     verdict = "open" if not over else "fail" if wrong else "pass" if enough else "few"
     return {"method": method.key, "title": method.title, "exactness": method.exactness, "samples": played, "asked": asked, "depth": DEPTH,
             "tokens": [_named(loaded, cell) for cell in keys], "plain_law": [cells.expected[cell] for cell in keys],
-            "method_counts": [counts[cell] for cell in keys], "freedom": freedom, "p_value": chance,
+            "method_counts": [counts[cell] for cell in keys], "freedom": freedom, "p_value": prob,
             "chi_square": statistic if math.isfinite(statistic) else None,
             "places": {key: whole[key] for key in ("p", "samples", "histogram", "impossible")}, "verdict": verdict,
             "said": _said(verdict, played, asked)}
