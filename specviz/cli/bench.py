@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable
 
 from .errors import INTERRUPTED, UsageError
-from .words import keys, listed
+from .option_lists import keys, listed
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:

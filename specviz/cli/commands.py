@@ -13,10 +13,10 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import bench, contexts, load, models, served, serving, space
+from . import bench, context_costs, load_test, models, run_server, serving, space
 from .errors import INTERRUPTED, UsageError
-from .watching import text_of
-from .words import keys
+from .run_output import text_of
+from .option_lists import keys
 
 
 class Parser(argparse.ArgumentParser):
@@ -98,8 +98,8 @@ def parser() -> Parser:
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
     _models(sub)
 
-    load.add(command, lambda sub: (_sampling(sub), _models(sub)))
-    contexts.add(command, _models)
+    load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
+    context_costs.add(command, _models)
     models.add(command)
     serving.add(command)
     space.add(command)
@@ -144,7 +144,7 @@ def _print(value: Any) -> None:
 def list_methods(args: argparse.Namespace) -> int:
     if args.write:
         from .. import ROOT
-        from ..core import notes
+        from ..core import note_kinds as notes
         from ..ui import cards
 
         print(cards.write(), notes.write(ROOT / "docs" / "TRACE.md"), sep="\n")
@@ -176,11 +176,11 @@ def run_method(args: argparse.Namespace) -> int:
     if bool(args.method) == bool(args.server):
         raise UsageError("run takes a --method of the list, or a --server.")
     if args.server:
-        return served.run_server(args)
+        return run_server.run_server(args)
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .watching import ctrl_c, summary, watched
+    from .run_output import ctrl_c, summary, watched
 
     method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a slip is told before anything is loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator
 
-from .wire import ServerError, error_words
+from .http_client import ServerError, error_words
 
 DEEPEST = 24  # levels of a message
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, Iterator, Sequence
 
-from ..core.notes import check
+from ..core.note_kinds import check
 from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, TextEmitted, Started
 from ..zoo.registry import Server
 from .dialects import ENGINES, FAMILY, KEY, Message
 from .events import messages
 from .figures import Told, read_metrics
-from .wire import Bounds, Call, ServerError, plain, read_url
+from .http_client import Bounds, Call, ServerError, plain, read_url
 
 PIECE = 3000  # bytes of a piece of text in a trace
 TEXT = 2 * 2**20 - PIECE  # bytes that a lane may write

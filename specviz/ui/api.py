@@ -12,8 +12,8 @@ from ..lab.compare import compare, lanes_of
 from .backend import Backend
 from .cards import told
 from .chat import lanes, same
-from .desk import Desk
-from .door import visitor
+from .lab_questions import Desk
+from .http_guard import visitor
 from .limits import BASELINE, Refused, Turnstile, read
 from .loading import Loader
 from .stream import Live, pack

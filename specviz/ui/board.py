@@ -11,9 +11,9 @@ import gradio as gr
 
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
-from . import rows
+from . import picker_rows as rows
 from .limits import LANES, PLAIN
-from .offer import Offer
+from .start_content import Offer
 from .stream import pack
 from .theme import PANELS, STATIC
 
@@ -26,14 +26,14 @@ def board(value: str) -> gr.HTML:
     """All lanes, the inspector, the ribbon and the figures. The value is a window of live frames (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
-                   js_on_load=parts["js_on_load"] + script("pace.js"))
+                   js_on_load=parts["js_on_load"] + script("paint_rate.js"))
 
 
 def picker(cards: dict[str, Any], offered: Offer, timed: bool) -> gr.HTML:
     """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
     {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run; ``timed``: whether the measured speeds are those
     of the chosen models."""
-    script_ = "\n".join(script(name) for name in ("glyphs.js", "shelf.js", "tray.js", "picker.js"))
+    script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
     return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(),
                    where=rows.measured()["where"], timed=timed,
@@ -50,13 +50,13 @@ def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id:
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
     """One line of text that the server may change: a status, or what is wrong with a request."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
-                   js_on_load=script("line.js"), apply_default_css=False, elem_id=elem_id)
+                   js_on_load=script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
 def unknown(targets: list[dict[str, str]]) -> gr.HTML:
     """What the chosen model was never trained to read in the prompt that is being written. ``targets``: as a backend has them."""
     scripts = {target["title"]: target.get("scripts", "") for target in targets}
-    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("unknown.js"),
+    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("script_warning.js"),
                    apply_default_css=False, elem_id="unknown")
 
 
@@ -106,5 +106,5 @@ def own_files() -> dict[str, Path]:
 def head() -> str:
     """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
     before the first picture."""
-    own = "\n".join(script(name) for name in ("copies.js", "ask.js", "pack.js", "here.js", "links.js", "tabs.js"))
-    return f"<script>{own}\n{script('lazy.js')}</script>"
+    own = "\n".join(script(name) for name in ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js"))
+    return f"<script>{own}\n{script('load_plotly.js')}</script>"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from .. import lab
-from ..servers.wire import ServerError
+from ..servers.http_client import ServerError
 from ..zoo.registry import pinned
 from .cards import cards, told
 from .choices import fetched, fitting, offered, together_with
 from .limits import NO_DRAFT, Ask, Refused, apart, is_fixed, titles
-from .served import is_served, served_cards, together
+from .server_lanes import is_served, served_cards, together
 from .stream import Record, said
 
 LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun

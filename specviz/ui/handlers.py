@@ -14,12 +14,12 @@ import gradio as gr
 from .backend import Backend
 from .chat import Chat
 from .controls import FIRST, drafts, unlawful
-from .door import visitor
+from .http_guard import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, Refused, Turnstile, read, together
 from .loading import Loader
-from .rows import timed
+from .picker_rows import timed
 from .stream import Live, empty, pack, shown
-from .underway import Underway
+from .visitor_run import Underway
 
 VISITORS = 64  # whose past answers are remembered at one time
 NEXT = "Follow up, or just run again"

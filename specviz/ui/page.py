@@ -9,15 +9,17 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from . import board, controls, offer, rows
+from . import board, controls
+from . import picker_rows as rows
+from . import start_content as offer
 from .api import Api
 from .backend import Backend
 from .chat import Chat
-from .door import Door
-from .first import First
+from .http_guard import Door
+from .head_script import First
 from .handlers import Handlers, lanes_picked
 from .limits import WAITING
-from .offer import EXAMPLES, RECORDED, Offer
+from .start_content import EXAMPLES, RECORDED, Offer
 from .stream import pack
 from .theme import css, theme
 
@@ -60,7 +62,7 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
         "app_kwargs": {"middleware": [Middleware(Door, takes=takes(demo), own=board.own_files()),
-                                      Middleware(First, script=board.script("still.js"))]},
+                                      Middleware(First, script=board.script("limit_animation_frames.js"))]},
     }
     return demo.launch(**(settings | options))
 

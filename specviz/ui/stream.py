@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator
 
 from .backend import Backend, Record
-from .job import BEAT, Job, Reader, DeviceTopology
+from .engine_job import BEAT, Job, Reader, DeviceTopology
 from .limits import RUN_SECONDS, Ask, Refused, Turnstile, Visitor
 from .loading import Loader
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from specviz.ui import job
+from specviz.ui import engine_job as job
 from specviz.ui.cards import Card
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
 from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Ask, Refused, Turnstile, Visitor, read
@@ -277,7 +277,7 @@ def test_it_answers_under_its_own_names(server, host, status):
 
 
 def test_other_names_are_the_owners_to_give(monkeypatch):
-    from specviz.ui.door import hosts
+    from specviz.ui.http_guard import hosts
 
     monkeypatch.setenv("SPECVIZ_HOSTS", "Demo.example, other.example")
     assert {"demo.example", "other.example", "localhost"} <= hosts() and "*" not in hosts()

@@ -10,7 +10,7 @@ from specviz.evidence.bench_page import probs as read_law
 from specviz.evidence.ledger import Asked, Ledger, Leg, Run, Sitting
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
-from specviz.ui.rows import measured, rows
+from specviz.ui.picker_rows import measured, rows
 from specviz.ui.cards import cards
 
 BASE = "autoregressive"

@@ -30,7 +30,7 @@
       }
     },
     "from the formula to the clock, the steps leave nothing over"(SV, fx) {
-      const lanes = P.read.lanes(fx.race).filter((l) => !l.baseline);
+      const lanes = P.traceLanes.lanes(fx.race).filter((l) => !l.baseline);
       ok(lanes.length > 0, "a drafting lane");
       for (const l of lanes) {
         const g = P.maths.gap(l);
@@ -42,12 +42,12 @@
       }
     },
     "a cost curve never falls, and its one row is the plain pass"(SV, fx) {
-      const c = P.maths.curveOf(P.read.lanes(fx.race));
+      const c = P.maths.curveOf(P.traceLanes.lanes(fx.race));
       for (let k = 1; k < 40; k++) ok(c.at(k + 1) >= c.at(k) - 1e-15, "rows " + k);
       near(c.at(1), c.one, "one");
     },
     "a wider draft never needs more rounds, a dearer one is never faster"(SV, fx) {
-      const l = P.read.lanes(fx.race).find((x) => !x.baseline),
+      const l = P.traceLanes.lanes(fx.race).find((x) => !x.baseline),
         c = P.maths.curveOf([l, l.base]),
         ask = (set) => P.maths.whatIf(l, set, c.at).low;
       for (let g = 1; g < 5; g++) ok(ask({ gamma: g + 1 }).rounds <= ask({ gamma: g }).rounds, "gamma " + g);
@@ -67,12 +67,12 @@
       same(P.maths.cells([0, 9], [1, 0]).at(-1).add, null, "a token the law forbids");
     },
     "tokens fall into one kind each"() {
-      const kinds = ["\n", " 42", ",", " word", "ing"].map(P.heat.kindOf);
+      const kinds = ["\n", " 42", ",", " word", "ing"].map(P.predictability.kindOf);
       same(kinds, ["newline", "digit", "mark", "start", "inside"], "kinds");
     },
     "how easy a place was agrees with what the round kept"(SV, fx) {
-      for (const l of P.read.lanes(fx.race).filter((x) => !x.baseline)) {
-        const list = P.heat.ease(l);
+      for (const l of P.traceLanes.lanes(fx.race).filter((x) => !x.baseline)) {
+        const list = P.predictability.ease(l);
         same(list.length, l.tokens, "a value a token");
         same(list.filter((e) => e.hit === 1).length >= P.words.sum(l.rounds.map((r) => r.path.length)), true, "kept");
         ok(
@@ -83,7 +83,7 @@
     },
     "lessons look for rounds that are what they say"(SV, fx) {
       const F = P.finds,
-        lanes = P.read.lanes(fx.race),
+        lanes = P.traceLanes.lanes(fx.race),
         all = F.drafting(lanes);
       same([F.plainOf(lanes).baseline, all.some((l) => l.baseline)], [true, false], "plain");
       for (const l of all) {

@@ -143,7 +143,7 @@ def test_curve_roofline_cells_and_dice(visit) -> None:
         want, _ = chi_square(dict(enumerate(probs)), __import__("collections").Counter(dict(enumerate(counts))), 200)
         assert sum(x["add"] for x in cells) == pytest.approx(want)
         for residual, want_law in ((True, [0.5, 0.3, 0.2]), (False, [0.4, 0.42, 0.18])):
-            got = page.evaluate("(r) => SpecVizPanels.dice.many(200000, 3, r)", residual)
+            got = page.evaluate("(r) => SpecVizPanels.samplingGame.many(200000, 3, r)", residual)
             assert sum(got["counts"]) == 200_000 and got["kept"] / 200_000 == pytest.approx(0.6, abs=0.005)
             for n, p in zip(got["counts"], want_law):
                 assert abs(n / 200_000 - p) < 5 * math.sqrt(p / 200_000)

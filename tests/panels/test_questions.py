@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from specviz import lab
-from specviz.ui.desk import Desk
+from specviz.ui.lab_questions import Desk
 from specviz.ui.limits import Turnstile
 
 

@@ -279,9 +279,9 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
                     at = page.evaluate("api.where()")
                     commit = next(r for r in GREEDY if r["type"] == "commit" and r["lane"] == at["lane"] and r["round"] == at["round"])
                     assert commit["tail"]["why"] == "bonus" and at["node"] == "tail" and str(commit["n_new"]) in said
-                if page.query_selector(".pn-dice"):
+                if page.query_selector(".pn-game"):
                     page.click("text=Roll 1,000 times")
-                    assert "1,000 rolls" in page.text_content(".pn-dice")
+                    assert "1,000 rolls" in page.text_content(".pn-game")
                 page.click(".pn-lesson .pn-btn.primary")
             assert page.query_selector(".pn-lesson") is None
         page.click("[data-track=pays]")
@@ -463,18 +463,18 @@ def test_runs_are_kept_in_the_browser_bounded_and_forgotten(visit) -> None:
 def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
     def use(page):
         show(page, "heat")
-        shown = page.evaluate("[...document.querySelectorAll('.pn-heat .h')].map((h) => h.classList[1])")
+        shown = page.evaluate("[...document.querySelectorAll('.pn-shaded .h')].map((h) => h.classList[1])")
         want = []
         for r in (r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1):
             want += ["kept"] * len(r["path"]) + ["lost" if r["tail"]["why"] == "correction" else "none"]
         assert shown == want
-        page.focus(".pn-heat .h >> nth=0")
+        page.focus(".pn-shaded .h >> nth=0")
         for key, place in (("ArrowRight", 1), ("End", len(want) - 1), ("Home", 0)):
             page.keyboard.press(key)
             assert page.evaluate("document.activeElement.dataset.i") == str(place)
-        assert page.evaluate("document.querySelectorAll('.pn-heat [tabindex=\"0\"]').length") == 1
+        assert page.evaluate("document.querySelectorAll('.pn-shaded [tabindex=\"0\"]').length") == 1
         lost = want.index("lost")
-        page.click(f".pn-heat .h >> nth={lost}")
+        page.click(f".pn-shaded .h >> nth={lost}")
         painted(page)
         assert page.evaluate("tabs.at(-1)") == "watch" and page.evaluate("api.where().node") == "tail"
 
@@ -568,10 +568,10 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
         (quiz,) = saved(page, ".pn-quiz")
         assert "target, p" in quiz and "The guess:" in quiz and "drawn by specviz" in quiz
         show(page, "start")
-        page.click("[data-track=dice]")
+        page.click("[data-track=sampling]")
         page.evaluate("SpecVizPanels.lessons.current().go(3)")
         page.click("text=Roll 1,000 times")
-        (rng,) = saved(page, ".pn-dice")
+        (rng,) = saved(page, ".pn-game")
         assert "1,000 rolls of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
         page.keyboard.press("Escape")
 
@@ -582,7 +582,7 @@ def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -
     def use(page):
         show(page, "heat")
         text, kinds = saved(page, ".pn-body")
-        words = page.evaluate("[...document.querySelectorAll('.pn-heat .h')].map((h) => h.textContent.trim()).filter(Boolean)")
+        words = page.evaluate("[...document.querySelectorAll('.pn-shaded .h')].map((h) => h.textContent.trim()).filter(Boolean)")
         assert all(word in text for word in words) and "nobody asked the draft" in text and "drawn by specviz" in text
         assert "Share of guesses kept" in kinds and "drawn by specviz" in kinds
 

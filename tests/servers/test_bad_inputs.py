@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.beside import beside
+from specviz.servers.merge_lanes import beside
 from specviz.servers.stream import Stream
 from specviz.trace.events import Checked, Failed, Finished
 from specviz.zoo.registry import Server
@@ -221,7 +221,7 @@ def test_the_others_go_on(fake):
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "//x", "http://me:secret@x", "http://x/?a=1", "http://x:99999", "x", "file:///etc/passwd", "http://x\n.y", None])
 def test_an_address_is_one_or_a_sentence(url):
-    from specviz.servers.wire import ServerError, read_url
+    from specviz.servers.http_client import ServerError, read_url
 
     with pytest.raises(ServerError, match="address is http"):
         read_url(url)

@@ -14,9 +14,9 @@ import urllib.request
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.owner import typed
+from specviz.servers.configured import typed
 from specviz.servers.stream import Stream
-from specviz.servers.wire import Bounds
+from specviz.servers.http_client import Bounds
 from specviz.trace.events import Checked, Finished, TextEmitted
 from specviz.zoo.registry import Server, register
 

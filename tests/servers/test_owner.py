@@ -6,8 +6,8 @@ import json
 import pytest
 
 from specviz.cli import commands as cli
-from specviz.servers.owner import find, servers
-from specviz.servers.wire import ServerError
+from specviz.servers.configured import find, servers
+from specviz.servers.http_client import ServerError
 from specviz.trace.files import Trace
 from specviz.zoo.registry import ZooError, register
 
@@ -58,7 +58,7 @@ def test_what_is_no_server_is_a_sentence(book, asked):
 def test_a_visitor_names_no_address(book, monkeypatch):
     """Neither the page nor a program: a lane is a key of the cards, and those are the owner's."""
     from specviz.ui.limits import Refused, read
-    from specviz.ui.served import served_cards, streams
+    from specviz.ui.server_lanes import served_cards, streams
 
     book("  house: {engine: vllm, url: 'http://10.0.0.1:8000', model: q, key: HOUSE}\n")
     from specviz.ui.cards import cards

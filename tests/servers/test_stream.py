@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.beside import beside
+from specviz.servers.merge_lanes import beside
 from specviz.servers.stream import Stream
-from specviz.servers.wire import Bounds
+from specviz.servers.http_client import Bounds
 from specviz.trace.events import Checked, Failed, Finished, Received
 from specviz.trace.files import Trace, check
 from specviz.trace.recorder import Recorder

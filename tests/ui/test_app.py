@@ -105,7 +105,7 @@ def test_a_conversation_longer_than_the_context_is_refused(real):
 
 def test_a_recording_can_be_made(tmp_path, capsys):
     from specviz import Trace
-    from specviz.ui.record import main
+    from specviz.ui.make_recordings import main
 
     out = tmp_path / "sub" / "x.jsonl"
     assert main(["--out", str(out), "--methods", "speculative", "--max-new-tokens", "8"]) == 0

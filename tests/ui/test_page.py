@@ -13,8 +13,8 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import lanes
 from specviz.ui.handlers import Handlers
 from specviz.ui.limits import Ask
-from specviz.ui.offer import EXAMPLES, offer
-from specviz.ui.rows import measured
+from specviz.ui.start_content import EXAMPLES, offer
+from specviz.ui.picker_rows import measured
 
 from .conftest import Server
 from .fake import CARDS, FakeBackend

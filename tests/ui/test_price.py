@@ -7,10 +7,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from specviz.ui.first import First
+from specviz.ui.head_script import First
 from specviz.ui.theme import STATIC
 from specviz.ui.stream import CORES, SELDOM, Live
-from specviz.ui.job import BEAT
+from specviz.ui.engine_job import BEAT
 from specviz.ui.limits import Turnstile
 
 from .fake import FakeBackend
@@ -67,7 +67,7 @@ def test_at_rest_the_page_asks_for_no_frames(visit):
 
 
 def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
-    script = (STATIC / "still.js").read_text()
+    script = (STATIC / "limit_animation_frames.js").read_text()
     with urlopen(server.url) as page:
         text = page.read().decode()
         assert int(page.headers["content-length"]) == len(text.encode())

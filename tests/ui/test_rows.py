@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from specviz.ui.cards import cards
-from specviz.ui.rows import BENCH, measured, needs, rows, shape, timed
+from specviz.ui.picker_rows import BENCH, measured, needs, rows, shape, timed
 from specviz.zoo.registry import register
 
 

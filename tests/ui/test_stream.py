@@ -12,7 +12,7 @@ import pytest
 from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lanes
 from specviz.ui.limits import BASELINE, Ask, Turnstile
-from specviz.ui.offer import offer, recorded
+from specviz.ui.start_content import offer, recorded
 from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, Live, pack, said
 
 from .fake import FakeBackend
@@ -175,7 +175,7 @@ def test_a_broken_offer_or_recording_is_an_empty_one(tmp_path):
 
 def test_the_recording_is_a_whole_trace():
     from specviz import Trace
-    from specviz.ui.offer import RECORDED
+    from specviz.ui.start_content import RECORDED
 
     trace = Trace.load(RECORDED)
     assert trace.lanes == list(range(len(trace.lanes))) and len(trace.lanes) >= 3

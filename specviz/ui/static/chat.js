@@ -38,16 +38,16 @@ function turn(t, index, shown) {
 }
 
 function paint() {
-  let told = { turns: [] };
+  let data = { turns: [] };
   try {
-    told = JSON.parse(props.value) || told;
+    data = JSON.parse(props.value) || data;
   } catch {
     /* an empty conversation */
   }
-  root.replaceChildren(...told.turns.map((t, i) => turn(t, i, told.shown)));
-  root.hidden = !told.turns.length;
-  root.dataset.turns = told.turns.length;
-  const shown = root.children[told.shown] || root.lastElementChild;
+  root.replaceChildren(...data.turns.map((t, i) => turn(t, i, data.shown)));
+  root.hidden = !data.turns.length;
+  root.dataset.turns = data.turns.length;
+  const shown = root.children[data.shown] || root.lastElementChild;
   if (shown) root.scrollTop = shown.offsetTop - 12;
 }
 watch("value", paint);

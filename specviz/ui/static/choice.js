@@ -1,5 +1,5 @@
 /* One of a few, as buttons in a row. The value is the choice; ``off`` a JSON object choice -> why it cannot be taken just now.
-   Such a choice is grey and stays in reach of the keyboard and of a finger, so that everybody can be told why. */
+   Such a choice is grey and stays in reach of the keyboard and of a finger, so that everybody can read why. */
 const make = (tag, name, text = "") => {
   const node = document.createElement(tag);
   node.className = name;

@@ -209,7 +209,7 @@
   };
 
   const THIS = "it opens this prompt, these methods and this round";
-  /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which dice
+  /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which random numbers
      fall, and some draft by the clock. */
   page.alike = (temperature, after) =>
     after

@@ -19,9 +19,9 @@ const lanes = () =>
     .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
     .filter((lane) => cardOf(lane.method));
 const off = () => read(props.off, {});
-/* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or with dice. */
-const speedOf = (card, dice = Number(document.querySelector("#temperature input")?.value) > 0) =>
-  (props.timed && card.speed?.[dice ? 1 : 0]) || null;
+/* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or sampled. */
+const speedOf = (card, sampled = Number(document.querySelector("#temperature input")?.value) > 0) =>
+  (props.timed && card.speed?.[sampled ? 1 : 0]) || null;
 
 function set(list) {
   say("");
@@ -140,7 +140,7 @@ function paint() {
       const card = cardOf(lane.method);
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
-    more, // before what is offered: that changes with the models and the dice, and the button must not move under a finger
+    more, // before what is offered: that changes with the models and the temperature, and the button must not move under a finger
     word("pg-word gap", props.timed ? "What pays" : "Try also"),
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
   ]);

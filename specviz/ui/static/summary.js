@@ -3,13 +3,13 @@ const button = element.querySelector(".pg-set");
 const field = (id) => document.querySelector(`#${id} input`)?.value ?? "";
 const dock = () => document.getElementById("dock");
 function paint() {
-  const heat = Number(field("temperature")),
+  const temperature = Number(field("temperature")),
     top = Number(field("top-p")),
     repeats = Number(field("repeats")),
     prompts = Number(field("prompts"));
   const parts = [
     field("length") + " tokens",
-    heat > 0 ? "temperature " + heat + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed") : "greedy",
+    temperature > 0 ? "temperature " + temperature + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed") : "greedy",
     repeats > 1 ? repeats + " runs each" : "",
     prompts > 1 ? prompts + " prompts at once" : "",
   ];

@@ -2,7 +2,7 @@
    are hidden as here, too; the first one goes on for ever once the page stands. Sixty frames a second are then made of nothing,
    on the cores on which the engine computes. A clock of that kind (seconds since a beginning) is asked once a second; all other
    callers of requestAnimationFrame get their frame. It must stand before Gradio's own script, which keeps the function
-   (first.py). */
+   (head_script.py). */
 (() => {
   const own = globalThis.requestAnimationFrame,
     CLOCK = /\(\s*performance\.now\(\)\s*-[^/]{1,40}\)\s*\/\s*1(e3|000)\b/;

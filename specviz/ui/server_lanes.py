@@ -5,8 +5,8 @@ import threading
 from typing import Any, Generator
 
 from ..servers.dialects import ENGINES, FAMILY, KEY
-from ..servers.owner import servers
-from ..servers.wire import ServerError
+from ..servers.configured import servers
+from ..servers.http_client import ServerError
 from ..zoo.registry import ZooError
 from .cards import Card
 from .limits import Ask
@@ -56,7 +56,7 @@ def streams(ask: Ask, seconds: float, mode: str = "live") -> dict[int, Any]:
 def together(race: Generator[tuple[int, Any], None, None], ask: Ask, seconds: float, cancel: threading.Event | None,
              mode: str) -> Generator[tuple[int, Any], None, None]:
     """A race of the run's local lanes, by their numbers on the page, with its servers' lanes beside it."""
-    from ..servers.beside import beside
+    from ..servers.merge_lanes import beside
 
     local = [lane for lane, (key, _) in enumerate(ask.lanes) if not is_served(key)]
     yield from beside(((local[lane], event) for lane, event in race), streams(ask, seconds, mode), cancel)

@@ -1,5 +1,5 @@
 """A script that stands before Gradio's own in the page. What is given as ``head`` comes when Gradio's client already runs, too late
-for what the client takes hold of when it is read (static/still.js)."""
+for what the client takes hold of when it is read (static/limit_animation_frames.js)."""
 from __future__ import annotations
 
 from typing import Any, Callable

@@ -3,7 +3,7 @@
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
   const MOST = 4_000_000; /* bytes that a link may unfold to */
-  const LAWS = ["top", "top_p", "resid"];
+  const DISTRIBUTIONS = ["top", "top_p", "resid"];
 
   /* The records without what only the inspector's tables need: the best tokens of each distribution, and the lenses. */
   function thin(records) {
@@ -11,7 +11,7 @@
       Array.isArray(x)
         ? x.map(bare)
         : x && typeof x === "object"
-          ? Object.fromEntries(Object.entries(x).flatMap(([k, v]) => (LAWS.includes(k) ? [] : [[k, bare(v)]])))
+          ? Object.fromEntries(Object.entries(x).flatMap(([k, v]) => (DISTRIBUTIONS.includes(k) ? [] : [[k, bare(v)]])))
           : x;
     const few = records.filter((r) => r.type !== "lens").map((r) => (r.type === "header" ? r : bare(r))),
       used = new Set();

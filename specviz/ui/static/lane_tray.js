@@ -3,11 +3,11 @@
 /* What the settings hold for a method: a run takes it where the lane itself says nothing. */
 const settled = (card) => window.SpecVizPage?.knobs?.[card.key] ?? {};
 const usual = (card, knob) => settled(card)[knob.name] ?? knob.default;
-/* The knobs that tell a lane from its method's defaults, or the first of them: "gamma 8". */
+/* The knobs in which a lane differs from its method's defaults, or the first of them: "gamma 8". */
 function knobWord(card, lane) {
   const own = card.knobs
     .map((k) => [k.name, lane.knobs[k.name] ?? usual(card, k), k.name in lane.knobs || usual(card, k) !== k.default])
-    .filter(([, , told]) => told);
+    .filter(([, , differing]) => differing);
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
   return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + SpecViz.stage.plain(value)).join(", ");
 }
@@ -17,8 +17,8 @@ function published(card) {
   const wanted = card.knobs.map((knob) => [knob, card.published?.[knob.name] ?? knob.default]),
     held = settled(card);
   if (wanted.every(([knob, value]) => value === knob.default)) return null;
-  const told = wanted.filter(([knob, value]) => value !== knob.default || knob.name in held);
-  return Object.fromEntries(told.map(([knob, value]) => [knob.name, value]));
+  const differing = wanted.filter(([knob, value]) => value !== knob.default || knob.name in held);
+  return Object.fromEntries(differing.map(([knob, value]) => [knob.name, value]));
 }
 /* The same method once more, with the first knob set to something that no lane of it has. */
 function another(card, lanes) {

@@ -1,6 +1,6 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
    shelf({cards, families, where, speedOf, presets, state, add, preset, tray, closed}) gives {open, paint}; a card's state(key) is
-   {count, blocked, why}; speedOf(card, dice) how much faster than plain decoding it was measured to be, or null. */
+   {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was measured to be, or null. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -16,7 +16,7 @@ const button = (name, text, press) => {
 const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 const times = (x) => "\u00d7" + (x >= 1.095 ? x.toFixed(1) : x.toFixed(2));
 const TEXTS = {
-  exact: "The same as plain decoding: the same text, and with dice the same probabilities.",
+  exact: "The same as plain decoding: the same text, and when sampling the same probabilities.",
   "greedy only": "The same as plain decoding; it works at temperature 0 only.",
 };
 const SHAPES = {
@@ -170,7 +170,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
       speedOf(card, false)
         ? times(speedOf(card, false)) +
             " greedy" +
-            (speedOf(card, true) ? "; " + times(speedOf(card, true)) + " with dice" : "") +
+            (speedOf(card, true) ? "; " + times(speedOf(card, true)) + " at temperature 1" : "") +
             ", on " +
             machine
         : "not for this model",

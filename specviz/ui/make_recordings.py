@@ -1,8 +1,8 @@
 """Make the recordings that the page plays before anybody has run anything.
 
-    python -m specviz.ui.record all                    every recording that assets/traces/index.yaml describes
-    python -m specviz.ui.record first edit             some of them
-    python -m specviz.ui.record --out run.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N] [--seed S]
+    python -m specviz.ui.make_recordings all                    every recording that assets/traces/index.yaml describes
+    python -m specviz.ui.make_recordings first edit             some of them
+    python -m specviz.ui.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N] [--seed S]
 
 The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``. Make them on a quiet
 machine: their times are shown to everybody.
@@ -20,7 +20,7 @@ import yaml
 
 from .engine import Engine, play
 from .limits import RUN_SECONDS, Refused, read
-from .offer import RECORDED, offer
+from .start_content import RECORDED, offer
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
@@ -43,7 +43,7 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parse = argparse.ArgumentParser(prog="python -m specviz.ui.record", description="Record a run for the page's first load.")
+    parse = argparse.ArgumentParser(prog="python -m specviz.ui.make_recordings", description="Record a run for the page's first load.")
     parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
     parse.add_argument("--out", type=Path, default=RECORDED)
     parse.add_argument("--methods", help="comma-separated; plain decoding is always the last lane")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from .errors import INTERRUPTED, UsageError
-from .words import listed
+from .option_lists import listed
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
@@ -37,7 +37,7 @@ def load(args: argparse.Namespace) -> int:
     from ..run.request import read_sampling
     from ..zoo import load as load_models
     from .terminal import table
-    from .watching import ctrl_c
+    from .run_output import ctrl_c
 
     cancel = threading.Event()
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)

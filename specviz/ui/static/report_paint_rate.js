@@ -1,5 +1,5 @@
-/* While a run streams: tells the server which frame was painted last, so that it does not outrun this browser, and how often
-   it is painted here: frames in between would only be taken from the engine. Where cores are few it is told less often, too. */
+/* While a run streams: reports to the server which frame was painted last, so that it does not outrun this browser, and how often
+   it is painted here: frames in between would only be taken from the engine. Where cores are few the report is rarer, too. */
 setInterval(() => {
   const root = element.querySelector(".sv");
   if (root?.dataset.state === "live" && !document.hidden)

@@ -1,4 +1,4 @@
-/* Questions to the server: ask(name, details, told, signal) resolves with the answer, or rejects with one sentence. told hears
+/* Questions to the server: ask(name, details, onUpdate, signal) resolves with the answer, or rejects with one sentence. onUpdate receives
    {state: "queued" | "working", text?, part?} on the way; signal (AbortSignal) ends the question and its work. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
@@ -19,7 +19,7 @@
   }
   addEventListener("pagehide", () => open.forEach(end));
 
-  async function ask(name, details, told, signal) {
+  async function ask(name, details, onUpdate, signal) {
     let stream, id;
     try {
       const body = JSON.stringify({ data: [name, details ?? {}] });
@@ -41,11 +41,11 @@
     for await (const line of finishing(id, stream)) {
       if (!line.startsWith("data: ")) continue;
       const data = read(line.slice(6));
-      const said = Array.isArray(data) ? read(data[0]) : null;
-      if (!said) continue;
-      last = said;
-      if (said.state === "error") throw new Error(said.text);
-      if (said.state !== "done" && told) told(said);
+      const message = Array.isArray(data) ? read(data[0]) : null;
+      if (!message) continue;
+      last = message;
+      if (message.state === "error") throw new Error(message.text);
+      if (message.state !== "done" && onUpdate) onUpdate(message);
     }
     if (!last || last.state !== "done") throw new Error("The answer did not arrive whole; try again.");
     return last.answer;

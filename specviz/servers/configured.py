@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from ..zoo.registry import SERVER_ENGINES, Server, ZooError, register
-from .wire import ServerError, plain, read_url
+from .http_client import ServerError, plain, read_url
 
 VARIABLE = "SPECVIZ_SERVERS"  # ENGINE=URL or ENGINE=URL#MODEL, several with commas between them
 FORM = f"ENGINE=URL or ENGINE=URL#MODEL, where ENGINE is one of {', '.join(SERVER_ENGINES)}"

@@ -12,7 +12,7 @@ from typing import Any
 from .cards import families, told
 from ..servers.dialects import FAMILY
 from .limits import BASELINE, apart
-from .served import ABOUT
+from .server_lanes import ABOUT
 
 BENCH = Path(__file__).parents[2] / "docs" / "bench.md"
 _FIGURE = r"([\d.]+)(?: \([^|]*\))?"  # a median, and maybe its quartiles

@@ -1,12 +1,12 @@
-/* What a link names, and whether this page has it: methods, and the models that this server was started with. */
+/* Looks up what a link names: methods, and the models that this server was started with. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
 
-  /* A method that this page offers: the picker's own data, which Gradio tells under props.props, and before 6.31 under props. */
+  /* A method that this page offers: the picker's own data, which Gradio keeps under props.props, and before 6.31 under props. */
   const cardOf = (lane) => {
     const key = typeof lane === "string" ? lane : lane?.method;
-    const told = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
-    return (told?.props?.cards ?? told?.cards)?.find((card) => card.key === key);
+    const picker = window.gradio_config?.components?.find((c) => c.props?.elem_id === "methods")?.props;
+    return (picker?.props?.cards ?? picker?.cards)?.find((card) => card.key === key);
   };
   /* Another server may have been started with another model, so links name the model itself; here the first one's value is "".
      A name of the hub is for the server to judge. */

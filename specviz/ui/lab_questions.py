@@ -13,8 +13,8 @@ from typing import Any, AsyncIterator
 import gradio as gr
 
 from .backend import Backend
-from .door import visitor
-from .job import Job
+from .http_guard import visitor
+from .engine_job import Job
 from .limits import RUN_SECONDS, Refused, Turnstile, Visitor
 from .loading import Loader
 from .stream import pack

@@ -1,15 +1,15 @@
 /* One line of text from the server, shown as text. The value is JSON {text, state}. */
 const line = element.querySelector(".pg-line");
 function paint() {
-  let told = {};
+  let data = {};
   try {
-    told = JSON.parse(props.value) || {};
+    data = JSON.parse(props.value) || {};
   } catch {
     /* nothing to say */
   }
-  line.textContent = told.text || "";
-  line.dataset.state = told.state || "";
-  line.hidden = !told.text;
+  line.textContent = data.text || "";
+  line.dataset.state = data.state || "";
+  line.hidden = !data.text;
 }
 watch("value", paint);
 paint();

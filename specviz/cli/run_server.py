@@ -11,14 +11,14 @@ from typing import Any
 def run_server(args: argparse.Namespace) -> int:
     from ..run.request import read_messages, read_sampling, read_seconds, read_whole
     from ..run.result import RunFailed
-    from ..servers.beside import beside
-    from ..servers.owner import find
+    from ..servers.merge_lanes import beside
+    from ..servers.configured import find
     from ..servers.stream import Stream
     from ..trace.events import Checked, Failed, TextEmitted
     from ..trace.files import Trace, place_of
     from ..trace.recorder import Recorder
     from .errors import INTERRUPTED
-    from .watching import ctrl_c
+    from .run_output import ctrl_c
 
     server = find(args.server)
     if args.trace:
