@@ -126,6 +126,13 @@ def config_of(folder: Path) -> dict[str, Any]:
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
 
+def key_shape(body: Body) -> tuple[int, int]:
+    """Return (number of key/value heads, head width) of the target."""
+    whole = body.config.get("text_config") or body.config
+    heads = whole.get("num_attention_heads") or max(1, body.hidden // 64)
+    return body.keys or (whole.get("num_key_value_heads") or heads, whole.get("head_dim") or body.hidden // heads)
+
+
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
     """(how often each rank of each head is right, places of the tree they were sized for); empty and 0 where nothing is said."""
     try:

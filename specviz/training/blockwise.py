@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..models import blockwise
+from ..methods.trained_heads.blockwise import network as blockwise
 from ..trees import product
 from . import ahead, ranks
 from .features import Batch, Features

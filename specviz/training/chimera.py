@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models import chimera
+from ..methods.trained_heads.chimera import network as chimera
 from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job

@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models import clover
+from ..methods.trained_heads.clover import network as clover
 from . import ahead
 from .features import Batch, Features
 from .job import Job

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import DynamicCache
 
-from ..models import glide
+from ..methods.trained_heads.glide import network as glide
 from ..models.pretrained import cache_word
 from . import attention, chains, losses
 from .features import Batch, Features

@@ -59,7 +59,7 @@ def every(batch: Batch, steps: int) -> Tensor:
 class Reader:
     """One pass of the target over a batch and the rows behind its owners, flat places [rows, n]."""
 
-    def __init__(self, model: in_target.Ahead, features: Features, owners: Tensor):
+    def __init__(self, model: in_target.PearlVerification, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
@@ -112,7 +112,7 @@ class Reader:
 class Everywhere:
     """Guesses behind every place, for measuring; a batch is run once for all steps."""
 
-    def __init__(self, model: in_target.Ahead, features: Features):
+    def __init__(self, model: in_target.PearlVerification, features: Features):
         self.model, self.features = model, features
         self._of: Batch | None = None
 

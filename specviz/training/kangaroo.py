@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..models import kangaroo
+from ..methods.trained_heads.kangaroo import network as kangaroo
 from . import early
 from .features import Batch, Features
 from .job import Job

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import DynamicCache
 
-from ..models import m2r2
+from ..methods.trained_heads.m2r2 import network as m2r2
 from ..models.pretrained import cache_word
 from . import early
 from .features import Batch, Features, assembled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..models import medusa as heads_medusa
+from ..methods.trained_heads.medusa import network as heads_medusa
 from . import ahead, ranks
 from .features import Batch, Features
 from .job import Job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..models import mlp_speculator
+from ..methods.trained_heads.mlp_speculator import network as mlp_speculator
 from ..trees import product
 from . import ahead, ranks
 from .features import Batch, Features

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..models import mtp
+from ..methods.trained_heads.mtp import network as mtp
 from . import attention, chains, losses
 from .eagle import ahead, guesses
 from .features import Batch, Features

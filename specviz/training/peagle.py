@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models import peagle as models
+from ..methods.trained_heads.peagle import network as models
 from . import chains, cod
 from .block import Tapped
 from .features import Batch

@@ -129,5 +129,5 @@ def costs(path: Path, repeats: int = 7) -> dict[int, float]:
             began = time.perf_counter()
             target.score(tree)
             best[nodes] = min(best[nodes], time.perf_counter() - began)
-            target.settle()
+            target.flush()
     return best

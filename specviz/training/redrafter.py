@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from ..models import redrafter
+from ..methods.trained_heads.redrafter import network as redrafter
 from ..trees import product
 from . import ahead, ranks
 from .features import Batch, Features

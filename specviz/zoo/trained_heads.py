@@ -15,37 +15,37 @@ from typing import Any
 import torch
 
 from ..models.heads import Body, why_not
-from ..models.int8 import of_bytes
+from ..models.int8 import has_byte_products
 from .memory import need_room
 from .registry import Register, ZooError, here
 
 KINDS = {
-    "medusa": "specviz.models.medusa",
+    "medusa": "specviz.methods.trained_heads.medusa.network",
     "hydra": "specviz.models.hydra",
     "eagle": "specviz.models.eagle",
     "eagle3": "specviz.models.eagle3",
-    "mtp": "specviz.models.mtp",
-    "kangaroo": "specviz.models.kangaroo",
-    "m2r2": "specviz.models.m2r2",
+    "mtp": "specviz.methods.trained_heads.mtp.network",
+    "kangaroo": "specviz.methods.trained_heads.kangaroo.network",
+    "m2r2": "specviz.methods.trained_heads.m2r2.network",
     "dflash": "specviz.models.block",
     "dspark": "specviz.models.block",
     "specdecpp": "specviz.models.draft_length",
     "adaeagle": "specviz.models.draft_length",
     "disco": "specviz.models.draft_length",
-    "peagle": "specviz.models.peagle",
-    "fspad": "specviz.models.fspad",
-    "jakiro": "specviz.models.jakiro",
-    "falcon": "specviz.models.falcon",
+    "peagle": "specviz.methods.trained_heads.peagle.network",
+    "fspad": "specviz.methods.trained_heads.fspad.network",
+    "jakiro": "specviz.methods.trained_heads.jakiro.network",
+    "falcon": "specviz.methods.trained_heads.falcon.network",
     "cllm": "specviz.models.causal",
     "judge": "specviz.models.judge",
     "reward": "specviz.models.judge",
     "pard": "specviz.models.masked",
-    "glide": "specviz.models.glide",
-    "mlp_speculator": "specviz.models.mlp_speculator",
-    "redrafter": "specviz.models.redrafter",
-    "clover": "specviz.models.clover",
-    "blockwise": "specviz.models.blockwise",
-    "chimera": "specviz.models.chimera",
+    "glide": "specviz.methods.trained_heads.glide.network",
+    "mlp_speculator": "specviz.methods.trained_heads.mlp_speculator.network",
+    "redrafter": "specviz.methods.trained_heads.redrafter.network",
+    "clover": "specviz.methods.trained_heads.clover.network",
+    "blockwise": "specviz.methods.trained_heads.blockwise.network",
+    "chimera": "specviz.methods.trained_heads.chimera.network",
     "pass_sampling": "specviz.models.in_target",
     "ppd": "specviz.models.in_target",
     "hidden_transfer": "specviz.models.in_target",
@@ -117,7 +117,7 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
     """What a head's reader is told of a loaded target; folder: where it lies."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
-                still=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and of_bytes(),
+                still=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
                 folder=folder)
 
 

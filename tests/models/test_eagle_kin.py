@@ -9,7 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specviz.models import falcon, fspad, jakiro
+from specviz.methods.trained_heads.jakiro import network as jakiro
+from specviz.methods.trained_heads.fspad import network as fspad
+from specviz.methods.trained_heads.falcon import network as falcon
 from specviz.models.weights import ModelError
 
 from .test_eagle3 import BODY, CONFIG, D, HD, HEADS, INNER, KV, VOCAB, norm, turned

@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, DraftTree, State
-from specviz.drafters.heads.glide import WIDTHS, DoubtfulChain, GlideModel
-from specviz.models import glide
-from specviz.models.heads import Body
+from specviz.methods.trained_heads.glide.drafter import WIDTHS, DoubtfulChain, GlideModel
+from specviz.methods.trained_heads.glide import network as glide
+from specviz.models.heads import Body, key_shape
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 
@@ -132,4 +132,4 @@ def test_files_are_read_back_and_what_does_not_fit_is_refused(pair, tmp_path):
         say(**more)
         with pytest.raises(ModelError, match=says):
             glide.load(tmp_path, on)
-    assert glide.keys_of(Body("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})) == (2, 8)
+    assert key_shape(Body("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})) == (2, 8)

@@ -6,9 +6,9 @@ import torch
 from torch.nn import functional as F
 
 from specviz.models import int8
-from specviz.models.exact_attention import Exact
-from specviz.models.int8 import MOST, Bytes, Floats, Int8Linear, rounded
-from specviz.models.scripting import compiled
+from specviz.models.exact_attention import ExactAttention
+from specviz.models.int8 import MOST, ByteProducts, FloatProducts, Int8Linear, quantise_rows
+from specviz.models.torchscript import scripted
 
 SHAPES = [(96, 64), (33, 50), (40, 1500)]  # out, in; the last is wider than one exact sum of floats
 
@@ -21,7 +21,7 @@ def case(out: int, width: int, rows: int, seed: int = 0):
 
 def by_hand(weight, bias, x):
     """The same in whole numbers of 64 bits."""
-    numbers, steps = rounded(weight)
+    numbers, steps = quantise_rows(weight)
     largest = x.abs().amax(1, True)
     whole = ((x * (torch.tensor(float(MOST)) / largest)) + 128).round().long() - 128
     return (whole @ numbers.long().t()).float() * (steps.double() / MOST).float() * largest + bias
@@ -29,15 +29,15 @@ def by_hand(weight, bias, x):
 
 def kinds():
     """Both ways to multiply, the one of bytes where this processor's are exact."""
-    return [Floats] + [Bytes] * (int8._kind() is Bytes)
+    return [FloatProducts] + [ByteProducts] * (int8._kind() is ByteProducts)
 
 
 def test_weights_are_whole_numbers_times_the_step_of_their_row():
     weight, _, _ = case(6, 40, 1)
-    numbers, steps = rounded(weight)
+    numbers, steps = quantise_rows(weight)
     assert numbers.dtype == torch.int8 and int(numbers.abs().amax(1).min()) == MOST
     assert ((numbers * steps[:, None] - weight).abs() <= steps[:, None] * 0.5001).all()
-    assert not rounded(torch.zeros(2, 3))[0].any()
+    assert not quantise_rows(torch.zeros(2, 3))[0].any()
 
 
 @torch.inference_mode()
@@ -46,7 +46,7 @@ def test_products_are_those_of_whole_numbers(shape):
     for rows in (1, 2, 5, 9, 33):
         weight, bias, x = case(*shape, rows, rows)
         for kind in kinds():
-            layer = compiled(kind(*rounded(weight), bias))
+            layer = scripted(kind(*quantise_rows(weight), bias))
             assert torch.equal(layer(x), by_hand(weight, bias, x)), (kind, rows)
             assert torch.equal(layer(x[-1:]), layer(x)[-1:])
         apart = (by_hand(weight, bias, x) - F.linear(x, weight, bias)).norm() / F.linear(x, weight, bias).norm()
@@ -64,12 +64,12 @@ def test_a_layer_says_what_its_module_says_also_of_rows_of_zeros():
 
 def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monkeypatch):
     """Without VNNI two products are added up in 16 bits."""
-    class Cut(Bytes):
+    class Cut(ByteProducts):
         def times(self, x):
             return super().times(x).clamp(max=2.0**15)
 
     monkeypatch.setattr(int8, "Bytes", Cut)
-    assert int8._kind.__wrapped__() is Floats
+    assert int8._kind.__wrapped__() is FloatProducts
 
 
 @torch.inference_mode()
@@ -79,21 +79,21 @@ def test_where_there_is_no_fbgemm_floats_are_multiplied_plainly(monkeypatch):
         raise RuntimeError("quantized engine FBGEMM is not supported")
 
     monkeypatch.setattr(int8, "_fbgemm", none)
-    assert int8._kind.__wrapped__() is Floats
+    assert int8._kind.__wrapped__() is FloatProducts
     for shape in SHAPES:
         weight, bias, x = case(*shape, 5)
-        assert torch.equal(compiled(Floats(*rounded(weight), bias))(x), by_hand(weight, bias, x))
+        assert torch.equal(scripted(FloatProducts(*quantise_rows(weight), bias))(x), by_hand(weight, bias, x))
 
 
 def test_a_sum_of_two_pieces_holds_no_wider_row():
     with pytest.raises(NotImplementedError, match="more than two sums"):
-        Floats(*rounded(torch.ones(1, 2 * int8.WIDTH + 1)), None)
+        FloatProducts(*quantise_rows(torch.ones(1, 2 * int8.WIDTH + 1)), None)
 
 
 # --- attention ---------------------------------------------------------------------------------------------------------
 def heads(slots: int, rows: int, seed: int = 0, bound: float = 9.0):
     """An attention, and queries [2, rows, 16] with keys and values [2, slots, 16] on its grid."""
-    rng, exact = torch.Generator().manual_seed(seed), Exact(bound, 2, 16)
+    rng, exact = torch.Generator().manual_seed(seed), ExactAttention(bound, 2, 16)
     qkv = torch.randn(slots, 6, 16, generator=rng) * 2
     exact(qkv, 4)
     q, k, v = qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3)
@@ -105,12 +105,12 @@ def test_attention_is_nearly_softmax_of_what_was_not_rounded():
     rng = torch.Generator().manual_seed(1)
     qkv = torch.randn(40, 6, 16, generator=rng)
     whole = qkv.clone()
-    exact = Exact(9.0, 2, 16)
+    exact = ExactAttention(9.0, 2, 16)
     exact(qkv, 4)
     assert 0 < (qkv[:, 2:] - whole[:, 2:]).abs().max() < 0.02
     assert 0 < (qkv[:, :2] - whole[:, :2] * exact.scale).abs().max() < 0.02
     mask = torch.zeros(40, 40).masked_fill_(torch.ones(40, 40).triu(1).bool(), -torch.inf)
-    ours = exact.look(*qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3), mask)
+    ours = exact.attention(*qkv.unflatten(1, (3, 2)).permute(1, 2, 0, 3), mask)
     theirs = F.scaled_dot_product_attention(*whole.unflatten(1, (3, 2)).permute(1, 2, 0, 3), mask)
     assert (ours - theirs).abs().max() < 0.03
 
@@ -124,10 +124,10 @@ def test_no_order_of_slots_and_no_company_changes_a_bit(seed, apart):
     exact, q, k, v = heads(90, 7, seed)
     exact.apart = apart
     seen = torch.randperm(90, generator=torch.Generator().manual_seed(seed))[:60]
-    alone = torch.cat([exact.look(q[:, i:i + 1], k[:, seen], v[:, seen], None) for i in range(7)], 1)
+    alone = torch.cat([exact.attention(q[:, i:i + 1], k[:, seen], v[:, seen], None) for i in range(7)], 1)
     mask = torch.full((7, 90), -torch.inf)
     mask[:, seen] = 0
-    assert torch.equal(exact.look(q, k, v, mask), alone)
+    assert torch.equal(exact.attention(q, k, v, mask), alone)
     plain = torch.cat([F.scaled_dot_product_attention(q[:, i:i + 1], k[:, seen], v[:, seen]) for i in range(7)], 1)
     assert not torch.equal(F.scaled_dot_product_attention(q, k, v, mask), plain)
 
@@ -135,19 +135,19 @@ def test_no_order_of_slots_and_no_company_changes_a_bit(seed, apart):
 @torch.inference_mode()
 def test_sums_stay_exact_where_they_are_largest():
     """2,048 slots that are looked at alike, heads of 256 numbers, all as large as they may be."""
-    exact = Exact(8.0, 1, 256)
+    exact = ExactAttention(8.0, 1, 256)
     qkv = torch.full((2048, 3, 256), 8.0)
     qkv[::3, 2] = -7.998
     exact(qkv, 2)
     q, k, v = qkv.permute(1, 0, 2).unsqueeze(1)
-    found = exact.look(q[:, :1], k, v, None)
-    assert torch.equal(found, exact.look(q[:, :1], k.flip(1), v.flip(1), None))
+    found = exact.attention(q[:, :1], k, v, None)
+    assert torch.equal(found, exact.attention(q[:, :1], k.flip(1), v.flip(1), None))
     assert (found.double() - v.double().mean(1, True)).abs().max() < 1e-6
 
 
 @torch.inference_mode()
 def test_values_beyond_the_bound_are_cut_off():
-    exact = Exact(4.0, 1, 1)
+    exact = ExactAttention(4.0, 1, 1)
     qkv = torch.tensor([[[1.0], [1.0], [5.0]]])
     exact(qkv, 2)
     assert qkv[0, 2, 0] == 4.0

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from specviz.core import Budget, Sampling, Scores, State
 from specviz.drafters.heads.recurrent import LevelTree
-from specviz.models import mlp_speculator
+from specviz.methods.trained_heads.mlp_speculator import network as mlp_speculator
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
 

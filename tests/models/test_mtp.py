@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specviz.models import mtp
+from specviz.methods.trained_heads.mtp import network as mtp
 from specviz.models.weights import ModelError
 
 from .test_eagle3 import BODY, CONFIG, D, HD, HEADS, INNER, KV, VOCAB, norm, turned

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specviz.models import medusa, mx
+from specviz.models import mx
+from specviz.methods.trained_heads.medusa import network as medusa
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError, Weights
 from specviz.training.begin import begin

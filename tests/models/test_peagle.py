@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specviz.core import Budget, DraftTree, Outcome, Sampling, Scores, State, Verdict
-from specviz.drafters.heads.one_pass import OnePassFeatures
-from specviz.models import peagle
+from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
+from specviz.methods.trained_heads.peagle import network as peagle
 from specviz.models.weights import ModelError
 
 from . import test_eagle3 as third

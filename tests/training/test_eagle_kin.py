@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from specviz.core import Parts
-from specviz.drafters.heads.blockwise import BlockwiseTree
-from specviz.drafters.heads.kin import Experts, Halves
+from specviz.methods.trained_heads.falcon.drafter import BlockwiseTree
+from specviz.methods.trained_heads.fspad.drafter import FspadTree
+from specviz.methods.trained_heads.jakiro.drafter import JakiroTree
 from specviz.drafters.model.chain import DraftChain
 from specviz.models.eagle_layers import Attention
 from specviz.policies import Fixed
@@ -22,7 +23,7 @@ from specviz.verifiers import TokenRejection
 from ..models.tiny import body
 from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
 
-DRAFTERS = {"fspad": lambda head: Halves(head, DraftChain), "jakiro": lambda head: Experts(head, DraftChain),
+DRAFTERS = {"fspad": lambda head: FspadTree(head, DraftChain), "jakiro": lambda head: JakiroTree(head, DraftChain),
             "falcon": lambda head: BlockwiseTree(head, 1)}
 GAMMA = {"fspad": 3, "jakiro": 3, "falcon": 2}
 

@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from specviz.drafters.heads.beam import BeamTree
+from specviz.methods.trained_heads.redrafter.drafter import BeamTree
 from specviz.drafters.heads.lattice import BlockGuess
-from specviz.drafters.heads.regressive import CloverTree
-from specviz.drafters.heads.trigram_heads import ChimeraTree
-from specviz.models import blockwise as blockwise_models, chimera as chimera_models, clover as clover_models, redrafter as redrafter_models
+from specviz.methods.trained_heads.clover.drafter import CloverTree
+from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
+from specviz.methods.trained_heads.redrafter import network as redrafter_models
+from specviz.methods.trained_heads.clover import network as clover_models
+from specviz.methods.trained_heads.chimera import network as chimera_models
+from specviz.methods.trained_heads.blockwise import network as blockwise_models
 from specviz.training import blockwise, chimera, clover, redrafter
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET

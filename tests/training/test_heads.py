@@ -13,7 +13,8 @@ import yaml
 from safetensors.torch import load_file
 
 from specviz import zoo
-from specviz.models import hydra as heads_hydra, medusa as heads_medusa, mx
+from specviz.models import hydra as heads_hydra, mx
+from specviz.methods.trained_heads.medusa import network as heads_medusa
 from specviz.models.heads import Body
 from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.core import Parts
-from specviz.drafters.heads.one_pass import OnePassFeatures
+from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
@@ -16,7 +16,7 @@ from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET
 from specviz.models import masked as pard_models
-from specviz.models import peagle as peagle_models
+from specviz.methods.trained_heads.peagle import network as peagle_models
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.models import mlp_speculator as models
+from specviz.methods.trained_heads.mlp_speculator import network as models
 from specviz.training import mlp_speculator
 from specviz.training.draft import collate
 from specviz.training.features import Features, body_of

@@ -7,7 +7,7 @@ import torch
 from specviz.core import Parts
 from specviz.drafters.heads.features import Features as FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
-from specviz.models import mtp as models
+from specviz.methods.trained_heads.mtp import network as models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, mtp

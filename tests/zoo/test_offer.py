@@ -9,7 +9,7 @@ import torch
 
 from specviz import ROOT, zoo
 from specviz.cli.commands import main
-from specviz.models import sizes
+from specviz.models import checkpoint_sizes as sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
 from specviz.zoo import ZooError, memory

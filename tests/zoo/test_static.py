@@ -10,7 +10,7 @@ from specviz import zoo
 from specviz.cli.commands import main
 from specviz.evidence import certificate, whole_answers
 from specviz.run.session import Session
-from specviz.targets.static import StaticModel
+from specviz.targets.static_shapes import StaticModel
 from specviz.zoo.backends import FORWARDS
 
 from .checkpoints import register
@@ -63,7 +63,7 @@ def test_the_eager_forward_is_named_too(at_home, capsys):
 
 def test_on_cuda_the_fast_forward_has_fixed_shapes_but_not_where_it_is_lent_call_by_call(tiny, monkeypatch):
     made = []
-    monkeypatch.setattr("specviz.targets.static.StaticModel", lambda folder, device: made.append("static"))
+    monkeypatch.setattr("specviz.targets.static_shapes.StaticModel", lambda folder, device: made.append("static"))
     monkeypatch.setattr("specviz.targets.fast.FastModel", lambda folder, device: made.append("eager"))
     load = FORWARDS["fast"].load
     load(tiny / "target", torch.device("cuda"))

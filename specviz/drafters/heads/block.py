@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, token_tensor, never, select_rows, read
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, token_tensor, never_stop, select_rows, read
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common
@@ -90,7 +90,7 @@ class BlockChain(BlockStates):
         if states is None:
             return build.tree()
         markov, token, prob, told = self.net.markov_head, state.tokens[-1], 1.0, []
-        blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never  # whether to go on is read at the end
+        blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
             base = self.target.head(states)
@@ -108,7 +108,7 @@ class BlockChain(BlockStates):
                 logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
                 token, probs = draw_one(logits, state)
                 build.add(token, len(build) - 1, build.begin(probs, IID))
-                if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth)):
+                if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
                     break
         tree = build.tree()
         if waits:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...drafters.heads.features import Features
-from ...drafters.model.dynamic import ConfidentTree
+from ...drafters.model.confidence_trees import ConfidentTree
 from ...policies import Fixed
 from ...verifiers import TokenRejection
 

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import FeatureModel
-from specviz.drafters.heads.kangaroo import ExitAdapter
+from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
@@ -89,7 +89,7 @@ def test_a_target_that_kept_its_cache_is_drafted_for_as_well(key):
     for parts, prompt in ((old, PROMPT), (old, PROMPT), (old, want[:20]), (built(method, kit), want[:20]), (old, PROMPT[:4])):
         state = State(list(prompt), Sampling(0.0), limit=len(want) - len(prompt))
         open_run(parts, kit.target, state)
-        assert kit.target.root == prompt[-1] and kit.target.seen == prompt[:-1]
+        assert kit.target.root == prompt[-1] and kit.target.cached_tokens == prompt[:-1]
         assert len(parts.drafter.propose(state, Budget(2, 2, 4))) > 0, "the first round has a draft"
         while not state.done:
             play(parts, kit.target, state)

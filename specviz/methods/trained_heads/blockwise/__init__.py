@@ -1,0 +1,31 @@
+"""Blockwise parallel decoding: heads guess a block of tokens at once, and the model checks the block and guesses the next one in the
+same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.lattice import BlockGuess
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(BlockGuess(kit.head("blockwise")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="blockwise",
+    title="Blockwise parallel decoding",
+    paper="Stern et al. 2018, arXiv 1811.03115",
+    summary="The idea that began it all: extra heads guess a whole block at once, and the next pass keeps as much of it as is right.",
+    knobs=(Knob("gamma", 4, 1, 15, "tokens guessed behind the model's own, as far as heads were trained; the paper is fastest with 7"),),
+    needs=frozenset({"head:blockwise", "head", "tap:final"}),
+    look="How sure each head is of its best token: far heads guess common words and repeat their neighbours.",
+    wins="Where rows are costly: one short chain, no tree, and a draft that costs next to nothing.",
+    loses="Open text: no head knows what the others guess, so a block seldom hangs together beyond its second token.",
+    differs="The paper trains its model and the heads together, or on their own; here the target stays as it is, and its own token is the "
+            "block's first. The paper's looser criteria (top-k, distance) are left out.",
+    published={"gamma": 7},
+    aliases=("BPD", "blockwise parallel decoding"),
+    build=build,
+)

@@ -1,0 +1,72 @@
+"""Blockwise parallel decoding's proposal heads: one layer on the target's last state, parted among all heads (Stern et al. 1811.03115).
+
+The layer is as wide as all heads together; head i takes its part of it through ReLU and a matrix of its own, adds the state, and the
+target's output matrix reads what comes of it. The paper's first head is the model itself and goes through the new layer, too; here the
+target stays as it is, which keeps its text, and the heads are those after it.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.heads import Body, HeadWeights, fill
+from ....models.weights import ModelError
+
+
+class Blockwise(nn.Module):
+    """heads: tokens guessed behind the target's own; inner: width of each head's part of the layer."""
+
+    def __init__(self, hidden: int, vocab: int, heads: int, inner: int):
+        super().__init__()
+        self.hidden, self.vocab, self.inner = hidden, vocab, inner
+        self.layer = nn.Linear(hidden, heads * inner)
+        self.out = nn.ModuleList(nn.Linear(inner, hidden) for _ in range(heads))
+        for out in self.out:
+            nn.init.zeros_(out.weight)
+            nn.init.zeros_(out.bias)
+
+    def __len__(self) -> int:
+        return len(self.out)
+
+    def states(self, states: Tensor, index: int) -> Tensor:
+        """What head ``index`` makes of states [..., hidden], for the output matrix."""
+        part = slice(index * self.inner, (index + 1) * self.inner)
+        return states + self.out[index](F.relu(F.linear(states, self.layer.weight[part], self.layer.bias[part])))
+
+    def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output function."""
+        parts = F.relu(self.layer(state)).unflatten(-1, (len(self), self.inner))
+        return head(torch.stack([state + out(part) for out, part in zip(self.out[:depth], parts)]))
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a head while it is trained: the target's."""
+        return targets
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"model_type": "blockwise", "hidden_size": self.hidden, "vocab_size": self.vocab, "num_heads": len(self),
+                "inner_size": self.inner}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Blockwise:
+    """An untrained one."""
+    return Blockwise(body.hidden, body.vocab, numbers["heads"], numbers["inner"])
+
+
+def load(folder: Path, body: Body) -> Blockwise:
+    """Heads from a folder of ours. Raises ModelError with a sentence."""
+    weights = HeadWeights(folder, body)
+    heads = weights.numbers(r"out\.(\d+)\.weight")
+    if not heads or heads != list(range(len(heads))):
+        raise ModelError(f"{folder.name} holds no heads for blockwise parallel decoding")
+    hidden, inner = weights.shape("out.0.weight")
+    if hidden != body.hidden:
+        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {hidden} numbers, and {body.name} has {body.hidden}")
+    made = Blockwise(body.hidden, body.vocab, len(heads), inner)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)

@@ -1,0 +1,37 @@
+"""Chimera: a trigram encoder for what was just written and one layer over the target's states for everything else lead to a head a step
+(Zeng et al. 2402.15758). The tree is chosen and not drawn, so the check is exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.shapes import shape_of
+from .drafter import ChimeraTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int) -> Parts:
+    heads = kit.head("chimera")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(ChimeraTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="chimera",
+    title="Chimera",
+    paper="Zeng et al. 2024, arXiv 2402.15758",
+    summary="Each guess reads the last three tokens closely and the whole text through one layer over the target's states.",
+    knobs=(
+        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for"),
+        Knob("depth", 3, 1, 8, "most heads used, one a token ahead; the authors train 3 to 5"),
+    ),
+    needs=frozenset({"head:chimera", "head", "embed", "tap:final", "tree"}),
+    look="The three tokens behind each guess: from the third on all of them are guesses themselves.",
+    wins="Text whose next word hangs on the last few: names, formulas, fixed phrases.",
+    loses="Deep in the tree: what stands for the states in between was never the target's.",
+    differs="Encoders and heads follow the authors' training code; their program for decoding uses a part that they removed. "
+            "Heads here may end in the target's output matrix. The check is the exact rule for a tree.",
+    compared="code",
+    aliases=("Chimera",),
+    build=build,
+)

@@ -1,0 +1,84 @@
+"""Drafting with Chimera: each guess reads three tokens closely and the whole text through one layer (Zeng et al. 2402.15758).
+
+The target's states lie in the layer's cache as they come. In a round a row for each node, the code of its last three tokens, looks at
+them and at what the rows of the nodes above became, and becomes one itself. The tree has a fixed shape; all nodes are chosen.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import Budget, DraftTree, Scores, State, Target
+from ....models.row_cache import RowCache
+from ....drafters.heads.last_state import HydraTree
+
+
+class TextRows:
+    """The target's states in the cache of the layer."""
+
+    def __init__(self, heads: Any):
+        self.cache = RowCache(heads.fused)
+
+    def read(self, states: Tensor, at: int) -> Tensor:
+        """States [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last of them."""
+        if not self.cache.count:
+            self.cache.restart(at)
+        with torch.inference_mode():
+            self.cache.read(states)
+        return states[-1]
+
+
+class ChimeraTree(HydraTree):
+
+    def front(self) -> TextRows:
+        return TextRows(self.heads)
+
+    def model_of(self, state: State) -> ChimeraModel:
+        self.model = ChimeraModel(self.heads, self.target, self.rows.cache, self.last, state.tokens[-3:])
+        return self.model
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        tree = super().propose(state, budget)
+        if len(tree):
+            at, path = -1, []
+            while below := tree.children(at):
+                at = below[0]
+                path.append(tree.tokens[at])
+            text = [*state.tokens[-3:], *path]
+            state.note("trigram", rows=[{"tokens": three(text[:len(text) - len(path) + i]), "tok": token, "chance": self.model.best[i]}
+                                        for i, token in enumerate(path)])
+        return tree
+
+
+class ChimeraModel:
+    """One round, as what grows trees takes a draft model. best: by level, the chance of the first node's likeliest token."""
+
+    def __init__(self, heads: Any, target: Target, cache: RowCache, last: Tensor, text: list[int]):
+        self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)
+        self._at, self._used = {}, 0  # node -> row of what it became; rows of the scratch in use
+        self.best: list[float] = []
+        cache.crop(cache.count)
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        nodes = range(start, len(tree)) or (-1,)
+        texts = [self.text + [tree.tokens[i] for i in tree.path(node)] for node in nodes]
+        above = [-1 if node < 0 else self._at[tree.parents[node]] for node in nodes]
+        level, n = tree.depths[start] if len(tree) else 0, len(nodes)
+        with torch.inference_mode():
+            embeds = self.target.embed([token for text in texts for token in three(text)])
+            codes = self.heads.trigrams(embeds.unflatten(0, (n, 3)))
+            became = self.cache.branch(codes, above, [level + 1] * n)
+            self.cache.branch(became, above, [level + 1] * n)  # those below see what a row became, not its code
+            self._at |= {node: self._used + n + i for i, node in enumerate(nodes)}
+            self._used += 2 * n
+            logits = self.heads.logits(level, self.last.expand(n, -1), became, self.target.head)
+            self.best.append(round(float(logits[0].softmax(-1).max()), 4))
+            return Scores(logits)
+
+
+def three(tokens: list[int]) -> list[int]:
+    """The last three; a text of one or two tokens repeats its last, as the authors have it."""
+    return tokens[-3:] if len(tokens) > 2 else (tokens + [tokens[-1]] * 2)[:3]

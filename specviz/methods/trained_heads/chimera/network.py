@@ -1,0 +1,115 @@
+"""Chimera: short context by trigrams, long context by one layer over the target's states (Zeng et al. 2402.15758).
+
+The last three tokens' embeddings go through a residual block and a matrix (the trigram encoder). What comes of it stands as a row behind
+the target's last states in one decoder layer (the full context encoder), whose output o takes the part of the state that the target has
+not computed yet: the rows of later guesses see it as one. A head of its own for each step reads the last true state and o, side by side.
+
+Names are the authors', three files joined into one: ``trimlp.0.linear.weight``, ``trimlp.0.linear.bias``, ``trimlp.1.weight``,
+``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. Ours have heads [hidden, 2 hidden], which lead to the target's
+output matrix; an untrained one adds state and o, as the authors' does.
+"""
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+
+from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
+from ....models.heads import Body, HeadWeights, calibration, config_of, fill
+from ....models.hydra import OF_TARGET, Block
+from ....models.weights import ModelError
+
+
+class Chimera(nn.Module):
+    """config: chimera_num_heads, own_output, and the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+
+    def __init__(self, config: dict[str, Any], bias: bool = False):
+        super().__init__()
+        self.told, self.sizes, d = config, Sizes.of(config, "the full context encoder"), config["hidden_size"]
+        self.trimlp = nn.Sequential(Block(3 * d), nn.Linear(3 * d, d, False))
+        self.fast_layer1 = nn.ModuleList([Layer(self.sizes, True, True, bias)])
+        self.own = bool(config["own_output"])
+        out = config["vocab_size"] if self.own else d
+        self.chimera_head = nn.ModuleList(nn.Sequential(nn.Linear(2 * d, out, False)) for _ in range(config["chimera_num_heads"]))
+        if not self.own:
+            for head in self.chimera_head:
+                head[0].weight.data.copy_(torch.eye(d).repeat(1, 2))
+        self.accuracy: list[list[float]] = []
+        self.nodes = 0
+
+    def __len__(self) -> int:
+        return len(self.chimera_head)
+
+    def trigrams(self, embeds: Tensor) -> Tensor:
+        """Codes [..., hidden] of three tokens' embeddings [..., 3, hidden], the oldest first."""
+        return self.trimlp(embeds.flatten(-2))
+
+    def joined(self, index: int, last: Tensor, outputs: Tensor) -> Tensor:
+        """What head ``index`` makes of the last true states and the encoder's outputs, each [n, hidden]."""
+        return self.chimera_head[index](torch.cat([last, outputs], -1))
+
+    def logits(self, index: int, last: Tensor, outputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [n, vocab]; ``head``: the target's output function."""
+        found = self.joined(index, last, outputs)
+        return found if self.own else head(found)
+
+    def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
+        """For training: states [batch, n, hidden] of the target; codes: for each step [batch, n, hidden], of the trigram that ends so
+        many tokens behind the place's next one. Outputs of the steps, each on its own earlier ones."""
+        n, layer = states.shape[1], self.fast_layer1[0]
+        angles = angles_of(self.told, self.sizes.head_dim, n + len(codes), states.device)
+        own = torch.eye(n, dtype=torch.bool, device=states.device)
+        sees = torch.ones_like(own).tril()
+        _, kv = layer(states, angles[:n])
+        found = []
+        for step, rows in enumerate(codes, 1):
+            sees = torch.cat([sees, own], 1)
+            found.append(layer(rows, angles[step:step + n], kv, sees)[0])
+            _, kv = layer(found[-1], angles[step:step + n], kv, sees)
+        return found
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """What ``joined``'s rows are multiplied by while it is trained: the target's output matrix."""
+        return targets
+
+    @cached_property
+    def fused(self) -> Fused:
+        """The encoder as it drafts; made once, shared by every run."""
+        return Fused(list(self.fast_layer1), self.told)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {**self.told, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Chimera:
+    """An untrained one, whose encoder is shaped like the target's layers but for what the numbers say."""
+    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
+    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
+    sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
+    return Chimera({**sizes, "chimera_num_heads": numbers["heads"], "own_output": False})
+
+
+def load(folder: Path, body: Body) -> Chimera:
+    """Heads from a folder, ours or the authors' in one file. Raises ModelError with a sentence."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    heads = weights.numbers(r"chimera_head\.(\d+)\.0\.weight")
+    if not heads or heads != list(range(len(heads))):
+        raise ModelError(f"{folder.name} holds no Chimera heads under any of the known names")
+    alien = f"{folder.name} does not fit {body.name}: it"
+    rows, columns = weights.shape("chimera_head.0.0.weight")
+    if columns != 2 * body.hidden:
+        raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}")
+    if rows not in (body.vocab, body.hidden):
+        raise ModelError(f"{alien} speaks {rows} tokens, and {body.name} has {body.vocab}")
+    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    own = bool(config.get("own_output", rows == body.vocab))
+    made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},
+                   "fast_layer1.0.self_attn.q_proj.bias" in weights)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    made.accuracy, made.nodes = calibration(config, folder.name)
+    return fill(made, found, body)

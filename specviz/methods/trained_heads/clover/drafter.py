@@ -1,0 +1,65 @@
+"""Drafting with Clover's heads: a state that every speculated token turns (Xiao et al. 2405.00263).
+
+As with Hydra's heads the tree has a fixed shape and is grown level by level, and what is in front of the heads reads every state that
+the target shows. All nodes are chosen.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import Budget, DraftTree, Scores, State, Target, token_tensor
+from ....trees import Shape
+from ....drafters.heads.last_state import HydraTree
+
+
+class CloverTree(HydraTree):
+    """``table`` [vocab, hidden]: the tokens as the heads read them, made when the first tree is drafted."""
+
+    needs = frozenset({"tap:final", "head"})
+
+    def __init__(self, heads: Any, shape: Shape):
+        super().__init__(heads, shape)
+        self.table: Tensor | None = None
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        tree = super().propose(state, budget)
+        if len(tree):
+            at, path = -1, [()]
+            while below := tree.children(at):
+                at = below[0]
+                path.append((*path[-1], tree.tokens[at]))
+            gates = [self.model.gates[read] for read in path[:-1]]
+            state.note("regression", tokens=[state.tokens[-1], *path[-2]],
+                       gates=[[round(gate, 4) for gate in row] for row, _ in gates], moved=[round(share, 4) for _, share in gates])
+        return tree
+
+    def model_of(self, state: State) -> CloverModel:
+        if self.table is None:
+            self.table = self.heads.rows(self.target.head, self.last)
+        self.model = CloverModel(self.heads, self.target, self.table, self.last, state.tokens[-1])
+        return self.model
+
+
+class CloverModel:
+    """One round of the heads, as what grows trees takes a draft model. gates: by the tokens read below the root, the gates and how far
+    the state was moved, as a share of its length."""
+
+    def __init__(self, heads: Any, target: Target, table: Tensor, last: Tensor, root: int):
+        self.heads, self.target, self.table, self.last, self.root = heads, target, table, last, root
+        self.states: dict[int, Tensor] = {}
+        self.gates: dict[tuple[int, ...], tuple[list[float], float]] = {}
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        nodes = range(start, len(tree)) or (-1,)
+        tokens = tree.tokens[start:] or (self.root,)
+        with torch.inference_mode():
+            before = torch.stack([self.last if node < 0 else self.states[tree.parents[node]] for node in nodes])
+            after, gates = self.heads.regression(before, self.table.index_select(0, token_tensor(self.table.device, tokens)))
+            shares = (after - before).norm(dim=-1) / before.norm(dim=-1).clamp(min=1e-9)
+            for node, state, (*row, share) in zip(nodes, after, torch.cat([gates, shares[:, None].to(gates)], 1).tolist()):
+                self.states[node], self.gates[tuple(tree.tokens[i] for i in tree.path(node))] = state, (row, share)
+            return Scores(self.heads.logits(tree.depths[start] if len(tree) else 0, after, self.target.head))

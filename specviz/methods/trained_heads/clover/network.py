@@ -1,0 +1,105 @@
+"""Clover: heads that hand a state on, each turned by the token speculated before it (Xiao et al. 2405.00263).
+
+A whole decoder layer over the target's last states (the augmenting block) gives the first state. Head i adds what an attention with
+that state as its query and the last speculated token as its only key and value finds, and a residual block of its own, x +
+SiLU(W x + b), leads to the target's output matrix. Tokens are read as rows of that output matrix, brought to one length.
+
+With one key a softmax would always be 1, and the paper's figure gates instead without saying how; here the gate of each attention
+head is the cosine between query and key, as in Clover-2, whose code is public. Weights of Clover were never published.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.heads import Body, HeadWeights, calibration, config_of, fill
+from ....models.hydra import OF_TARGET, Block, Prefix
+from ....models.weights import ModelError
+
+
+class Regression(nn.Module):
+    """The attention of a state [n, hidden] on one token [n, hidden] each; heads: how many gates."""
+
+    def __init__(self, hidden: int, heads: int, eps: float):
+        super().__init__()
+        self.heads, self.norm = heads, nn.RMSNorm(hidden, eps=eps)
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(hidden, hidden, False) for _ in range(3))
+        for turn in (self.q_proj, self.k_proj):
+            nn.init.eye_(turn.weight)
+            turn.weight.data += 0.02 * torch.randn_like(turn.weight)
+        nn.init.zeros_(self.v_proj.weight)
+
+    def forward(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """States turned by the tokens, and the gates [n, heads], each from -1 to 1."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (
+            self.q_proj(self.norm(states)), self.k_proj(tokens), self.v_proj(tokens)))
+        gates = F.cosine_similarity(q, k, -1)
+        return states + (gates[..., None] * v).flatten(-2), gates
+
+
+class Clover(nn.Module):
+    """config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+
+    def __init__(self, config: dict[str, Any]):
+        super().__init__()
+        self.sizes, d = config, config["hidden_size"]
+        self.prefix = Prefix(config)
+        if d % self.prefix.sizes.heads:
+            raise ModelError(f"Clover shares {d} numbers out to {self.prefix.sizes.heads} gates, which does not go")
+        self.regression = Regression(d, self.prefix.sizes.heads, self.prefix.sizes.eps)
+        self.mlp = nn.ModuleList(Block(d) for _ in range(config["clover_num_heads"]))
+        self.accuracy: list[list[float]] = []
+        self.nodes = 0
+
+    def __len__(self) -> int:
+        return len(self.mlp)
+
+    @staticmethod
+    def rows(head: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+        """The rows [vocab, hidden] of the target's output matrix, each of length one; like: a state [hidden]. An output function
+        with a bias has it taken off."""
+        states = torch.cat([torch.eye(len(like), dtype=like.dtype, device=like.device), torch.zeros_like(like)[None]])
+        logits = head(states)
+        return F.normalize((logits[:-1] - logits[-1]).T, dim=-1)
+
+    def logits(self, index: int, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [n, vocab] of a head from its states [n, hidden]; ``head``: the target's output function."""
+        return head(self.mlp[index](states))
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a head while it is trained: the target's."""
+        return targets
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {**self.sizes, "model_type": "clover", "accuracy": self.accuracy, "nodes": self.nodes}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Clover:
+    """An untrained one; its layer is shaped like the target's but for what the numbers say."""
+    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
+    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
+    return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": numbers["heads"]})
+
+
+def load(folder: Path, body: Body) -> Clover:
+    """Heads from a folder of ours. Raises ModelError with a sentence, also for Clover-2, which is another network."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    heads = weights.numbers(r"mlp\.(\d+)\.linear\.weight")
+    if weights.first(r"clover_.*"):
+        raise ModelError(f"{folder.name} holds Clover-2, which reads the token in front of its layers: Clover alone is read here")
+    if not heads or heads != list(range(len(heads))):
+        raise ModelError(f"{folder.name} holds no Clover heads under any of the known names")
+    if weights.shape("mlp.0.linear.weight")[0] != body.hidden:
+        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {weights.shape('mlp.0.linear.weight')[0]} numbers, "
+                         f"and {body.name} has {body.hidden}")
+    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    made = Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": len(heads)})
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    made.accuracy, made.nodes = calibration(config, folder.name)
+    return fill(made, found, body)

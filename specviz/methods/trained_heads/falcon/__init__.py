@@ -1,0 +1,37 @@
+"""Falcon: a semi-autoregressive head drafts several tokens a pass, each pass on the guesses of the one before (Gao et al.
+2412.12639). Nodes are chosen: each is accepted with the target's own probability of it, exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import BlockwiseTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
+    return Parts(BlockwiseTree(kit.head("falcon"), top_k), Fixed(depth, top_k, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="falcon",
+    title="Falcon",
+    paper="Gao et al. 2024, arXiv 2412.12639",
+    summary="An EAGLE-like head that writes two tokens a pass: half the passes of a draft, and each pair still sees the one "
+            "before it.",
+    knobs=(
+        Knob("top_k", 2, 1, 10, "paths that go into the next pass, and tokens tried at each place"),
+        Knob("depth", 4, 1, 8, "levels of the tree, two a pass; the authors' trees have 8"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end"),
+    ),
+    needs=frozenset({"head:falcon", "tap:final", "embed", "head", "tree"}),
+    look="Levels come in pairs: the second of a pair was guessed without knowing which token the first became.",
+    wins="Between a head that pays a pass for each token and a block from one pass: long drafts at half the price.",
+    loses="The second token of a pair mixes what would follow several first ones.",
+    differs="Head, mask and glancing training are the authors'. Their recurrent network runs over each position by itself, as "
+            "their code has it and not the figure. Their trees are fixed; here the likeliest paths are followed.",
+    compared="code",
+    published={"depth": 8},
+    aliases=("falcon", "semi-autoregressive", "glancing"),
+    build=build,
+)

@@ -1,0 +1,99 @@
+"""Drafting several tokens a pass, each pass on the guesses of the one before (Falcon, Gao et al. 2412.12639)."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ....trees import best
+from ....drafters.heads.features import FeatureModel
+
+
+class BlockModel(FeatureModel):
+    """A Falcon head over one run of a target."""
+
+    def below(self, out: Tensor) -> Tensor:
+        return out
+
+    def first(self) -> Tensor:
+        """Guesses [k, hidden] below the text."""
+        self.rows.crop(self.rows.count)
+        return self._tip
+
+
+class BlockwiseTree(Drafter):
+    """The likeliest tokens of each place, and of all places together the likeliest paths. Places of one pass do not know of each
+    other, so a path's chance is the product of its tokens'. The ``beam`` best whole paths go into the next pass, k rows each.
+
+    Nodes are chosen: each is accepted with the target's own probability of it.
+    """
+
+    restartable = False  # of a text that was not verified it has no features
+
+    def __init__(self, head: Any, beam: int):
+        self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:final", "embed", "head"})
+        self.net, self.beam, self.model = head, beam, BlockModel(head)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.model.start(target, state.tokens, prefill)
+        self.model.sync(state.tokens)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if budget.gamma < 1 or not self.model.sync(state.tokens):
+            return DraftTree()
+        build, values, passes = TreeBuilder(), [], []
+        with torch.inference_mode():
+            paths, guesses = [(-1, 0.0)], self.model.first()[None]  # leaf and log chance of each path; [paths, k, hidden]
+            above, run, depth = [-1], 0, 0  # last scratch row above each path; scratch rows in all; levels drafted
+            while paths:
+                passes.append(len(paths))
+                ends = self._places(build, values, paths, guesses, budget, budget.gamma - depth, state)
+                depth += guesses.shape[1]
+                if depth >= budget.gamma or not ends:
+                    break
+                ends = sorted(ends, key=lambda end: -values[end[0]])[:1 if budget.width == 1 else self.beam]
+                tokens, k = [token for leaf, _ in ends for token in self._tail(build, leaf, guesses.shape[1])], guesses.shape[1]
+                parents = [above[path] for _, path in ends for _ in range(k)]
+                depths = [depth - k + i + 1 for _ in ends for i in range(k)]
+                stood = select_rows(guesses, [path for _, path in ends]).flatten(0, 1)
+                out = self.model.rows.below(self.model.target.embed(tokens), stood, parents, depths)
+                above, run = [run + k * (i + 1) - 1 for i in range(len(ends))], run + k * len(ends)
+                paths, guesses = [(leaf, values[leaf]) for leaf, _ in ends], out.unflatten(0, (len(ends), k))
+        tree = build.tree()
+        if len(tree) > budget.nodes:
+            order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
+            tree = tree.keep(order[:budget.nodes], looked=True)
+        state.note("rounds", size=self.net.size, paths=passes, nodes=len(tree))
+        return tree
+
+    def _places(self, build: TreeBuilder, values: list[float], paths, guesses: Tensor, budget: Budget, left: int,
+                state: State) -> list[tuple[int, int]]:
+        """Adds the likeliest tokens of each place below each path, budget.nodes of a level at most -> whole paths as (leaf,
+        number of the path it is below)."""
+        k, kind = guesses.shape[1], self.model._kind
+        found, ids = best(self.model.target.head(guesses.flatten(0, 1).to(kind)).log_softmax(-1), budget.width)
+        found, ids = torch.stack([found.double(), ids.double()]).unflatten(1, (-1, k)).tolist()
+        level = [(value, leaf, path) for path, (leaf, value) in enumerate(paths)]
+        for place in range(min(k, left)):
+            wider = [(value + prob, node, path, token) for value, node, path in level
+                     for prob, token in zip(found[path][place], ids[path][place]) if math.isfinite(prob)]
+            level = []
+            for value, node, path, token in sorted(wider, key=lambda one: -one[0])[:budget.nodes]:
+                values.append(value)
+                level.append((value, build.add(int(token), node), path))
+            level = [one for one in level if build.tokens[one[1]] not in state.stop]
+        return [(node, path) for _, node, path in level]
+
+    @staticmethod
+    def _tail(build: TreeBuilder, leaf: int, count: int) -> list[int]:
+        tokens = []
+        for _ in range(count):
+            tokens.append(build.tokens[leaf])
+            leaf = build.parents[leaf]
+        return tokens[::-1]

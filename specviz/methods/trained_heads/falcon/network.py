@@ -1,0 +1,150 @@
+"""Falcon's draft head: EAGLE's idea, several tokens a pass (Gao et al. 2412.12639).
+
+A small recurrent network joins the embedding of token t + 1 and the feature of token t; one decoder layer without a norm before
+its attention follows. Rows stand in blocks of ``k_mask``, and each sees its whole block. Row t guesses the feature of token t +
+k, so the last k rows of a text guess the next k tokens at once, and k rows of guesses below them the k after those.
+
+``load`` reads the names of the authors' code, which are ours: ``lstm.*`` of two levels and ``layers.0.*``. Their code runs the
+recurrent network over each position by itself, and so does this one. With one layer keys and values of a row do not depend on its
+block.
+"""
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle_layers import Fused, Layer, angles_of
+from ....models.heads import Body, why_not
+from ....models.weights import ModelError
+
+LEVELS = 2  # of the recurrent network
+
+
+def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    """One step of a stack of LSTM cells from nothing: x [..., 2 hidden] -> [..., hidden]. What the state before would be
+    multiplied with, and the gate that forgets it, count for nothing; ``cells``: matrix and sum of the biases of each level."""
+    for weight, bias in cells:
+        enter, _, new, leave = F.linear(x, weight, bias).chunk(4, -1)
+        x = leave.sigmoid() * (enter.sigmoid() * new.tanh()).tanh()
+    return x
+
+
+class Cells(nn.Module):
+    """What counts of an LSTM that starts from nothing at every row, by torch's names; the matrices for a state before (weight_hh)
+    are left out."""
+
+    def __init__(self, wide: int, hidden: int):
+        super().__init__()
+        for level in range(LEVELS):
+            rows = 4 * hidden
+            for name, shape in (("weight_ih", (rows, hidden if level else wide)), ("bias_ih", (rows,)), ("bias_hh", (rows,))):
+                drawn = torch.empty(shape).uniform_(-(hidden ** -0.5), hidden ** -0.5)  # as torch does
+                self.register_parameter(f"{name}_l{level}", nn.Parameter(drawn))
+
+
+class Falcon(Eagle):
+    """config: a Llama-like config.json; ``k_mask``: rows of a block, and tokens of a pass."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the Falcon head"):
+        super().__init__({**config, "num_hidden_layers": 1}, name)
+        self.size, d = config.get("k_mask", 2), self.sizes.hidden
+        if type(self.size) is not int or not 1 < self.size < 64:
+            raise ModelError(f"config.json of {name} says k_mask is {str(self.size)[:40]}, where a number of tokens must stand")
+        self.fc = None
+        self.lstm = Cells(2 * d, d)
+        self.layers = nn.ModuleList([Layer(self.sizes, False, True, bool(config.get("qkv_bias", False)))])
+
+    @property
+    def cells(self) -> list[tuple[Tensor, Tensor]]:
+        at = self.lstm
+        return [(getattr(at, f"weight_ih_l{i}"), getattr(at, f"bias_ih_l{i}") + getattr(at, f"bias_hh_l{i}"))
+                for i in range(LEVELS)]
+
+    def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        return stepped(self.cells, torch.cat([embeds, features], -1))
+
+    def forward(self, embeds: Tensor, features: Tensor, offset: int = 0) -> Tensor:
+        """Guesses, for training: embeds and features [batch, n, hidden] -> [batch, n, hidden], of which row t is the guess of
+        feature t + k. Blocks end in front of rows ``offset``, ``offset`` + k, ..."""
+        n, place = embeds.shape[1], torch.arange(embeds.shape[1], device=embeds.device)
+        block = (place - offset) // self.size  # the first one may be short
+        angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
+        return self.layers[0](self.joined(embeds, features).to(features.dtype), angles, None, block <= block[:, None])[0]
+
+    @cached_property
+    def fused(self) -> FalconNet:
+        """The weights as they draft; made once, shared by every run."""
+        return FalconNet(self)
+
+    def open(self) -> BlockwiseRows:
+        """A run's own cache over these weights."""
+        return BlockwiseRows(self)
+
+
+class FalconNet(Fused):
+    def __init__(self, head: Falcon):
+        super().__init__(list(head.layers), head.config)
+        with torch.inference_mode():
+            self.cells = [(weight.detach(), bias.detach()) for weight, bias in head.cells]
+
+
+class BlockwiseRows(EagleRows):
+    """Pairs (embedding of token t + 1, feature t) in, guesses of features k further on out."""
+
+    def __init__(self, head: Falcon):
+        super().__init__(head.fused)
+        self.size = head.size
+        self._tail: Tensor | None = None  # what entered the layer in the last rows of the text
+
+    def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        kind = self.net.dtype
+        return stepped(self.net.cells, torch.cat([embeds.to(kind), features.to(kind)], -1))
+
+    def restart(self, first: int) -> None:
+        super().restart(first)
+        self._tail = None
+
+    def crop(self, count: int) -> None:
+        """Only the first ``count`` rows of the text are true; of these the ones just before are remembered, where they are."""
+        gone = self.count - min(self.count, count)
+        if gone and self._tail is not None:
+            self._tail = self._tail[:max(0, len(self._tail) - gone)]
+        super().crop(count)
+
+    def read(self, embeds: Tensor, features: Tensor) -> Tensor:
+        """Pairs of the text, which stay. -> guesses [k, hidden] of the next k features, the nearest first; fewer where the text
+        has fewer rows. The last k rows are a block, so some of them are read again."""
+        new = self._joined(embeds, features)
+        held = [] if self._tail is None else [self._tail[max(0, len(self._tail) - self.size):]]
+        again = sum(map(len, held))
+        x = torch.cat([*held, new])
+        super(EagleRows, self).crop(self.count - again)
+        if len(x) > self.size:
+            super(EagleRows, self).read(x[:-self.size])
+        last = x[-self.size:]
+        out = self._run(last, list(range(len(last))), torch.ones(len(last), len(last), dtype=torch.bool))
+        self.count, self._tail = self.count + len(last), last
+        return out
+
+    def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
+        """Blocks of a draft, k rows each that see each other: tokens' embeddings and the guesses they stand on, [blocks * k,
+        hidden]; parents: the last scratch row of the block above, -1 = the text; depths of the rows, 1 first. Thrown away after
+        the round."""
+        return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Falcon:
+    """An untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
+    return Falcon({**like(body, numbers), "k_mask": numbers.get("block", 2)}, f"the Falcon head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Falcon:
+    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    return alike(folder, body, Falcon, why_not(folder, body.name, body.hidden, body.vocab, "falcon"), r"lstm\.weight_hh_l\d+")

@@ -1,0 +1,43 @@
+"""FR-Spec: EAGLE-2 whose head chooses among the tokens that are frequent in a corpus (Zhao et al. 2502.14856). A head's pass is a
+layer and the target's whole output matrix; with a quarter of its rows most of that price is gone. The target still judges with all
+tokens, so nothing changes but what is drafted.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.features import Features
+from .drafter import FrequentTokens, most_frequent
+from ....drafters.model.confidence_trees import ConfidentTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    head = kit.head("eagle")
+    tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)
+    drafter = FrequentTokens(Features(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens)
+    return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="fr_spec",
+    title="FR-Spec",
+    paper="Zhao et al. 2025, arXiv 2502.14856",
+    summary="EAGLE-2 that guesses among the most frequent tokens alone: the head's pass no longer pays for the whole vocabulary.",
+    knobs=(
+        Knob("vocabulary", 2048, 1, 262144, "most frequent tokens that may be drafted; the paper takes a quarter of the target's"),
+        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+    ),
+    needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree", "store:text"}),
+    look="Rare words: names and numbers that are not among the frequent tokens are never drafted, the target writes them itself.",
+    wins="Large vocabularies over small heads: the output matrix is most of a head's pass, and three quarters of it are left out.",
+    loses="Texts full of rare words, and targets whose vocabulary is small beside their layers.",
+    differs="The tokens are counted in the text store, the paper's in a corpus of a billion tokens.",
+    published={"vocabulary": 32768, "top_k": 10, "depth": 6, "nodes": 60, "gain": 0.0},
+    aliases=("fr_spec", "FR-Spec", "frequency-ranked", "speculative-token-map", "token map"),
+    build=build,
+)

@@ -1,0 +1,89 @@
+"""A head that chooses among the frequent tokens alone (FR-Spec, Zhao et al. 2502.14856).
+
+Heads that borrow the target's output matrix pay for the whole vocabulary with every pass of theirs, and for a layer or two that is
+most of the pass. The rows of the tokens that are common in a corpus cost a fraction; what is left out has no chance of being drafted,
+and the target, which judges with all of them, says it itself.
+"""
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+from ....models.linear import fastest, without_timing
+
+_cut_at_stop: WeakKeyDictionary[Any, dict[int, Frequent]] = WeakKeyDictionary()  # by head: measuring and cutting is done once, not every run
+
+
+def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
+    """The ``count`` tokens of a vocabulary that a corpus has most often, of equals the lower id, in ascending order; int64 [count]."""
+    counts = np.bincount(tokens[tokens < vocab], minlength=vocab)
+    return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:count]))
+
+
+class Frequent:
+    """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others.
+
+    A target lends its matrix as a function, so the rows are what it says of the unit vectors.
+    """
+
+    def __init__(self, target: Target, tokens: Tensor):
+        probe = torch.eye(target.embed([0]).shape[-1], dtype=(states := target.embed([0])).dtype, device=states.device)
+        with torch.inference_mode():
+            rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
+        self.vocab, self.tokens = target.vocab, tokens.to(states.device)
+        with without_timing():  # cut within a run, which must write the same in the next process
+            self.linear = fastest([rows], rows.numel() * rows.element_size())(rows)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        said = self.linear(states)
+        return said.new_full((*said.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, said)
+
+    def fits(self, target: Target, tokens: Tensor) -> bool:
+        """Whether it was cut from this target's matrix, and for these tokens."""
+        if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
+            return False
+        with torch.inference_mode():
+            state = target.embed(self.tokens[:1].tolist())
+            said = target.head(state)[0, self.tokens]
+            return bool(torch.allclose(self(state)[0, self.tokens], said, atol=1e-3 * (1 + float(said.abs().max()))))
+
+
+class Lending:
+    """A target that lends ``head`` in its matrix's place, and all else as it is."""
+
+    def __init__(self, target: Target, head: Frequent):
+        self._target, self.head = target, head
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has a target
+            raise AttributeError(name)
+        return getattr(self._target, name)
+
+
+class FrequentTokens(Drafter):
+    """A drafter with a head, which is lent the rows of ``tokens`` alone. head: the weights, which all runs share."""
+
+    def __init__(self, inner: Drafter, head: Any, tokens: Tensor):
+        self.inner, self.net, self.tokens = inner, head, tokens
+        self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        made = _cut_at_stop.setdefault(self.net, {})
+        cut = made.get(len(self.tokens))
+        if cut is None or not cut.fits(target, self.tokens):
+            cut = made[len(self.tokens)] = Frequent(target, self.tokens)
+        self.spoken, self.vocab = frozenset(self.tokens.tolist()), target.vocab
+        self.inner.start(state, Lending(target, cut), prefill)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        return self.inner.propose(state, budget)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        beyond = [token for token in outcome.committed if token not in self.spoken]
+        state.note("frequent", spoken=len(self.spoken), vocabulary=self.vocab, beyond=beyond)
+        self.inner.observe(state, outcome)

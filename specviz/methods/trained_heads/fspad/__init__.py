@@ -1,0 +1,43 @@
+"""FSPAD: EAGLE-2 with a head that samples the target's state by the token, and that gives one state to say the next token and
+another to hand on (Gui et al. 2408.15562). Nodes are chosen: each is accepted with the target's own probability, exact at every
+temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import FspadTree
+from ....drafters.model.confidence_trees import ConfidentTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    drafter = FspadTree(kit.head("fspad"), lambda model: ConfidentTree(model, top_k, gain))
+    return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="fspad",
+    title="FSPAD",
+    paper="Gui et al. 2024, arXiv 2408.15562",
+    summary="EAGLE-2 whose head no longer has to choose: one of its states says the next token, another is handed on to the "
+            "next step.",
+    knobs=(
+        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+    ),
+    needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
+    look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",
+    wins="Where EAGLE-2 does, with deeper drafts that hold: what is handed on is trained to be like the target's state and "
+            "nothing else.",
+    loses="Small targets: it is EAGLE's head with a second feed-forward, a pass of it for each level.",
+    differs="Head, losses and tree are the authors'; no weights of theirs are published. Ours is also trained on its own "
+            "guesses, as our EAGLE is.",
+    compared="code",
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
+    aliases=("fspad", "feature sampling", "partial alignment distillation"),
+    build=build,
+)

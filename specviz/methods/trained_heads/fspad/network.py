@@ -1,0 +1,117 @@
+"""FSPAD's draft head: EAGLE's layer with its input sampled by the token and its output parted in two (Gui et al. 2408.15562).
+
+What joins the token's embedding and the target's last feature passes a gated feed-forward whose gate is the embedding: of a
+feature that holds several continuations it keeps what suits the token. Behind the attention the feed-forward gives two states:
+the first says the next token, through the target's head, and the second is the guess of the feature that is handed on; so neither
+has to be both.
+
+No weights of it are published; ``load`` reads the names of the authors' code, which are ours: ``fc.fc``, ``fc.mlp``,
+``fc.post_attention_layernorm``, ``layers.0.*`` with ``mlp.down_proj`` of twice the width.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
+from ....models.heads import Body, why_not
+from ....models.llama import Block
+from ....models.rms_norm import Norm
+
+
+class Sampled(nn.Module):
+    """The joined input, sampled by the token."""
+
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.fc, self.mlp = nn.Linear(2 * sizes.hidden, sizes.hidden), Mlp(sizes)
+        self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps)
+
+    def forward(self, embeds: Tensor, features: Tensor) -> Tensor:
+        x, mlp = self.fc(torch.cat([embeds, features], -1)), self.mlp
+        return x + mlp.down_proj(F.silu(mlp.gate_proj(embeds)) * mlp.up_proj(self.post_attention_layernorm(x)))
+
+
+class Parting(Layer):
+    """A layer without a norm before its attention, whose feed-forward gives two states side by side."""
+
+    def __init__(self, sizes: Sizes, bias: bool):
+        super().__init__(sizes, False, True, bias)
+        self.mlp.down_proj = nn.Linear(sizes.inner, 2 * sizes.hidden, bias=False)
+
+    def feed(self, x: Tensor) -> Tensor:
+        return torch.cat([x, x], -1) + self.mlp(self.post_attention_layernorm(x))
+
+
+class Fspad(Eagle):
+    """config: a Llama-like config.json; ``qkv_bias``. A row gives [predict, regress], each as wide as the target's states."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the FSPAD head"):
+        super().__init__({**config, "num_hidden_layers": 1}, name)
+        self.fc = Sampled(self.sizes)
+        self.layers = nn.ModuleList([Parting(self.sizes, bool(config.get("qkv_bias", False)))])
+
+    def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        return self.fc(embeds, features)
+
+    def feedback(self, x: Tensor) -> Tensor:
+        return x[..., self.sizes.hidden:]
+
+    def said(self, x: Tensor) -> Tensor:
+        """Of what a row gives, what speaks of the next token through the target's head."""
+        return x[..., :self.sizes.hidden]
+
+    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+        return lent(self.said(states))
+
+    @cached_property
+    def fused(self) -> PartingNet:
+        """The weights as they draft; made once, shared by every run."""
+        return PartingNet(self)
+
+    def open(self) -> SampledRows:
+        """A run's own cache over these weights."""
+        return SampledRows(self.fused)
+
+
+class PartingNet(Fused):
+    def __init__(self, head: Fspad):
+        super().__init__(list(head.layers), head.config, head.fc.fc)
+        mlp = head.fc.mlp
+        self.gate, self.up, self.down = (part.weight.detach() for part in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
+        self.sampled = Norm(head.fc.post_attention_layernorm.weight.detach(), self.eps)
+
+    def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        x = self.lead(torch.cat([embeds, features], -1))
+        return x + F.linear(F.silu(F.linear(embeds, self.gate)) * F.linear(self.sampled(x), self.up), self.down)
+
+    def transform(self, block: Block, x: Tensor) -> Tensor:
+        both = block.gate_up(block.norm_mlp(x))
+        return block.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), torch.cat([x, x], -1))
+
+
+class SampledRows(EagleRows):
+    """Pairs (embedding of token t + 1, feature t, or a row that guesses it) in, rows of two states out."""
+
+    def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        kind = self.net.dtype
+        return self.net.joined(embeds.to(kind), features[..., -self.net.hidden:].to(kind))
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Fspad:
+    """An untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
+    return Fspad(like(body, numbers), f"the FSPAD head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Fspad:
+    """The head of a folder. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "fspad")
+    return alike(folder, body, Fspad, problem)

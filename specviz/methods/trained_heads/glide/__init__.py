@@ -1,0 +1,40 @@
+"""GliDe with CaPE: a small decoder that reads the target's keys and values drafts a chain, with more candidates beside it where it is in
+doubt (Du et al. 2402.02082).
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import DoubtfulChain, Glide
+from ....drafters.model.chain import DraftChain
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
+    grow = DoubtfulChain if drafts == "with candidates" else DraftChain
+    return Parts(Glide(kit.head("glide"), grow), Fixed(gamma, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="glide",
+    title="GliDe with CaPE",
+    paper="Du et al. 2024, arXiv 2402.02082",
+    summary="A small decoder looks at the target's own keys and values while it drafts, and offers more candidates where it is in doubt.",
+    knobs=(
+        Knob("drafts", "with candidates", choices=("with candidates", "chain"),
+             help="candidates beside the chain in proportion to doubt (CaPE), or the chain alone (GliDe)"),
+        Knob("gamma", 5, 1, 16, "tokens of the chain; it was trained for 5 without the target's keys"),
+        Knob("width", 3, 1, 16, "most candidates at one place, where it is least sure"),
+        Knob("nodes", 5, 1, 64, "places in all, candidates included"),
+    ),
+    needs=frozenset({"head:glide", "kv", "embed", "head", "tree"}),
+    look="How sure it was at each place, and how many candidates stand there: few where it is sure, many where it is not.",
+    wins="On long texts: what the target has read is looked up and not read again.",
+    loses="Deep in a draft, where the target has no keys yet; and candidates are rows that the target must score.",
+    differs="Layers, blocks of training and numbers of candidates are the paper's; embedding and output matrix are the target's instead "
+            "of its own. The authors draft greedily; the chain alone is drawn at the run's temperature here.",
+    compared="notes",
+    published={"nodes": 35, "width": 7},
+    aliases=("CaPE", "confidence-aware proposal expansion"),
+    build=build,
+)

@@ -1,0 +1,109 @@
+"""GliDe's drafter on the target's keys and values, and CaPE: candidates in proportion to doubt (Du et al. 2402.02082)."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, common
+from ....trees import Scorer, best
+from ....drafters.model.chain import ModelDrafter
+
+WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this chance of the likeliest token, so many candidates
+
+
+class GlideModel:
+    """A GliDe network over one run of a target; to the ways of growing a tree it looks like a draft model.
+
+    Rows of accepted tokens are read again with what was visible when they were drafted, as they were trained.
+    """
+
+    capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
+
+    def __init__(self, head: Any):
+        self.net, self.rows, self.read = head, head.open(), []
+
+    def start(self, target: Target) -> None:
+        self.target, self.vocab = target, target.vocab
+        self.rows.restart(0)
+        self.read, self.rows.horizons = [], []
+
+    def sync(self, tokens: list[int]) -> None:
+        """Follow a text whose tokens but the last lie in the target's cache; the last one has a row, too."""
+        known, last = common(self.read, tokens), len(tokens) - 1
+        if known == len(tokens):
+            known = last  # the root's row is what is drafted from
+        before = max(known - 1, 0)  # keys there were when the tokens from here on were drafted
+        self.rows.crop(known)
+        horizons = [before if known else min(self.net.horizon(at), last) for at in range(known, last)]
+        self.rows.horizons = [*self.rows.horizons[:known], *horizons, last]
+        with torch.inference_mode():
+            kind = self.rows.net.dtype
+            self.rows.lent = [tuple(part[:, :last].to(kind) for part in self.target.kv(layer)) for layer in self.net.reads]
+            self._tip = self.rows.read(self.target.embed(tokens[known:]).to(kind))[-1:]
+        self.read = list(tokens)
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Logits of the root and the nodes, or of those from ``start`` on."""
+        with torch.inference_mode():
+            if not len(tree):
+                self.rows.crop(self.rows.count)
+                new = self._tip
+            else:
+                kind = self.rows.net.dtype
+                new = self.rows.branch(self.target.embed(tree.tokens[start:]).to(kind), tree.parents[start:], tree.depths[start:])
+            return Scores(self.target.head(new))
+
+
+class Glide(Drafter):
+    """grow(model) -> a drafter that uses the network as its draft model."""
+
+    needs = frozenset({"kv", "embed", "head"})
+    restartable = False  # the target's keys of a text that was not verified are not there
+
+    def __init__(self, head: Any, grow: Callable[[GlideModel], Drafter]):
+        self.model = GlideModel(head)
+        self.inner = grow(self.model)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.model.start(target)
+        self.inner.start(state, target, prefill)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        return self.inner.propose(state, budget)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.inner.observe(state, outcome)
+
+
+class DoubtfulChain(ModelDrafter):
+    """The likeliest tokens one after another, and beside each the next likely ones as leaves: the less sure, the more of them (CaPE).
+
+    How many there are follows from the same distribution that names them, so all count as chosen. widths: (chance, candidates) pairs.
+    """
+
+    def __init__(self, model: Any, widths: tuple[tuple[float, int], ...] = WIDTHS):
+        super().__init__(model)
+        self.widths = widths
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model), -1, [], []
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for _ in range(budget.gamma):
+            if len(build) >= budget.nodes:
+                break
+            row = scorer.rows(build, (node,))
+            sure.append(round(float(row.softmax(-1).max()), 4))
+            count = next(count for prob, count in self.widths if sure[-1] <= prob or prob == self.widths[-1][0])
+            wide.append(min(count, budget.width, budget.nodes - len(build), row.shape[-1]))
+            children = [build.add(token, node) for token in self._best(row, wide[-1])]
+            node = children[0]
+        if wide:
+            state.note("widths", sure=sure, wide=wide)
+        return build.tree()
+
+    @staticmethod
+    def _best(row: Tensor, count: int) -> list[int]:
+        return best(row, count)[1][0].tolist()

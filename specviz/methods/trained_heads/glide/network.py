@@ -1,0 +1,172 @@
+"""GliDe (Du et al. 2402.02082): a small decoder that reads the target's own keys and values.
+
+Each of its layers is an ordinary one with a second attention behind the first: queries of the layer's own, keys and values those that
+the target's last layers hold of the text. They exist for verified tokens only, so a drafted token sees them up to the last one. In
+training that is played with blocks of ``block`` tokens: a row sees what lies before its block, and in the first block what lies up to
+itself. The paper's drafter has an embedding and an output matrix of its own; here the target lends both. No weights of it were
+published; the names are ours.
+"""
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....core import to_device
+from ....models.eagle import layer_weights, like
+from ....models.eagle_layers import Fused, Layer, Sizes, _turned, angles_of
+from ....models.heads import Body, HeadWeights, config_of, fill, key_shape, why_not
+from ....models.llama import inverse_frequencies, rope_of
+from ....models.rms_norm import Norm
+from ....models.row_cache import RowCache
+from ....models.weights import ModelError
+
+
+class CrossAttention(nn.Module):
+    """heads: of the queries; kv_heads, head_dim: of the target's keys."""
+
+    def __init__(self, hidden: int, heads: int, kv_heads: int, head_dim: int):
+        super().__init__()
+        self.group, self.head_dim = heads // kv_heads, head_dim
+        self.q_proj, self.o_proj = nn.Linear(hidden, heads * head_dim, bias=False), nn.Linear(heads * head_dim, hidden, bias=False)
+
+    def forward(self, x: Tensor, angles: Tensor, keys: Tensor, values: Tensor, sees: Tensor) -> Tensor:
+        """x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c]. A row
+        that sees nothing gets nothing."""
+        if not keys.shape[2]:
+            return torch.zeros_like(x)
+        q = _turned(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
+        keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in (keys, values))
+        some = sees.any(-1)
+        y = F.scaled_dot_product_attention(q, keys, values, sees | ~some[:, None]) * some[:, None]
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class GlideLayer(Layer):
+    """A layer with the second attention between its own and the feed-forward."""
+
+    def __init__(self, sizes: Sizes, keys: tuple[int, int]):
+        super().__init__(sizes, True, True)
+        self.cross_attn = CrossAttention(sizes.hidden, sizes.heads, *keys)
+
+    def across(self, x: Tensor, angles: Tensor, turns: Tensor, lent: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
+        x = x + self.cross_attn(x, turns, *lent, sees)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Glide(nn.Module):
+    """config: a Llama-like config.json with block_size, target_key_heads, target_head_dim and target_layers (how many it has)."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the GliDe drafter"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        try:
+            self.block, self.keys = int(config["block_size"]), (int(config["target_key_heads"]), int(config["target_head_dim"]))
+            self.reads = range(int(config["target_layers"]) - self.sizes.layers, int(config["target_layers"]))
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}") from None
+        if self.block < 1 or min(self.keys) < 1 or self.sizes.heads % self.keys[0] or self.keys[1] % 2 or self.reads.start < 0:
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+        self.layers = nn.ModuleList(GlideLayer(self.sizes, self.keys) for _ in range(self.sizes.layers))
+        self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
+
+    def horizon(self, at: int) -> int:
+        """How many of the target's keys a row of text at this position sees in training."""
+        return at + 1 if at < self.block else at - at % self.block
+
+    def forward(self, embeds: Tensor, lent: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
+        """For training: embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, n, head_dim] of each layer that is read;
+        horizons [n]: how many of them each row sees. -> states [batch, n, hidden] for the target's head."""
+        n, device = embeds.shape[1], embeds.device
+        angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
+        sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
+        for layer, pair in zip(self.layers, lent):
+            x = layer.across(x, angles, turns, pair, sees)
+        return self.norm(x)
+
+    @cached_property
+    def fused(self) -> GlideNet:
+        """The weights as they draft; made once, shared by every run."""
+        return GlideNet(self)
+
+    def open(self) -> GlideRows:
+        """A run's own cache over these weights."""
+        return GlideRows(self.fused)
+
+
+class GlideNet(Fused):
+    """``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same weights."""
+
+    owner: GlideRows
+
+    def __init__(self, module: Glide):
+        super().__init__(list(module.layers), module.config)
+        self.static, self.buffers = False, None  # what a row sees of the target's keys follows from the text
+        self.cross, self.after = [layer.cross_attn for layer in module.layers], Norm(module.norm.weight.detach(), self.eps)
+        self.inverse = inverse_frequencies(rope_of(module.config), module.keys[1])
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        places, owner = self.owner.positions, self.owner
+        angles = (torch.tensor(places, dtype=torch.float32)[:, None] * self.inverse)
+        angles = to_device(angles, x.device)
+        seen = to_device(torch.tensor([owner.horizons[at] if at < len(owner.horizons) else owner.horizons[-1] for at in places]), x.device)
+        for block, cross, room, (keys, values) in zip(self.blocks, self.cross, slots, owner.lent):
+            x = self.attend(block, x, turn, room, at, mask)
+            sees = torch.arange(keys.shape[1], device=x.device) < seen[:, None]
+            x = self.transform(block, x + cross(x[None], angles, keys[None], values[None], sees)[0])
+        return self.after(x)
+
+
+class GlideRows(RowCache):
+    """Embeddings of the text's tokens in, the last one's too, states for the target's head out. ``horizons``: how many of the target's
+    keys each text row was read with; rows of a tree see what the last of them sees. ``lent``: those keys and values, [kv_heads, c,
+    head_dim], of each layer that is read."""
+
+    def __init__(self, net: GlideNet):
+        super().__init__(copy.copy(net))
+        self.net.owner = self
+        self.horizons: list[int] = []
+        self.positions: list[int] = []  # of the rows that run now
+        self.lent: list[tuple[Tensor, Tensor]] = []
+
+    def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
+        self.positions = [self.first + self.count + depth for depth in depths]
+        return super()._run(x, depths, sees, work)
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Glide:
+    """An untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim, intermediate."""
+    heads, width = key_shape(body)
+    config = like(body, numbers)
+    config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % heads == 0 else heads
+    if config["num_attention_heads"] % config["num_key_value_heads"]:
+        config["num_key_value_heads"] = config["num_attention_heads"]
+    return Glide({**config, "block_size": numbers["block"], "target_key_heads": heads, "target_head_dim": width,
+                  "target_layers": body.layers}, f"the GliDe drafter of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Glide:
+    """The drafter of a folder. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    if problem:
+        raise ModelError(problem)
+    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    made = Glide(config, folder.name)
+    if made.keys != key_shape(body) or made.reads.stop != body.layers:
+        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers in a target of {made.reads.stop} "
+                         f"layers; {body.name} has {key_shape(body)[0]} of {key_shape(body)[1]} in {body.layers}")
+    sizes, found = made.sizes, {"norm.weight": weights.get("norm.weight", body.hidden)}
+    for i in range(sizes.layers):
+        at = f"layers.{i}."
+        found |= {name: tensor for name, tensor in layer_weights(weights, sizes, at, True, True).items() if tensor is not None}
+        found[f"{at}cross_attn.q_proj.weight"] = weights.get(f"{at}cross_attn.q_proj.weight", sizes.heads * made.keys[1], sizes.hidden)
+        found[f"{at}cross_attn.o_proj.weight"] = weights.get(f"{at}cross_attn.o_proj.weight", sizes.hidden, sizes.heads * made.keys[1])
+    weights.none_left()
+    return fill(made, found, body)

@@ -1,0 +1,42 @@
+"""Jakiro: EAGLE-2 with two experts in the head; the last level of a draft is guessed by the experts' contrast, without a pass of
+its own (Huang et al. 2502.06282). Nodes are chosen: each is accepted with the target's own probability, exact at every
+temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import JakiroTree
+from ....drafters.model.confidence_trees import ConfidentTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    drafter = JakiroTree(kit.head("jakiro"), lambda model: ConfidentTree(model, top_k, gain))
+    return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="jakiro",
+    title="Jakiro",
+    paper="Huang et al. 2025, arXiv 2502.06282",
+    summary="Two experts guess the next state together; set against each other they guess one further, which saves the draft "
+            "its last pass.",
+    knobs=(
+        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the authors' scripts take 10 on a GPU"),
+        Knob("depth", 4, 1, 8, "levels of the tree, of which the last needs no pass; the authors' scripts take 6"),
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
+             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+    ),
+    needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
+    look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
+    wins="Like EAGLE-2 with a pass less a round, and with guesses that differ more from each other.",
+    loses="The last level does not know which token stands above it, so it is right less often than a pass would make it.",
+    differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here "
+            "each node has its own parent's row. Jakiro*, with experts as heads of their own, is left out.",
+    compared="code",
+    published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
+    aliases=("jakiro", "mixture of experts", "moe heads"),
+    build=build,
+)

@@ -1,0 +1,133 @@
+"""Jakiro's draft head: EAGLE's layer with two experts in the place of its feed-forward (Huang et al. 2502.06282).
+
+Four gates read a row. The softmax of the first two weighs the experts into the guess of the next feature, as EAGLE's. The softmax
+of the other two sets the experts against each other: the favoured one, less the other, each by its weight, is the guess of the
+feature after the next; so the last level of a draft needs no pass of its own.
+
+``load`` reads the authors' names, which are ours: EAGLE's with ``layers.0.mlp_moe.gate`` and ``layers.0.mlp_moe.experts.N.*``.
+Their Jakiro*, whose experts are heads of two plain layers (``fc``, ``proj``), is another network and is refused.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
+from ....models.heads import Body, HeadWeights, why_not
+from ....models.weights import ModelError
+
+
+class Experts(nn.Module):
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.gate = nn.Linear(sizes.hidden, 4, bias=False)
+        self.experts = nn.ModuleList(Mlp(sizes) for _ in range(2))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(next, after the next, the first expert's share of the next)."""
+        first, second = (expert(x) for expert in self.experts)
+        mixed, against = (part.softmax(-1) for part in self.gate(x).split(2, -1))
+        favour = signed(against)
+        following, later = (share[..., :1] * first + share[..., 1:] * second for share in (mixed, favour))
+        return following, later, mixed[..., :1]
+
+
+def signed(against: Tensor) -> Tensor:
+    """Weights [..., 2] with the smaller one below zero."""
+    first, second = torch.where(against[..., :1] > against[..., 1:], against, -against).split(1, -1)
+    return torch.cat([first, -second], -1)
+
+
+class Mixed(Layer):
+    """A layer without a norm before its attention, with experts behind it. A row gives [next, after the next, share]."""
+
+    def __init__(self, sizes: Sizes, bias: bool):
+        super().__init__(sizes, False, False, bias)
+        self.post_attention_layernorm, self.mlp_moe = nn.RMSNorm(sizes.hidden, eps=sizes.eps), Experts(sizes)
+
+    def feed(self, x: Tensor) -> Tensor:
+        following, later, share = self.mlp_moe(self.post_attention_layernorm(x))
+        return torch.cat([x + following, x + later, share], -1)
+
+
+class Jakiro(Eagle):
+    """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the Jakiro head"):
+        super().__init__({**config, "num_hidden_layers": 1}, name)
+        self.layers = nn.ModuleList([Mixed(self.sizes, bool(config.get("qkv_bias", False)))])
+
+    def feedback(self, x: Tensor) -> Tensor:
+        return x[..., :self.sizes.hidden]
+
+    said = feedback
+
+    def further(self, x: Tensor) -> Tensor:
+        """Of what a row gives, the guess that speaks of the token after the next."""
+        return x[..., self.sizes.hidden:2 * self.sizes.hidden]
+
+    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+        return lent(self.said(states))
+
+    @cached_property
+    def fused(self) -> MixedNet:
+        """The weights as they draft; made once, shared by every run."""
+        return MixedNet(self)
+
+    def open(self) -> MixedRows:
+        """A run's own cache over these weights."""
+        return MixedRows(self.fused)
+
+
+class MixedNet(Fused):
+    """The experts' matrices in one, so that a row of small size costs few calls."""
+
+    def __init__(self, head: Jakiro):
+        super().__init__(list(head.layers), head.config, head.fc)
+        moe = head.layers[0].mlp_moe
+        with torch.inference_mode():
+            self.gate = moe.gate.weight.detach()
+            self.into = torch.cat([getattr(expert, name).weight for name in ("gate_proj", "up_proj") for expert in moe.experts])
+            self.out = torch.stack([expert.down_proj.weight for expert in moe.experts])
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        x = super().run(x, turn, slots, at, mask)
+        y = self.blocks[0].norm_mlp(x)
+        gates, ups = F.linear(y, self.into).view(len(x), 2, 2, -1).unbind(1)
+        spoken = torch.einsum("nei,edi->ned", F.silu(gates) * ups, self.out)  # [n, experts, hidden]
+        mixed, against = F.linear(y, self.gate).view(len(x), 2, 2).softmax(-1).unbind(1)
+        guesses = torch.einsum("gne,ned->ngd", torch.stack([mixed, signed(against)]), spoken) + x[:, None]
+        return torch.cat([guesses.flatten(1), mixed[:, :1]], -1)
+
+
+class MixedRows(EagleRows):
+    """Pairs (embedding of token t + 1, feature t, or a row that guesses it) in, rows of two guesses and a share out."""
+
+    def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        return super()._joined(embeds, features[..., :self.net.hidden])
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Jakiro:
+    """An untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
+    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **like(body, numbers), "bias": bool(numbers.get("bias", True))}
+    return Jakiro(config, f"the Jakiro head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Jakiro:
+    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "jakiro")
+    if not problem:
+        weights = HeadWeights(folder, body)
+        if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
+            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here")
+        if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
+            raise ModelError(f"{folder.name} has {several} experts; heads of two are read here")
+    return alike(folder, body, Jakiro, problem)

@@ -1,0 +1,33 @@
+"""Kangaroo: the target's first layers and a small trained adapter draft, through the target's own head; the draft ends behind the
+first token it is not sure of, and the check goes on from the first layers' work (Liu et al. 2404.18911).
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import ExitAdapter
+from ....policies import Confidence
+from ....verifiers import TokenRejection
+
+
+def build(kit, gamma: int, threshold: float) -> Parts:
+    return Parts(ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection())
+
+
+METHOD = Method(
+    key="kangaroo",
+    title="Kangaroo",
+    paper="Liu et al. 2024, arXiv 2404.18911",
+    summary="Leaves the target early twice: after its first layers to draft, and out of the draft once it is no longer sure.",
+    knobs=(
+        Knob("gamma", 6, 1, 12, "most tokens drafted a round; the paper takes 6"),
+        Knob("threshold", 0.6, 0.0, 1.0, "the draft ends behind a token that is less likely than this to the adapter"),
+    ),
+    needs=frozenset({"head:kangaroo", "early", "head", "tap:layer"}),
+    look="Short drafts where the text is open, long ones where it is not; the bar shows which layers were run once for both.",
+    wins="Deep targets, whose first layers are a small share of the whole and are not run again by the check.",
+    loses="At high temperature the adapter is seldom sure, so drafts are short.",
+    differs="As published, and above temperature 0, where the authors have nothing, it draws and is judged by token rejection.",
+    compared="code",
+    aliases=("kangaroo", "early exit"),
+    build=build,
+)

@@ -1,0 +1,88 @@
+"""Kangaroo: an early exit, an adapter behind it and the target's own head draft a chain (Liu et al. 2404.18911).
+
+The work of the first layers stays in the target's scratch, and the check continues from there. The adapter's own cache holds
+one row a token, made from the state at the exit; rows of accepted tokens stay, as those states are the target's, and what is
+missing (the last token of a draft that was accepted whole) is read from what the check has seen at that place.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import IID, Budget, DraftTree, Drafter, Outcome, Scores, State, Step, Target, TreeBuilder, common, never_stop, select_rows
+from ....trees import draw_one
+from ....drafters.model.chain import belief
+
+
+class ExitAdapter(Drafter):
+    """One path, each token from the target's head on the adapted state at the exit; the policy says where the second exit is."""
+
+    needs = frozenset({"early", "head", "tap:layer"})
+    restartable = False  # the exit stands on the target's own cache
+
+    def __init__(self, adapter: Any):
+        self.adapter, self.rows, self.capture = adapter, adapter.open(), f"layer:{adapter.exit}"
+        self.hidden_states = frozenset({self.capture})
+        self.read: list[int] = []  # tokens that have a row, from position rows.first on
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target, self.view = target, target.early(self.adapter.exit)
+        states, at = prefill.hidden_states[self.capture], prefill.at
+        if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again
+            target.sync(state.tokens[:-1])
+            again = target.sync(state.tokens)
+            states, at = again.hidden_states[self.capture], again.at
+        first = self.rows.first
+        if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+            self._crop(state.tokens[first:at])
+        else:
+            self.read = []
+            self.rows.restart(at)
+        self._waiting = [states] if len(states) else []
+        before = state.tokens[self.rows.first:-1]
+        if self._waiting and len(self.read) + len(states) == len(before):
+            self._behind()
+            self.read = before
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, before = TreeBuilder(), state.tokens[self.rows.first:-1]
+        if common(self.read, before) + sum(map(len, self._waiting)) != len(before):
+            return build.tree()  # a text whose states are not known
+        self._crop(before)
+        for depth in range(budget.gamma):
+            chain = DraftTree.chain(build.tokens)
+            logits = self._adapt(self.view.step(chain, max(0, len(chain) - 1))[-1:])
+            self.read = before + [state.tokens[-1], *build.tokens]
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+                break
+        layers = self.target.layers
+        state.note("layers", count=layers, skipped=list(range(2 * self.adapter.exit, 2 * layers)), reused=self.adapter.exit)
+        return build.tree()
+
+    def _adapt(self, state: Tensor) -> Tensor:
+        """Logits [vocab] behind the row of a state [1, hidden], which is read after those that wait."""
+        with torch.inference_mode():
+            out = self.adapter.last_norm(self._behind(state)[-1:])
+            return self.target.head(out.to(state.dtype))[0]
+
+    def _behind(self, *states: Tensor) -> Tensor:
+        """What the adapter makes of the states that wait and of these [n, hidden], which it reads."""
+        rows, self._waiting = torch.cat([*self._waiting, *states]), []
+        with torch.inference_mode():
+            return self.rows.read(rows.to(self.rows.net.dtype))
+
+    def _crop(self, tokens: list[int]) -> None:
+        """Keep the rows that belong to these tokens."""
+        self.read = self.read[:common(self.read, tokens)]
+        self.rows.crop(len(self.read))
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        true = state.tokens[self.rows.first:-1]
+        self._crop(true)
+        missing = len(true) - len(self.read) - sum(map(len, self._waiting))
+        if missing > 0:
+            self._waiting.append(select_rows(outcome.scores.hidden_states[self.capture], outcome.kept[-missing:]))

@@ -1,0 +1,88 @@
+"""Kangaroo's adapter: what makes the first layers of a target fit to speak (Liu et al. 2404.18911).
+
+State in front of the exit layer -> norm, attention with its own keys and values, added to the state; no feed-forward -> a last
+norm of its own -> the target's head. It is all that is trained, and it is small: the first layers do most of the work, and
+the check continues from what they left.
+
+``load`` reads the published layout: config.json and model.safetensors with ``layers.0.self_attn.*``,
+``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained behind, ``exit_layer``, must stand in the config;
+published ones do not say it.
+"""
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ....models.eagle import layer_weights, like
+from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
+from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.rms_norm import Norm
+from ....models.row_cache import RowCache
+from ....models.weights import ModelError
+
+EXIT = 2  # the paper's, for a model of 32 layers
+
+
+class Kangaroo(nn.Module):
+    """config: a Llama-like config.json; ``exit_layer``: the target's layers below the exit."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the Kangaroo adapter"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        self.exit = config.get("exit_layer", EXIT)
+        bias = bool(config.get("qkv_bias", False))
+        self.layers = nn.ModuleList(Layer(self.sizes, True, False, bias) for _ in range(self.sizes.layers))
+        self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """States that enter the exit layer, [batch, n, hidden] -> states for the target's head; for training."""
+        angles, x = angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device), states
+        for layer in self.layers:
+            x = layer(x, angles)[0]
+        return self.norm(x)
+
+    @cached_property
+    def fused(self) -> Fused:
+        """The weights as they draft; made once, shared by every run."""
+        return Fused(list(self.layers), self.config)
+
+    @cached_property
+    def last_norm(self) -> Norm:
+        return Norm(self.norm.weight.detach(), self.sizes.eps)
+
+    def open(self) -> RowCache:
+        """A run's own cache over these weights. What it reads is to pass ``last_norm`` on its way to the target's head."""
+        return RowCache(self.fused)
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Kangaroo:
+    """An untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
+    config = {**like(body, numbers), "exit_layer": numbers.get("exit_layer", EXIT)}
+    return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Kangaroo:
+    """The adapter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    if problem:
+        raise ModelError(problem)
+    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    if "exit_layer" not in config:
+        raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
+                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); behind another layer it guesses wrongly")
+    exit, found = config["exit_layer"], {}
+    if type(exit) is not int or not 0 < exit < body.layers:
+        raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers")
+    # published configs are the target's own, so the layers are counted in the file
+    config["num_hidden_layers"] = max(1, len(weights.numbers(r"layers\.(\d+)\.")))
+    sizes = Sizes.of(config, folder.name)
+    for i in range(sizes.layers):
+        found |= layer_weights(weights, sizes, f"layers.{i}.", True, False)
+    found = {name: tensor for name, tensor in found.items() if tensor is not None}
+    found["norm.weight"] = weights.get("norm.weight", sizes.hidden)
+    weights.none_left()
+    return fill(Kangaroo({**config, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}, folder.name), found, body)

@@ -1,0 +1,35 @@
+"""M2R2: beside the target's first layers small adapters move a second, faster residual, which speaks through the target's own head at an
+early exit; the check goes on from the first layers' work (Bhendawade et al. 2502.02040).
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import FastExit
+from ....policies import Confidence
+from ....verifiers import TokenRejection
+
+
+def build(kit, gamma: int, threshold: float) -> Parts:
+    return Parts(FastExit(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
+
+
+METHOD = Method(
+    key="m2r2",
+    title="M2R2",
+    paper="Bhendawade et al. 2025, arXiv 2502.02040",
+    summary="A fast residual beside the model's own lets its first layers speak early, while the rest of the layers check.",
+    knobs=(
+        Knob("gamma", 5, 1, 12, "most tokens drafted a round"),
+        Knob("threshold", 0.5, 0.0, 1.0, "the draft ends behind a token that is less likely than this to the early exit"),
+    ),
+    needs=frozenset({"head:m2r2", "early", "head", "embed", "kv"}),
+    look="How far the fast residual runs ahead of the slow one at each drafted token, and which layers were run once for both.",
+    wins="Deep targets: the adapters are small, keep nothing between tokens, and the first layers' work is used again.",
+    loses="In shallow targets the first layers are a large share of a pass, and below them too little is known yet.",
+    differs="The paper's formulas were not at hand: that the adapters have low rank and read the layers' own keys and values is the "
+            "paper's; their form, that the fast residual is added to the slow one at the exit, and a router by confidence in place of its "
+            "attention-based one (ARLA) are ours. Of its uses only self-speculation is here.",
+    compared="notes",
+    aliases=("multi-rate residuals", "accelerated residual", "early exit"),
+    build=build,
+)

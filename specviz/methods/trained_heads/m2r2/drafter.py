@@ -1,0 +1,54 @@
+"""M2R2: an early exit whose fast residual speaks through the target's own norm and head (Bhendawade et al. 2502.02040).
+
+The slow residual is the target's own work, left in its scratch, and the check continues from there; the fast one of a row follows from
+the row's token and from the keys and values of the first layers, so nothing is kept between rows.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
+from ....trees import draw_one
+from ....drafters.model.chain import belief
+
+
+class FastExit(Drafter):
+    """One path, each token from the target's head on slow plus fast residual at the exit; the policy is the exit's router."""
+
+    needs = frozenset({"early", "head", "embed", "kv"})
+    restartable = False  # the exit stands on the target's own cache
+
+    def __init__(self, net: Any):
+        self.net = net
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target, self.view = target, target.early(self.net.exit)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, moved = TreeBuilder(), []
+        for depth in range(budget.gamma):
+            chain = DraftTree.chain(build.tokens)
+            slow = self.view.step(chain, max(0, depth - 1))[-1:]
+            logits, share = self._said(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
+            moved.append(share)
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+                break
+        layers, exit = self.target.layers, self.net.exit
+        state.note("layers", count=layers, skipped=list(range(2 * exit, 2 * layers)), reused=exit)
+        if moved:
+            state.note("residuals", line=moved, exit=exit)
+        return build.tree()
+
+    def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
+        """Logits [vocab] behind a token at a position, and how far its fast residual was moved, in lengths of the slow one [1, hidden]."""
+        kind = next(self.net.parameters()).dtype
+        with torch.inference_mode():
+            lent = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]
+            fast = self.net(self.target.embed([token]).to(kind)[None], lent, at)[0].to(slow.dtype)
+            logits = self.target.head(self.target.norm(slow + fast))[0]
+            return logits, round(float(fast.norm() / slow.norm().clamp(min=1e-9)), 4)

@@ -1,0 +1,110 @@
+"""M2R2 (Bhendawade et al. 2502.02040): a fast residual beside the slow one, so that the first layers are fit to speak.
+
+Its formulas could not be read; this is built after notes. Beside the target's first layers, whose states are the slow residual, runs a
+fast one, that begins as the token's embedding. Each of these layers has an adapter of low rank that moves it: its queries read the keys and
+values that the layer's own attention holds of the text and of the row itself, and a small feed-forward follows. A row of the fast
+residual needs no other row of it, so it keeps no cache. At the exit, how far it was moved is added to the slow residual; the target's
+last norm and output matrix speak from there. Untrained adapters move nothing: it is then the target's own early exit.
+No weights were published; the names are ours.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....core import to_device
+from ....models.eagle import like
+from ....models.eagle_layers import Sizes, _turned
+from ....models.heads import Body, HeadWeights, config_of, fill, key_shape, why_not
+from ....models.llama import inverse_frequencies, rope_of
+from ....models.weights import ModelError
+
+KV = tuple[Tensor, Tensor]
+
+
+class Adapter(nn.Module):
+    """heads: of the queries; keys: heads and width of the target's keys; rank: of every matrix."""
+
+    def __init__(self, hidden: int, heads: int, keys: tuple[int, int], rank: int, eps: float):
+        super().__init__()
+        self.group, self.head_dim = heads // keys[0], keys[1]
+        wide = heads * keys[1]
+        self.input_layernorm, self.post_attention_layernorm = (nn.RMSNorm(hidden, eps=eps) for _ in range(2))
+        self.q_norm = nn.RMSNorm(keys[1], eps=eps)  # bounds the scores: the keys are given
+        self.q_a_proj, self.q_b_proj = nn.Linear(hidden, rank, bias=False), nn.Linear(rank, wide, bias=False)
+        self.o_a_proj, self.o_b_proj = nn.Linear(wide, rank, bias=False), nn.Linear(rank, hidden, bias=False)
+        self.gate_proj, self.up_proj = (nn.Linear(hidden, rank, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(rank, hidden, bias=False)
+        for last in (self.o_b_proj, self.down_proj):
+            nn.init.zeros_(last.weight)
+
+    def forward(self, x: Tensor, angles: Tensor, lent: KV, causal: bool) -> Tensor:
+        """x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal: row i
+        reads the first i + 1 of them, else all."""
+        q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
+        keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in lent)
+        y = F.scaled_dot_product_attention(_turned(q, angles).to(x), keys, values, is_causal=causal)
+        x = x + self.o_b_proj(self.o_a_proj(y.transpose(1, 2).flatten(2)))
+        y = self.post_attention_layernorm(x)
+        return x + self.down_proj(F.silu(self.gate_proj(y)) * self.up_proj(y))
+
+
+class FastResidual(nn.Module):
+    """config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads, target_head_dim."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the fast residual"):
+        super().__init__()
+        self.config, self.name, sizes = config, name, Sizes.of(config, name)
+        try:
+            self.exit, self.rank = int(config["exit_layer"]), int(config["rank"])
+            self.keys = int(config["target_key_heads"]), int(config["target_head_dim"])
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}") from None
+        if min(self.exit, self.rank, *self.keys) < 1 or sizes.heads % self.keys[0] or self.keys[1] % 2:
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+        self.layers = nn.ModuleList(Adapter(sizes.hidden, sizes.heads, self.keys, self.rank, sizes.eps) for _ in range(self.exit))
+
+    def forward(self, embeds: Tensor, lent: list[KV], at: int | None = None) -> Tensor:
+        """How far the adapters move the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
+
+        embeds [batch, n, hidden]; lent: of each layer below the exit the keys and values [batch, kv_heads, c, head_dim]. at: the position
+        of a single row, which reads all of them; None: the rows are those of a text, each reads up to itself.
+        """
+        places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
+        angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
+        x = embeds
+        for layer, pair in zip(self.layers, lent):
+            x = layer(x, angles, pair, at is None)
+        return x - embeds
+
+
+def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
+    """Untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
+    kv_heads, width = key_shape(body)
+    config = like(body, {"heads": numbers.get("heads")})
+    config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads
+    config |= {"num_key_value_heads": kv_heads, "head_dim": width, "model_type": "m2r2", "num_hidden_layers": numbers["exit_layer"]}
+    return FastResidual({**config, "exit_layer": numbers["exit_layer"], "rank": numbers["rank"], "target_key_heads": kv_heads,
+                         "target_head_dim": width}, f"the fast residual of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> FastResidual:
+    """The adapters of a folder. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab)
+    if problem:
+        raise ModelError(problem)
+    weights = HeadWeights(folder, body)
+    made = FastResidual({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    if not made.exit < body.layers:
+        raise ModelError(f"{folder.name} exits after layer {made.exit}; {body.name} has {body.layers} layers")
+    if made.keys != key_shape(body):
+        heads, width = key_shape(body)
+        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {body.name} has {heads} of {width}")
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)

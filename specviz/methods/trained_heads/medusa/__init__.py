@@ -1,0 +1,38 @@
+"""Medusa: heads on the target's last state guess several tokens ahead at once, and a sparse tree of their guesses is checked in
+one pass (Cai et al. 2401.10774). The tree is chosen and not drawn, so the check is exact at every temperature; the paper's own
+rule, typical acceptance, is the method ``medusa_typical``.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.last_state import MedusaTree
+from ....drafters.heads.shapes import shape_of
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, nodes: int, depth: int) -> Parts:
+    heads = kit.head("medusa")
+    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
+
+
+METHOD = Method(
+    key="medusa",
+    title="Medusa",
+    paper="Cai et al. 2024, arXiv 2401.10774",
+    summary="Extra heads on the target guess the next few tokens all at once; a sparse tree of their guesses is checked in one pass.",
+    knobs=(
+        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
+    ),
+    needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
+    look="No draft model runs at all. Deeper guesses do not know what stands above them: the same token under every parent.",
+    wins="Where drafting must cost almost nothing: a round costs hardly more than a plain pass.",
+    loses="A few tokens ahead: each head guesses without seeing the others, so deep paths are seldom right.",
+    differs="The tree is as published; the check is the exact rule, and the paper's own is Medusa, typical acceptance.",
+    compared="code",
+    aliases=("medusa",),
+    published={"nodes": 63},
+    build=build,
+)

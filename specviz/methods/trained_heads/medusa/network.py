@@ -1,0 +1,150 @@
+"""Medusa: heads on the target's last state, each guessing one token further ahead (Cai et al. 2401.10774).
+
+Head i reads the state that predicted the root and guesses the token i + 1 places after the root, without knowing what lies
+between. A head is a few residual blocks, x + SiLU(W x + b), and an output matrix: its own, one that all heads share, or the
+target's, which costs no parameters.
+
+Names understood: the authors' (``0.0.linear.weight``, ``0.1.weight``), Medusa-2's inside a whole model (``medusa_head.`` before
+them) and vLLM's (``blocks.0.layers.0.weight``, ``lm_heads.0.weight`` or ``lm_head.weight``, ``token_map``), which is also ours.
+How many heads there are is read from the names: published configs are sometimes wrong about it.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.heads import Body, HeadWeights, ModelError, calibration, config_of, fill
+
+OWN, SHARED, TARGETS = "own", "shared", "target"
+
+
+class Block(nn.Module):
+    """Residual blocks of one head."""
+
+    def __init__(self, hidden: int, layers: int, bias: bool = True):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(hidden, hidden, bias) for _ in range(layers))
+        for layer in self.layers:
+            nn.init.zeros_(layer.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + F.silu(layer(x))
+        return x
+
+
+class Medusa(nn.Module):
+    """heads: how many; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
+
+    width: of a reduced vocabulary, whose ``token_map`` [width] names the tokens of its rows; None where all are spoken.
+    accuracy [heads][ranks]: how often the token of that rank was right when it was calibrated; nodes: the tree it was meant for.
+    """
+
+    def __init__(self, hidden: int, vocab: int, heads: int = 4, layers: int = 1, output: str = TARGETS, bias: bool = True,
+                 width: int | None = None):
+        super().__init__()
+        self.vocab = vocab
+        self.blocks = nn.ModuleList(Block(hidden, layers, bias) for _ in range(heads))
+        matrices = {OWN: heads, SHARED: 1, TARGETS: 0}[output]
+        self.lm_heads = nn.ModuleList(nn.Linear(hidden, width or vocab, False) for _ in range(matrices))
+        self.register_buffer("token_map", None if width is None else torch.arange(width))
+        self.accuracy: list[list[float]] = []
+        self.nodes = 0
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output function."""
+        states = torch.stack([block(state) for block in self.blocks[:depth]])
+        if not len(self.lm_heads):
+            return head(states)
+        if len(self.lm_heads) == 1:
+            logits = self.lm_heads[0](states)
+        else:
+            logits = torch.stack([lm(x) for lm, x in zip(self.lm_heads, states)])
+        if self.token_map is None:
+            return logits
+        return logits.new_full((len(logits), self.vocab), -torch.inf).index_copy_(1, self.token_map, logits)
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a head while it is trained; ``targets``: the target's."""
+        return self.lm_heads[min(index, len(self.lm_heads) - 1)].weight if len(self.lm_heads) else targets
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What config.json says of heads of ours."""
+        first = self.blocks[0].layers
+        return {"model_type": "medusa", "hidden_size": first[0].in_features, "vocab_size": self.vocab, "num_heads": len(self),
+                "num_hidden_layers": len(first), "medusa_fc_bias": first[0].bias is not None,
+                "accuracy": self.accuracy, "nodes": self.nodes}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Medusa:
+    """Untrained heads; an output matrix of their own begins as the target's when the recipe copies it in."""
+    return Medusa(body.hidden, body.vocab, numbers["heads"], numbers["layers"], numbers["output"])
+
+
+def load(folder: Path, body: Body) -> Medusa:
+    """Heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    tensors = _vllm(weights, body) if weights.numbers(r"blocks\.(\d+)\.") else _authors(weights, body)
+    weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
+    heads = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
+    layers = len([name for name in tensors if name.startswith("blocks.0.") and name.endswith("weight")])
+    matrices = len([name for name in tensors if name.startswith("lm_heads.")])
+    width = tensors["lm_heads.0.weight"].shape[0] if matrices else body.vocab
+    if width != len(tensors.get("token_map", range(body.vocab))):
+        raise ModelError(f"{folder.name} does not fit {body.name}: it speaks {width} tokens, and {body.name} has {body.vocab}")
+    made = Medusa(body.hidden, body.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
+                  "blocks.0.layers.0.bias" in tensors, width if "token_map" in tensors else None)
+    fill(made, tensors, body)
+    made.accuracy, made.nodes = calibration(config, folder.name)
+    return made
+
+
+def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
+    """The authors' names. Published blocks of one head are one block applied again, and its copies may be left out."""
+    at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
+    heads = weights.numbers(rf"{at}(\d+)\.0\.linear\.weight")
+    if not heads or heads != list(range(len(heads))):
+        raise ModelError(f"{weights.title} holds no Medusa heads under any of the known names")
+    last = max(weights.numbers(rf"{at}0\.(\d+)\.weight"), default=0)
+    if not last:
+        raise ModelError(f"{weights.title} lacks the weight {at}0.1.weight")
+    tensors = {}
+    for i in heads:
+        for j in range(last):
+            name = f"{at}{i}.{j}.linear" if f"{at}{i}.{j}.linear.weight" in weights else f"{at}{i}.0.linear"
+            _linear(weights, name, f"blocks.{i}.layers.{j}", body, tensors)
+        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"{at}{i}.{last}.weight", body)
+    return tensors
+
+
+def _vllm(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
+    """vLLM's names, and ours. Without any output matrix the target's is meant."""
+    tensors: dict[str, Tensor] = {}
+    for i in weights.numbers(r"blocks\.(\d+)\."):
+        for j in weights.numbers(rf"blocks\.{i}\.layers\.(\d+)\.weight"):
+            _linear(weights, f"blocks.{i}.layers.{j}", f"blocks.{i}.layers.{j}", body, tensors)
+    for i in weights.numbers(r"lm_heads\.(\d+)\.weight"):
+        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"lm_heads.{i}.weight", body)
+    if "lm_head.weight" in weights:
+        tensors["lm_heads.0.weight"] = _matrix(weights, "lm_head.weight", body)
+    if "token_map" in weights:
+        tensors["token_map"] = weights.ids("token_map", body.vocab)
+    return tensors
+
+
+def _linear(weights: HeadWeights, name: str, ours: str, body: Body, tensors: dict[str, Tensor]) -> None:
+    tensors[f"{ours}.weight"] = weights.fitting(f"{name}.weight", body, body.hidden, body.hidden)
+    if f"{name}.bias" in weights:
+        tensors[f"{ours}.bias"] = weights.get(f"{name}.bias", body.hidden)
+
+
+def _matrix(weights: HeadWeights, name: str, body: Body) -> Tensor:
+    return weights.fitting(name, body, weights.shape(name)[0], body.hidden)

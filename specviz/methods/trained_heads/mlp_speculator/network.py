@@ -1,0 +1,107 @@
+"""MLPSpeculator: levels of a small recurrent network on the target's last state (Wertheimer et al. 2404.19124).
+
+Level i mixes what it is handed with the token just guessed: state = GELU(norm(P state + w E token)), where w keeps both shares of one
+size; an output matrix of its own makes of that the next token's logits. With tied weights all levels share one embedding, norm and
+output matrix, and all but the first one P.
+
+``load`` reads the published layout: config.json with n_predict, inner_dim, tie_weights, scale_input and top_k_tokens_per_head, and
+``emb.0.weight``, ``proj.0.weight``, ``ln.0.weight``, ``ln.0.bias``, ``head.0.weight`` and so on, with or without ``speculator.`` before
+them; copies of tied weights may be left out. It is also ours.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.heads import Body, HeadWeights, config_of, fill
+from ....models.weights import ModelError
+
+EPS = 1e-6
+
+
+class RootNorm(nn.Module):
+    """Division by the root of the mean square, nothing subtracted; then, but for the input's, a weight and a bias."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return unit(x) * self.weight + self.bias
+
+
+def unit(x: Tensor) -> Tensor:
+    return x * (x.pow(2).mean(-1, keepdim=True) + EPS).rsqrt()
+
+
+class MLPSpeculator(nn.Module):
+    """levels: tokens guessed ahead; inner: width of the states; top: how many of the likeliest tokens are followed at each level."""
+
+    def __init__(self, hidden: int, vocab: int, levels: int = 3, inner: int = 0, tied: bool = True, scaled: bool = True,
+                 top: tuple[int, ...] = ()):
+        super().__init__()
+        self.hidden, self.vocab, self.levels, self.inner, self.tied, self.scaled = hidden, vocab, levels, inner or hidden, tied, scaled
+        self.top = tuple(top)[:levels] + (1,) * (levels - len(top))
+        inner, own = self.inner, 1 if tied else levels
+        self.emb = nn.ModuleList(nn.Embedding(vocab, inner) for _ in range(own))
+        self.proj = nn.ModuleList(nn.Linear(inner if i else hidden, inner, False) for i in range(min(levels, 2) if tied else levels))
+        self.ln = nn.ModuleList(RootNorm(inner) for _ in range(own))
+        self.head = nn.ModuleList(nn.Linear(inner, vocab, False) for _ in range(own))
+        for table in self.emb:
+            nn.init.normal_(table.weight, std=inner**-0.5)
+        share = 0.5 ** (0.5 / levels)  # of the state; the token has the rest
+        self.token_weight = ((1 - share**2) * inner / 2) ** 0.5 / share
+
+    def __len__(self) -> int:
+        return self.levels
+
+    def step(self, level: int, states: Tensor, tokens: Tensor) -> Tensor:
+        """States [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and tokens [n]."""
+        if level == 0 and self.scaled:
+            states = unit(states) / 2**0.5
+        own = 0 if self.tied else level
+        mixed = self.proj[min(level, len(self.proj) - 1)](states) + self.token_weight * self.emb[own](tokens)
+        return F.gelu(self.ln[own](mixed))
+
+    def logits(self, level: int, states: Tensor) -> Tensor:
+        """Logits [n, vocab] of the token behind the one that the level read."""
+        return self.head[0 if self.tied else level](states)
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix of a level while it is trained."""
+        return self.head[0 if self.tied else index].weight
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"model_type": "mlp_speculator", "emb_dim": self.hidden, "inner_dim": self.inner, "n_predict": self.levels,
+                "vocab_size": self.vocab, "tie_weights": self.tied, "scale_input": self.scaled, "top_k_tokens_per_head": list(self.top)}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> MLPSpeculator:
+    """An untrained one."""
+    return MLPSpeculator(body.hidden, body.vocab, numbers["levels"], numbers["inner"], numbers["tied"], numbers["scaled"],
+                         tuple(numbers["top"]))
+
+
+def load(folder: str | Path, body: Body) -> MLPSpeculator:
+    """The speculator of a folder, ours or a published one. Raises ModelError with a sentence."""
+    folder = Path(folder)
+    weights, config = HeadWeights(folder, body), config_of(folder)
+    levels, top = config.get("n_predict"), config.get("top_k_tokens_per_head") or []
+    whole = [levels, config.get("inner_dim", 0), *top]
+    if not all(type(value) is int for value in whole) or levels < 1 or not all(value > 0 for value in top):
+        raise ModelError(f"config.json of {folder.name} must say n_predict, the number of levels, and in whole numbers inner_dim and "
+                         "top_k_tokens_per_head")
+    if config.get("emb_dim", body.hidden) != body.hidden:
+        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['emb_dim']} numbers, and {body.name} has "
+                         f"{body.hidden}")
+    made = MLPSpeculator(body.hidden, body.vocab, levels, config.get("inner_dim", 0), bool(config.get("tie_weights", False)),
+                         bool(config.get("scale_input", False)), tuple(top))
+    at = "speculator." if any(name.startswith("speculator.") for name in weights.names) else ""
+    found = {name: weights.get(at + name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left(*([rf"{at}(emb|head|proj|ln)\.\d+\.(weight|bias)"] if made.tied else []))
+    return fill(made, found, body)

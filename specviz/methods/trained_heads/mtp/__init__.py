@@ -1,0 +1,32 @@
+"""A multi-token prediction module drafts a chain: one layer beside the target, fed again with its own state (DeepSeek-V3, 2412.19437).
+Each token is drawn from the module's distribution, so token rejection is exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.features import Features
+from ....drafters.model.chain import DraftChain
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(Features(kit.head("mtp"), DraftChain), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="mtp",
+    title="MTP module",
+    paper="DeepSeek-AI 2024, arXiv 2412.19437",
+    summary="The module with which a model was taught to see one token further drafts, and is fed its own state to see more.",
+    knobs=(Knob("gamma", 3, 1, 8, "tokens drafted a round, a pass of the module each; the report drafts one"),),
+    needs=frozenset({"head:mtp", "tap:final", "embed", "head"}),
+    look="The first token is what the module was taught; each further one stands on its own guess, and is right less often.",
+    wins="Models that bring such a module along: it costs one layer, and no draft model has to be found.",
+    loses="Small targets: the layer and a pass through the whole vocabulary for each token are no small share of them.",
+    differs="The report drafts one token with one module; more by feeding it again, as servers do. Here a module is trained after its "
+            "target, not with it.",
+    published={"gamma": 1},
+    aliases=("mtp", "multi-token prediction", "NextN", "nextn", "deepseek_mtp", "draft-mtp"),
+    build=build,
+)

@@ -1,0 +1,135 @@
+"""A multi-token prediction module, as models of today bring one along (DeepSeek-V3, 2412.19437; Qwen3-Next, MiMo): ``fc`` over the
+normed embedding beside the normed state of the target, one ordinary decoder layer, a norm; the target's head reads what comes out.
+
+Row t reads the token t + 1 and the target's state, after its last norm, of token t, and guesses the token t + 2. Drafting on, its own
+state stands in the target's place: after the module's norm, or before it in DeepSeek's layout.
+
+``load`` reads the names of Qwen (``mtp.fc``, ``mtp.pre_fc_norm_*``; norms of its newer models store what is added to one), of MiMo
+and "speculators" (``mtp_layers.0.input_proj``, which has the state first) and of DeepSeek (``enorm``, ``hnorm``, ``eh_proj``), where
+the layer is a dense one with queries, keys and values of its own. The folder holds the module alone.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....models.eagle import EagleRows, layer_weights, like, seen
+from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
+from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.rms_norm import Norm
+from ....models.weights import ModelError
+
+ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what is added to one
+# each layout: a name that gives it away; then fc, norm of the embedding, of the state, the last norm, the layer; whether the state is
+# first, and whether the state that is fed back is after the norm
+LAYOUTS = (
+    (r"((?:mtp\.)?)pre_fc_norm_embedding\.weight", ("{}fc", "{}pre_fc_norm_embedding", "{}pre_fc_norm_hidden", "{}norm", "{}layers.0."),
+     False, True),
+    (r"((?:model\.)?mtp_layers\.0\.)input_proj\.weight", ("{}input_proj", "{}token_layernorm", "{}hidden_layernorm", "{}final_layernorm",
+                                                         "{}"), True, True),
+    (r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}enorm", "{}hnorm", "{}shared_head.norm", "{}"), False, False),
+)
+
+
+class Mtp(nn.Module):
+    """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true)."""
+
+    hidden_states = ("final",)  # what it reads of the target
+
+    def __init__(self, config: dict[str, Any], name: str = "the MTP module"):
+        super().__init__()
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        d, eps = self.sizes.hidden, self.sizes.eps
+        self.feeds_normed = bool(config.get("feeds_normed", True))
+        self.fc = nn.Linear(2 * d, d, bias=False)
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (nn.RMSNorm(d, eps=eps) for _ in range(3))
+        bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
+        self.layers = nn.ModuleList([Layer(self.sizes, True, True, bias, qk_norm=qk_norm)])
+
+    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+        """[n, vocab]; ``lent``: the target's head."""
+        return lent(states if self.feeds_normed else self.norm(states))
+
+    def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
+        """For training: embeds and states [batch, n, hidden] -> ``steps`` tensors of that shape. Row t of guess j stands on true
+        states up to t - j and on the module's own for the j after them; the first j rows are not to be used."""
+        n = embeds.shape[1]
+        angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
+        past, out = None, []
+        for step in range(steps):
+            x = self.fc(torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(states)], -1)).to(states.dtype)
+            x, past = self.layers[0](x, angles, past, seen(place, step))
+            x = self.norm(x) if self.feeds_normed else x
+            out.append(x)
+            states = torch.cat([states[:, :1], x[:, :-1]], 1)
+        return out
+
+    @cached_property
+    def fused(self) -> MtpNet:
+        """The weights as they draft; made once, shared by every run."""
+        return MtpNet(self)
+
+    def open(self) -> MtpRows:
+        """A run's own cache over these weights."""
+        return MtpRows(self.fused)
+
+
+class MtpNet(Fused):
+    def __init__(self, module: Mtp):
+        super().__init__(list(module.layers), module.config, module.fc)
+        norms = (module.pre_fc_norm_embedding, module.pre_fc_norm_hidden, module.norm)
+        self.of_embedding, self.of_state, self.after = (Norm(norm.weight.detach(), self.eps) for norm in norms)
+        self.feeds_normed = module.feeds_normed
+
+    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        x = super().run(x, turn, slots, at, mask)
+        return self.after(x) if self.feeds_normed else x
+
+
+class MtpRows(EagleRows):
+    """Pairs (embedding of token t + 1, state of token t) in, states that guess token t + 2 out."""
+
+    def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
+        kind = self.net.dtype
+        return self.net.lead(torch.cat([self.net.of_embedding(embeds.to(kind)), self.net.of_state(features.to(kind))], -1))
+
+
+def build(body: Body, numbers: dict[str, Any]) -> Mtp:
+    """An untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate, qk_norm."""
+    return Mtp({**like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> Mtp:
+    """The module of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "mtp")
+    if problem:
+        raise ModelError(problem)
+    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    met = [(prefix, *rest) for pattern, *rest in LAYOUTS if (prefix := weights.first(pattern))]
+    if not met:
+        raise ModelError(f"{folder.name} is no MTP module: it has no pre_fc_norm_embedding, input_proj or eh_proj")
+    prefix, names, state_first, feeds_normed = met[0]
+    fc, embedding, hidden, last, at = (name.format(prefix[1]) for name in names)
+    told = str(config.get("model_type") or "")
+    config |= {"num_hidden_layers": 1, "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": feeds_normed,
+               "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
+    sizes, d = Sizes.of(config, folder.name), body.hidden
+    joint = weights.fitting(f"{fc}.weight", body, d, 2 * d)
+    found: dict[str, Tensor | None] = {"fc.weight": torch.cat(joint.chunk(2, 1)[::-1], 1) if state_first else joint}
+    ours = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
+    found |= {f"{name}.weight": weights.get(f"{theirs}.weight", d) for name, theirs in zip(ours, (embedding, hidden, last))}
+    mine = layer_weights(weights, sizes, at, True, True)
+    if config["qk_norm"]:
+        mine |= {f"{at}self_attn.{part}.weight": weights.get(f"{at}self_attn.{part}.weight", sizes.head_dim)
+                 for part in ("q_norm", "k_norm")}
+    found |= {"layers.0." + name.removeprefix(at): tensor for name, tensor in mine.items()}
+    if told.startswith(ADDED_TO_ONE):
+        found = {name: tensor + 1 if "norm" in name else tensor for name, tensor in found.items()}
+    weights.none_left(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
+    return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)

@@ -1,0 +1,34 @@
+"""P-EAGLE: EAGLE-3's head drafts its whole block in one pass, mask states standing for what it has not written. Each token is
+drawn from its own row's distribution, whatever the others became, so token rejection is exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import OnePassFeatures
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, gamma: int) -> Parts:
+    return Parts(OnePassFeatures(kit.head("peagle")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="peagle",
+    title="P-EAGLE",
+    paper="P-EAGLE 2026, as vLLM and speculators have it",
+    summary="EAGLE-3 without the waiting: a learned mask state stands for each token not drafted yet, and one pass fills in all "
+            "of them.",
+    knobs=(Knob("gamma", 2, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"),),
+    needs=frozenset({"head:peagle", "tap:layer", "embed", "head"}),
+    look="One pass of the head a round, however long the draft: hold it beside EAGLE-3, which pays a pass for each token.",
+    wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",
+    loses="Open text: a later place does not know what the one before it became, so two continuations get mixed.",
+    differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 places are "
+            "drawn and judged by rejection. Ours borrows the target's embedding and output matrix; published heads have their "
+            "own.",
+    compared="code",
+    published={"gamma": 8},
+    aliases=("peagle", "p-eagle", "parallel eagle", "parallel_drafting"),
+    build=build,
+)

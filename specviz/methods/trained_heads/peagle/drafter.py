@@ -1,0 +1,54 @@
+"""Drafting a block with one pass of a head on the target's states that reads mask states (P-EAGLE)."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, select_rows
+from ....drafters.model.chain import draw_independent
+from ....drafters.heads.features import FeatureModel
+
+
+class OnePass(FeatureModel):
+    """The head over one run of a target: pairs that wait are read together with the masks behind them."""
+
+    def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
+        super().start(target, tokens, prefill)
+        self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
+
+    def block(self, tokens: list[int], most: int) -> Tensor | None:
+        """Logits [most, vocab] behind the root; None where the text in front of it is not known."""
+        if tokens != self.tokens or not (self._waiting or self._last is not None):
+            return None
+        with torch.inference_mode():
+            if self._waiting:
+                states, self._waiting = torch.cat(self._waiting), []
+            else:
+                states = self._last
+                self.rows.crop(self.rows.count - 1)
+            self._last = states[-1:]
+            embeds, mask = (self.net.embed(ids, self.target.embed) for ids in (tokens[-len(states):], [self.net.mask_token]))
+            return self.net.logits(self.rows.block(embeds, states, mask, most - 1).to(states.dtype), self.target.head)
+
+
+class OnePassFeatures(Drafter):
+    """One path, all its tokens from one pass."""
+
+    restartable = False  # of a text that was not verified it has no states
+
+    def __init__(self, head: Any):
+        self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:layer", "embed", "head"})
+        self.model = OnePass(head)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.model.start(target, state.tokens, prefill)
+        self.model.block(state.tokens, 1)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        rows = self.model.block(state.tokens, budget.gamma) if budget.gamma > 0 else None
+        return DraftTree() if rows is None else draw_independent(rows, state, budget)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))

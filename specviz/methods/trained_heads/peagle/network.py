@@ -1,0 +1,113 @@
+"""P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as "speculators" and vLLM have it).
+
+Behind the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned
+state ``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places behind the one that the last true pair
+guesses. Published heads learn an embedding of their own, which is read; ours borrow the target's.
+
+``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or
+``ptd_token_id``, or ``pard_token``, as other publishers call it).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.eagle import like
+from ....models.eagle3 import VERIFIER, BesideNet, BesideRows, Eagle3, read, spread
+from ....models.eagle_layers import angles_of
+from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.weights import ModelError
+
+MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask token in config.json
+
+
+class PEagle(Eagle3):
+    """config: as Eagle3's, with mask_token_id and own_embedding."""
+
+    def __init__(self, config: dict[str, Any], name: str = "the P-EAGLE head"):
+        super().__init__(config, name)
+        said = next((config[key] for key in MASKS if config.get(key) is not None), None)
+        if type(said) is not int or not 0 <= said < self.vocab:
+            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, none of {self.vocab} tokens")
+        d, self.mask_token = self.sizes.hidden, said
+        self.mask_hidden = nn.Parameter(torch.randn(1, 1, len(self.read_layers) * d))
+        self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
+
+    def embed(self, ids: list[int], lent: Callable[[list[int]], Tensor]) -> Tensor:
+        """Rows of its own embedding, or of the target's, which is lent; [n, hidden]."""
+        if self.embed_tokens is None:
+            return lent(ids)
+        return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)
+
+    def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
+        """States that guess, before the last norm, for training: embeds [batch, n + masks, hidden]; states [batch, n, taps *
+        hidden] of the target, behind which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks],
+        True where a row may look. -> [batch, n + masks, hidden]."""
+        masks = embeds.shape[1] - states.shape[1]
+        x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
+        angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
+        x, _ = self.layers[0].beside(embeds, x, angles, None, mask)
+        for layer in self.layers[1:]:
+            x, _ = layer(x, angles, None, mask)
+        return self.norm(x) if self.norm_output else x
+
+    @cached_property
+    def fused(self) -> BesideNet:
+        """The weights as they draft; made once, shared by every run."""
+        return BesideNet(self)
+
+    def open(self) -> MaskedPairs:
+        """A run's own cache over these weights."""
+        return MaskedPairs(self)
+
+
+class MaskedPairs(BesideRows):
+    """Pairs of the text in, which stay; mask rows behind them, which are forgotten."""
+
+    def __init__(self, head: PEagle):
+        super().__init__(head)
+        with torch.inference_mode():
+            self.state = self.net.joined(head.mask_hidden[0].detach())
+
+    def block(self, embeds: Tensor, states: Tensor, mask: Tensor, masks: int) -> Tensor:
+        """States [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n, hidden],
+        states [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
+        kind = self.net.dtype
+        pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
+        empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
+        return super(BesideRows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
+
+
+def build(body: Body, numbers: dict[str, Any]) -> PEagle:
+    """An untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token, read_layers,
+    layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
+    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
+            "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
+    return PEagle({**like(body, numbers), **said}, f"the P-EAGLE head of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> PEagle:
+    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    folder = Path(folder)
+    problem = why_not(folder, body.name, body.hidden, body.vocab, "peagle")
+    if problem:
+        raise ModelError(problem)
+    weights = HeadWeights(folder, body)
+    if "mask_hidden" not in weights:
+        raise ModelError(f"{folder.name} has no mask_hidden: it was not taught to draft in one pass, and its kind is eagle3")
+    config, found = read(weights, config_of(folder), body)
+    size = len(config["read_layers"]) * body.hidden
+    stored = weights.get("mask_hidden", *weights.shape("mask_hidden"))
+    if stored.numel() != size:
+        raise ModelError(f"mask_hidden of {folder.name} has {stored.numel()} numbers; the states that it stands for have {size}")
+    found["mask_hidden"] = stored.view(1, 1, size)
+    if "embed_tokens.weight" in weights:
+        found["embed_tokens.weight"] = weights.get("embed_tokens.weight", body.vocab, body.hidden)
+    weights.none_left(*VERIFIER)
+    return fill(PEagle(config | {"own_embedding": "embed_tokens.weight" in found}, folder.name), found, body)

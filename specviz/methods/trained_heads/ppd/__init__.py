@@ -1,0 +1,38 @@
+"""PPD, parallel prompt decoding: learned prompt tokens behind every candidate guess the next tree in the pass that checks this one
+(Chen et al. 2405.18628). Trees depend on how much was guessed. Candidates are chosen: exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from ....drafters.heads.in_target import InTargetTree
+from .drafter import prompt_trees
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, rows: int, depth: int) -> Parts:
+    heads = kit.head("ppd")
+    trees = prompt_trees(tuple(map(tuple, heads.accuracy)), min(depth, len(heads)), rows, heads.chains)
+    return Parts(InTargetTree(heads, trees.__getitem__), Fixed(depth, 10, rows), TokenRejection())
+
+
+METHOD = Method(
+    key="ppd",
+    title="PPD",
+    paper="Chen et al. 2024, arXiv 2405.18628",
+    summary="Learned prompt tokens ride along with every candidate, so the pass that checks one tree of guesses grows the next.",
+    knobs=(
+        Knob("rows", 5, 2, 64, "rows of a pass beside the root's, candidates and prompt tokens together"),
+        Knob("depth", 3, 1, 6, "prompt tokens behind a candidate, as far as they were trained"),
+    ),
+    needs=frozenset({"head:ppd", "entry", "tree"}),
+    look="How a pass shares its rows: candidates that may be right, and prompt tokens behind those that are likely to be the last.",
+    wins="Where memory is scarce and rows are cheap: a few thousand numbers are all that is trained.",
+    loses="On a processor of two cores: most rows of a pass are prompt tokens behind candidates that were refused.",
+    differs="Trees are those of the best Markov chain for a number of rows, found by iteration; the authors build theirs and prune them. "
+            "Their check above temperature 0 is typical acceptance; ours is exact.",
+    compared="formula",
+    published={"depth": 3},
+    aliases=("PPD", "parallel prompt decoding", "hardware-aware dynamic sparse tree"),
+    build=build,
+)

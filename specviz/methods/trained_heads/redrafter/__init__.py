@@ -1,0 +1,35 @@
+"""ReDrafter: beam search with a recurrent head on the target's last state; beams that begin alike are checked once (Zhang et al.
+2403.09919). Beams are chosen, not drawn: each node is accepted with the target's own probability, exact at every temperature.
+"""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts
+from .drafter import BeamTree
+from ....policies import Fixed
+from ....verifiers import TokenRejection
+
+
+def build(kit, beams: int, depth: int) -> Parts:
+    return Parts(BeamTree(kit.head("redrafter"), beams), Fixed(depth, beams, beams * depth), TokenRejection())
+
+
+METHOD = Method(
+    key="redrafter",
+    title="ReDrafter",
+    paper="Zhang et al. 2024, arXiv 2403.09919",
+    summary="A tiny recurrent head writes several continuations at once by beam search; what they share is checked only once.",
+    knobs=(
+        Knob("beams", 2, 1, 50, "beams followed; the authors' example takes 45 on a GPU"),
+        Knob("depth", 3, 1, 8, "tokens of each beam"),
+    ),
+    needs=frozenset({"head:redrafter", "head", "embed", "tap:final", "tree"}),
+    look="How many of the beams' tokens are left once shared beginnings are told once: beams mostly differ at their ends.",
+    wins="Where a draft must hang together and cost little: a step is a few small matrices for all beams at once.",
+    loses="Where beams agree on a wrong beginning: all of them fail at one token.",
+    differs="Head, beam search and the tree of shared beginnings are the authors'. Their check compares beams with draws that follow no "
+            "single distribution above temperature 0; here each node is accepted with the target's probability of it, which is exact.",
+    compared="formula",
+    published={"beams": 45},
+    aliases=("ReDrafter", "recurrent drafter", "ml-recurrent-drafter"),
+    build=build,
+)

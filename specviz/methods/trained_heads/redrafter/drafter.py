@@ -1,0 +1,52 @@
+"""Drafting by beam search with a recurrent head: ReDrafter (Zhang et al. 2403.09919).
+
+Every step continues all beams at once and keeps the likeliest. Beams that begin alike are told once: the tree of their shared
+beginnings is what the target reads ("dynamic tree attention"). The authors' own rule at temperatures above 0 is not exact; beams are
+chosen and not drawn, so the rule for chosen nodes is.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ....core import Budget, DraftTree, State, token_tensor
+from ....trees.draws import best_of_all
+from ....drafters.heads.last_state import LastState
+from ....drafters.heads.recurrent import together
+
+FEW = 50  # likeliest tokens of a step that beams may take, as the authors have it
+
+
+class BeamTree(LastState):
+    """width: beams that are followed."""
+
+    needs = frozenset({"tap:final", "head", "embed"})
+
+    def __init__(self, head: Any, width: int):
+        self.net, self.width = head, width
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        if self.last is None or budget.gamma < 1:
+            return DraftTree()
+        width, net = self.width if budget.width > 1 else 1, self.net
+        values, levels = torch.zeros(1, dtype=self.last.dtype, device=self.last.device), []
+        states, tokens = torch.zeros_like(self.last)[None], token_tensor(self.last.device, state.tokens[-1:])
+        with torch.inference_mode():
+            for _ in range(budget.gamma):
+                states = net.step(states, self.target.embed(tokens))
+                logits = net.logits(self.last.expand(len(states), -1), states, self.target.head)
+                few = logits.topk(min(FEW, logits.shape[-1]), -1)
+                values, rows, places = best_of_all(values[:, None] + few.values.log_softmax(-1), width)
+                tokens = few.indices.flatten().index_select(0, rows * few.indices.shape[1] + places)
+                states = states.index_select(0, rows)
+                levels.append(torch.stack([rows, tokens]).double().flatten())
+        told, at, paths = torch.cat([values.double(), *levels]).tolist(), len(values), [()]  # all levels in one go
+        for level in levels:
+            rows_of_it, tokens_of_it = told[at:at + len(level) // 2], told[at + len(level) // 2:at + len(level)]
+            paths, at = [(*paths[int(row)], int(token)) for row, token in zip(rows_of_it, tokens_of_it)], at + len(level)
+        build = together(paths)
+        state.note("beam", nodes=len(build), apart=sum(map(len, paths)),
+                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, told)])
+        return build.tree()

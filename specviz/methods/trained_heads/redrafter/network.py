@@ -1,0 +1,97 @@
+"""ReDrafter: one small recurrent head, the same at every step, on the target's last state (Zhang et al. 2403.09919).
+
+s = SiLU(W e(token) + U s + b) runs over the root and the tokens drafted behind it, from zero; what it comes to, joined with the
+target's state, goes through residual blocks, x + SiLU(W x + b), to an output matrix. Embeddings are the target's.
+
+``load`` reads the authors' layout: config.json with hidden_size, exit_dim, num_draft_layers and rnn, and ``rnn_w.weight``,
+``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix behind two blocks,
+and ``input_proj`` where exit_dim is not twice the state's width. Ours may do without the output matrix: then the target's serves.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....models.heads import Body, HeadWeights, config_of, fill
+from ....models.hydra import Block
+from ....models.weights import ModelError
+
+LENGTH = 5  # tokens ahead that the authors' training teaches
+
+
+class ReDrafter(nn.Module):
+    """hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its own;
+    recurrent: else states are sums of embeddings; length: tokens ahead that training teaches; biased: input_proj has a bias."""
+
+    def __init__(self, hidden: int, vocab: int, exit: int, layers: int = 2, own: bool = True, recurrent: bool = True, length: int = LENGTH,
+                 biased: bool = True):
+        super().__init__()
+        self.hidden, self.vocab, self.exit, self.length, self.recurrent, self.own = hidden, vocab, exit, length, recurrent, own
+        if recurrent:
+            self.rnn_w, self.rnn_u = nn.Linear(hidden, hidden, False), nn.Linear(hidden, hidden)
+        self.input_proj = nn.Linear(2 * hidden, exit, biased) if exit != 2 * hidden else None
+        self.lm_head = nn.ModuleList([Block(exit) for _ in range(layers)] + ([nn.Linear(exit, vocab, False)] if own else []))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def step(self, states: Tensor, rows: Tensor) -> Tensor:
+        """States [n, hidden] behind one more token each, whose embeddings are rows [n, hidden]."""
+        return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
+
+    def exits(self, last: Tensor, states: Tensor) -> Tensor:
+        """Rows [n, exit] for the output matrix, from the target's states [n, hidden] and the head's own."""
+        x = torch.cat([last, states], -1)
+        x = x if self.input_proj is None else self.input_proj(x)
+        for block in self.lm_head[:len(self.lm_head) - self.own]:
+            x = block(x)
+        return x
+
+    def logits(self, last: Tensor, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits [n, vocab] of the next token; ``head``: the target's output function."""
+        rows = self.exits(last, states)
+        return self.lm_head[-1](rows) if self.own else head(rows)
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """The output matrix while it is trained, the same at every step; ``targets``: the target's."""
+        return self.lm_head[-1].weight if self.own else targets
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"model_type": "recurrent_drafting_drafter", "hidden_size": self.hidden, "vocab_size": self.vocab, "exit_dim": self.exit,
+                "num_draft_layers": len(self.lm_head) - self.own, "rnn": self.recurrent, "num_lookback_tokens": self.length}
+
+
+def build(body: Body, numbers: dict[str, Any]) -> ReDrafter:
+    """An untrained one; with the target's output matrix its inner width is that of the target's states."""
+    own = numbers["own_output"]
+    exit = 2 * body.hidden if own else body.hidden
+    return ReDrafter(body.hidden, body.vocab, exit, numbers["layers"], own, length=numbers["length_ahead"])
+
+
+def load(folder: Path, body: Body) -> ReDrafter:
+    """The head of a folder, ours or a published one. Raises ModelError with a sentence."""
+    config, weights = config_of(folder), HeadWeights(folder, body)
+    blocks = weights.numbers(r"lm_head\.(\d+)\.linear\.weight")
+    if not blocks or blocks != list(range(len(blocks))):
+        raise ModelError(f"{folder.name} holds no ReDrafter head under any of the known names")
+    out = f"lm_head.{len(blocks)}.weight"
+    wide, recurrent = weights.shape("lm_head.0.linear.weight")[0], "rnn_u.weight" in weights
+    read = weights.shape("input_proj.weight")[-1] if "input_proj.weight" in weights else wide
+    alien = f"{folder.name} does not fit {body.name}: it"
+    if read != 2 * body.hidden:
+        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}")
+    if out in weights and weights.shape(out)[0] != body.vocab:
+        raise ModelError(f"{alien} speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}")
+    if recurrent != bool(config.get("rnn", recurrent)):
+        raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise")
+    made = ReDrafter(body.hidden, body.vocab, wide, len(blocks), out in weights, recurrent, biased="input_proj.bias" in weights)
+    if not made.own and wide != body.hidden:
+        raise ModelError(f"{folder.name} lacks the weight {out}")
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)
