@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .sampling import argmax_tokens
 from .state import State
-from .steps import Steps
+from .draft_steps import DraftSteps
 from .tree import CHOSEN, DraftTree
 
 
@@ -42,7 +42,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Decision:
     """Why one node was accepted or refused: accepted iff draw < accept. law/residual [vocab]: the target law it was held
     against (after earlier refusals) and the law after this refusal; kept for views, may be None."""
 
@@ -67,7 +67,7 @@ class Verdict:
     path: tuple[int, ...]
     token: int
     kind: str
-    trials: tuple[Trial, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     probs: Tensor | None = field(default=None, repr=False, compare=False)
 
 
@@ -81,7 +81,7 @@ class Step:
     hidden: Tensor | None = None
 
 
-def never(step: Step) -> bool:
+def never_stop(step: Step) -> bool:
     return False
 
 
@@ -109,7 +109,7 @@ class Budget:
     width: int = 1
     nodes: int = 64
     arm: int = 0
-    stop: Callable[[Step], bool] = never
+    stop: Callable[[Step], bool] = never_stop
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Drafter:
         """A tree of depth at most budget.gamma under state.tokens[-1]."""
         return DraftTree()
 
-    def steps(self, state: State, budget: Budget) -> Steps:
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
         """``propose`` for a batch: yields the passes of its own model, is sent their Scores and returns the tree, so that the passes
         of many requests can be one. Whoever has these says ``propose`` as ``by_itself`` of them, and whoever changes the one below
         such a class changes the other; without them the whole proposal is one step."""

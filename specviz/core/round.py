@@ -63,9 +63,9 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
     now = state.clock.now
     tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
     t3 = now()
-    draft, verify = _halves(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
+    draft, verify = _split_seconds(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
     parts.verifier.check(tree)
-    verdict = _cut(parts.verifier.verify(tree, scores, state), tree, state)
+    verdict = _cut_at_stop(parts.verifier.verify(tree, scores, state), tree, state)
     t4 = now()
     target.commit(verdict)
     t5 = now()
@@ -101,7 +101,7 @@ def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] =
     return tree, scores
 
 
-def _halves(proposal: Proposal, scores: Scores, verify: float) -> tuple[float, float]:
+def _split_seconds(proposal: Proposal, scores: Scores, verify: float) -> tuple[float, float]:
     """Seconds of drafting and of verifying. Where a device works on behind the host, the wait for the pass was one for the draft, too:
     what is beyond the pass itself was drafting."""
     late = 0.0 if scores.seconds is None or not len(proposal.tree) else max(0.0, verify - scores.seconds())
@@ -134,7 +134,7 @@ def clip(tree: DraftTree, state: State) -> DraftTree:
     return tree.keep([i for i in range(len(tree)) if i not in late and not late.intersection(tree.path(i))], looked=False)
 
 
-def _cut(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
+def _cut_at_stop(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
     """End the accepted path at an end token or at the limit: that token becomes the round's last, nothing follows it."""
     tokens = [tree.tokens[i] for i in verdict.path]
     at = next((i for i, x in enumerate(tokens) if x in state.stop), len(tokens))
@@ -142,5 +142,5 @@ def _cut(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
     if at >= len(tokens):
         return verdict
     dropped = set(verdict.path[at + 1:])
-    trials = tuple(t for t in verdict.trials if t.node not in dropped and tree.parents[t.node] not in dropped | {verdict.path[at]})
-    return replace(verdict, path=verdict.path[:at], token=tokens[at], kind="accepted", trials=trials, probs=None)
+    decisions = tuple(t for t in verdict.decisions if t.node not in dropped and tree.parents[t.node] not in dropped | {verdict.path[at]})
+    return replace(verdict, path=verdict.path[:at], token=tokens[at], kind="accepted", decisions=decisions, probs=None)

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Sequence
 
-from . import notes
+from . import note_kinds as notes
 from .sampling import RandomStreams, SingleStream, Sampling
 
 
@@ -164,6 +164,6 @@ class State:
 
     def note(self, kind: str, **data) -> None:
         """Lens data of this round (plain numbers, strings, lists): what a method has to show. Raises ValueError with a sentence
-        where core/notes.py declares no such kind, or other fields."""
+        where core/note_kinds.py declares no such kind, or other fields."""
         notes.check(kind, data)
         self.notes.append((kind, data))

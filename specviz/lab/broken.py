@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable, Iterator
 
 from ..evidence.certificate import PROMPTS, greedy
-from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Trial, Verdict
+from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Decision, Verdict
 from ..drafters.model.chain import DraftChain
 from ..loops import speculate
 from ..policies import Fixed
@@ -42,25 +42,25 @@ class NoResidual(TokenRejection):
     """A refusal leaves the law as it was."""
 
     def test(self, tree, child, p, state):
-        trial = super().test(tree, child, p, state)
-        return replace(trial, residual=p) if trial.verdict == "rejected" else trial
+        decision = super().test(tree, child, p, state)
+        return replace(decision, residual=p) if decision.verdict == "rejected" else decision
 
 
 class FirstUnchecked(TokenRejection):
     """The first draft token is kept whatever the target says; the rest is judged as it should be."""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        path, trials, node = [], [], -1
+        path, decisions, node = [], [], -1
         while True:
             p, children = state.sampling.probs(scores.logits[node + 1]), tree.children(node)
             if not children:
-                return Verdict(tuple(path), state.rng.pick("verify", p), "bonus" if path else "plain", tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), "bonus" if path else "plain", tuple(decisions), p)
             child = children[0]
-            trial = Trial(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p) if node < 0 else \
+            decision = Decision(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p) if node < 0 else \
                 self.test(tree, child, p, state)
-            trials.append(trial)
-            if trial.verdict == "rejected":
-                return Verdict(tuple(path), state.rng.pick("verify", trial.residual), "correction", tuple(trials), trial.residual)
+            decisions.append(decision)
+            if decision.verdict == "rejected":
+                return Verdict(tuple(path), state.rng.pick("verify", decision.residual), "correction", tuple(decisions), decision.residual)
             path.append(child)
             node = child
 

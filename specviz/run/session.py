@@ -21,9 +21,9 @@ from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled,
 from ..indexes.earlier_answers import Memory
 from ..loops import speculate
 from ..methods import catalogue
-from .company import Company, why_alone
-from .cut import cut_round
-from .remembered import Remembered
+from .batch_prompts import BatchPrompts, why_not_batchable
+from .cut_at_stop import cut_round
+from .copied_tokens import CopiedTokens
 from .request import (SessionError, explain, largest, read_cancel, read_given, read_messages, read_predicted, read_seconds, read_stops,
                       read_whole, sentence)
 from ..zoo.registry import ZooError
@@ -46,7 +46,7 @@ class Session:
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", company: Sequence[str] = ()):
+                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = ()):
         read_given(loaded, method, knobs, sampling, memory)
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
@@ -58,8 +58,8 @@ class Session:
         missing = loaded.why_not(self.method)
         if missing:
             raise SessionError(missing)
-        self.company = tuple(company)
-        alone = why_alone(self) if company else None
+        self.batch_prompts = tuple(batch_prompts)
+        alone = why_not_batchable(self) if batch_prompts else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
@@ -128,9 +128,9 @@ class Run:
         self.cancel, self.top_k_saved = cancel, top_k_saved
         self.ends_at = None if deadline is None else time.monotonic() + deadline
         self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
-        self.totals, self.state, self.kit, self.company = Totals(), None, None, Company(session)
+        self.totals, self.state, self.kit, self.batch_prompts = Totals(), None, None, BatchPrompts(session)
         self.border = self.over = False
-        self.remembered = Remembered()
+        self.remembered = CopiedTokens()
         self._forward_before = 0.0  # in the prefill
         self.events = self._stream()
 
@@ -155,7 +155,7 @@ class Run:
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
-            self.company.close()
+            self.batch_prompts.close()
             if self.kit:
                 self.kit.close()
                 self._remember()
@@ -176,7 +176,7 @@ class Run:
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
                            costs=self.session.costs(), top_k_saved=self.top_k_saved)
-        crowd = self.session.company and self.company.among(self.messages[-1]["content"], self.wanted)
+        crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
         loop = crowd or parts.loop or speculate
         for event, border in self._told(loop(parts, self.kit.target, self.state)):
             self.totals.fold(event)
@@ -243,7 +243,7 @@ class Run:
         return "stopped" if self.cancel.is_set() else "deadline"
 
     def _forward(self) -> float:
-        return self.company.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
+        return self.batch_prompts.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
 
     def _counts(self) -> dict[str, Any]:
         """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text, and how many of

@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 from torch import Tensor
 
-from ..core.parts import Outcome, Trial
+from ..core.parts import Outcome, Decision
 from ..core.state import State
 
 Top = list[list[float]]  # [[token, probability], ...]
@@ -84,11 +84,11 @@ class Verified(Event):
 @dataclass(frozen=True)
 class Judged(Event):
     round: int
-    trials: tuple[dict[str, Any], ...]
+    decisions: tuple[dict[str, Any], ...]
 
     def records(self):
-        for trial in self.trials:
-            yield {"type": "judge", "round": self.round, **trial}
+        for decision in self.decisions:
+            yield {"type": "judge", "round": self.round, **decision}
 
 
 @dataclass(frozen=True)
@@ -229,16 +229,16 @@ def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
 
 def _trials(outcome: Outcome, count: int) -> Iterator[dict[str, Any]]:
     judged = set()
-    for trial in outcome.verdict.trials:
-        judged.add(trial.node)
-        yield _trial(trial, count)
+    for decision in outcome.verdict.decisions:
+        judged.add(decision.node)
+        yield _trial(decision, count)
     for i in range(len(outcome.tree)):
         if i not in judged and i not in outcome.tree.probes:
             yield {"node": i, "rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
 
 
-def _trial(trial: Trial, count: int) -> dict[str, Any]:
+def _trial(decision: Decision, count: int) -> dict[str, Any]:
     return _clean({
-        "node": trial.node, "rule": trial.rule, "p": trial.target_prob, "q": trial.draft_prob, "a": trial.accept,
-        "u": trial.draw, "verdict": trial.verdict, "top_p": best(trial.probs, count), "resid": best(trial.residual, count),
+        "node": decision.node, "rule": decision.rule, "p": decision.target_prob, "q": decision.draft_prob, "a": decision.accept,
+        "u": decision.draw, "verdict": decision.verdict, "top_p": best(decision.probs, count), "resid": best(decision.residual, count),
     })

@@ -50,12 +50,12 @@ class Totals:
 
     def _fold_trials(self, event: Judged) -> None:
         depth_tried: dict[int, bool] = {}
-        for trial in event.trials:
-            if trial["verdict"] == "skipped":
+        for decision in event.decisions:
+            if decision["verdict"] == "skipped":
                 continue
             self.tried += 1
-            depth = self._depths[trial["node"]]
-            depth_tried[depth] = depth_tried.get(depth, False) or trial["verdict"] == "accepted"
+            depth = self._depths[decision["node"]]
+            depth_tried[depth] = depth_tried.get(depth, False) or decision["verdict"] == "accepted"
         for depth, ok in depth_tried.items():
             while len(self.by_position) < depth:
                 self.by_position.append([0, 0])

@@ -1,6 +1,6 @@
 """Draft trees: fixed shapes, growth level by level, honest draws."""
-from .afar import Growing
-from .draws import best, best_of_all, draw_one, draw_some, firsts, heated, one_hot, pick
+from .device_tree import DeviceTree
+from .draws import best, best_of_all, draw_one, draw_some, first_duplicates, with_temperature, one_hot, pick
 from .growth import (HUB, Scorer, chosen_children, drawn_children, grow_shape, hub_children, independent_children,
                      top_and_one_children)
 from .sequoia import SequoiaPlan

@@ -12,12 +12,12 @@ from ..core import State, TreeBuilder, token_tensor, argmax_tokens, numbers, rea
 _CHUNKS = 64
 
 
-def heated(state: State, temperature: float) -> State:
+def with_temperature(state: State, temperature: float) -> State:
     """The run as a draft with a temperature of its own sees it; heat 0: the run's. A law of another temperature is as honest."""
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
-def firsts(build: TreeBuilder, nodes) -> list[int]:
+def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
     """For each node the place in ``nodes`` of the first one with the same tokens above and at it: twins follow one law."""
     seen: dict[tuple[int, ...], int] = {}
     return [seen.setdefault(_path(build, node), i) for i, node in enumerate(nodes)]
@@ -67,7 +67,7 @@ def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
     return tokens
 
 
-def draw_afar(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
+def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
     """The same of several laws on a device, where one wait tells of all of them how many tokens they had."""
     tokens, left = [], []
     for probs, count in zip(distributions, counts):

@@ -9,8 +9,8 @@ from typing import Callable
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, Pass, Scores, State, Target, TreeBuilder, numbers
-from .draws import best, draw_afar, draw_some, firsts, pick
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, ForwardPass, Scores, State, Target, TreeBuilder, numbers
+from .draws import best, draw_on_device, draw_some, first_duplicates, pick
 from .shapes import Shape
 
 HUB = "hub"
@@ -44,7 +44,7 @@ class Scorer:
         asked = self.ask(build, nodes)
         return self.model.score(asked.tree, asked.start)
 
-    def ask(self, build: TreeBuilder, nodes) -> Pass:
+    def ask(self, build: TreeBuilder, nodes) -> ForwardPass:
         """The pass whose last rows are those of ``nodes``, for whoever runs it; every pass asked for must be run."""
         first = len(self._tokens)
         for node in nodes:
@@ -53,7 +53,7 @@ class Scorer:
                 self._tokens.append(build.tokens[node])
                 self._parents.append(self._at[build.parents[node]])
         tree = DraftTree(tuple(self._tokens), tuple(self._parents), (-1,) * len(self._tokens))
-        return Pass(self.model, tree, first)
+        return ForwardPass(self.model, tree, first)
 
 
 def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:
@@ -84,7 +84,7 @@ def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: St
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Tokens drawn without replacement from the run's law."""
     out, distributions = [], state.sampling.probs(rows)
-    drawn = draw_afar(distributions, counts, state) if distributions.device.type != "cpu" else None
+    drawn = draw_on_device(distributions, counts, state) if distributions.device.type != "cpu" else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
         draw = build.begin(probs, WITHOUT_REPLACEMENT)
         tokens = draw_some(probs, count, state) if drawn is None else drawn[at]
@@ -96,7 +96,7 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
     """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own. What is below twins is of one draw, so that
     a rule that walks them together knows that their laws are the same."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
-    for first, parent, count in zip(firsts(build, parents), parents, counts):
+    for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
         probs = distributions[first]
         draw = draws[first] if first in draws else draws.setdefault(first, build.begin(probs, IID))
         out.append([build.add(pick(probs, state), parent, draw) for _ in range(count)])

@@ -1,11 +1,12 @@
-"""Verifiers: which drafted tokens are kept, and the law of the token after them."""
-from .block import BlockVerification
-from .hub import SpecHub
+"""Verifiers: accept a path of the draft tree and draw the token after it."""
+from .block_verification import BlockVerification
+from .judge import JudgeDecoding
 from .kseq import KSeq
-from .judged import Judged
-from .lossy import Lenient, Typical
-from .merged import MultiStep
-from .token import TokenRejection
+from .lenience import Lenient
+from .multi_step import MultiStep
+from .spechub import SpecHub
+from .token_rejection import TokenRejection
 from .traversal import Traversal
+from .typical_acceptance import Typical
 
-__all__ = ["BlockVerification", "Judged", "KSeq", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]
+__all__ = ["BlockVerification", "JudgeDecoding", "KSeq", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]

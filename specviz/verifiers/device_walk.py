@@ -13,7 +13,7 @@ from ..core import WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, toke
 from ..core.sampling import sample_rows
 
 
-class Foreseen:
+class PrecomputedWalk:
     """asked [3 * nodes + 1] of the device: by node the target's chance of it after its earlier siblings were refused, the chance it was
     drawn with (0 where it was chosen), and the token that ends the walk at each row. told: the same, read. laws, left: by node the
     law it is held against, and what a refusal leaves of it; last: by row the law that the last token is drawn from."""
@@ -89,6 +89,6 @@ def _by_rank(tree: DraftTree) -> list[list[int]]:
     return levels
 
 
-def foreseeable(sampling: Sampling, tree: DraftTree) -> bool:
+def can_precompute(sampling: Sampling, tree: DraftTree) -> bool:
     """Whether there is anything to draw, and every node is a candidate."""
     return not sampling.greedy and not tree.probes

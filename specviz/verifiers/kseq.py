@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, State, Trial
-from .acceptance import together
-from .merged import MultiStep
+from ..core import CHOSEN, IID, DraftTree, State, Decision
+from .acceptance_rates import together
+from .multi_step import MultiStep
 
 
 class KSeq(MultiStep):
@@ -23,8 +23,8 @@ class KSeq(MultiStep):
     def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
         return together(p, q, k, best_rho(p, q, k))
 
-    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Trial]:
-        found: list[Trial] = []
+    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
+        found: list[Decision] = []
         for group in groups(tree, children):
             probs = found[-1].residual if found else p
             drawn = tree.draw[group[0]] >= 0
@@ -42,7 +42,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
     return list(out.values())
 
 
-def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Trial]:
+def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
     """Try the drafts one after the other, up to the one accepted."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
     rho = best_rho(p, q, k)
@@ -51,16 +51,16 @@ def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Tr
     rest = (left - torch.minimum(q, left / rho) * ((1 - (1 - beta) ** k) / beta)).clamp_(min=0) if beta > 0 else left
     mass = float(rest.sum())
     rest = (rest / mass).to(p.dtype) if mass > _ROUNDING else p
-    trials = []
+    decisions = []
     for child in drawn:
         x = tree.tokens[child]
         accept = min(1.0, float(left[x]) / (rho * float(q[x])))
         ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
-        trials.append(Trial(child, "k-seq", float(left[x]), float(q[x]), accept, u, verdict, p, None if ok else rest))
+        decisions.append(Decision(child, "k-seq", float(left[x]), float(q[x]), accept, u, verdict, p, None if ok else rest))
         if ok:
             break
-    return trials
+    return decisions
 
 
 def best_rho(p: Tensor, q: Tensor, k: int) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
-from .token import follow_best
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Decision, Verdict, Verifier
+from .token_rejection import follow_best
 
 
 class Traversal(Verifier):
@@ -35,15 +35,15 @@ class _Walk:
         self.weight: dict[int, float] = {-1: 1.0}
         self.drawn: dict[int, Tensor | None] = {}  # node -> the law it was drawn from
         self.seen: dict[int, tuple[float, float | None]] = {}  # node -> p(x), q(x) when it was reached
-        self.trials: list[Trial] = []
+        self.decisions: list[Decision] = []
 
     def run(self) -> Verdict:
         kept = self.visit(-1)
         path, probs = self.tree.path(kept), self.row(kept)
         for node in path[:-1]:  # kept because something below them was
-            self.trials.append(Trial(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
+            self.decisions.append(Decision(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
         kind = "correction" if self.tree.children(kept) else "bonus" if len(self.tree) else "plain"
-        return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.trials), probs)
+        return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.decisions), probs)
 
     def visit(self, node: int) -> int | None:
         """The node kept at or below ``node``; None when all were refused."""
@@ -74,7 +74,7 @@ class _Walk:
         self.tested = node, "traversal", *self.seen[node], self.weight[node], u
         if not ok:
             return None  # ``refuse`` comes next and tells of it, with what is left
-        self.trials.append(Trial(*self.tested, "accepted", self.probs[self.tree.parents[node]]))
+        self.decisions.append(Decision(*self.tested, "accepted", self.probs[self.tree.parents[node]]))
         return node
 
     def refuse(self, node: int, child: int) -> None:
@@ -90,7 +90,7 @@ class _Walk:
         self.weight[node] = mass / missing if missing > _ROUNDING else 1.0
         if mass > _ROUNDING:  # else rounding left nothing: only when p = q, and then nothing is refused
             self.probs[node] = rest.div_(mass)
-        self.trials.append(Trial(*self.tested, "rejected", probs, self.probs[node]))
+        self.decisions.append(Decision(*self.tested, "rejected", probs, self.probs[node]))
 
 
 _ROUNDING = 1e-15

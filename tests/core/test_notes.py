@@ -1,4 +1,4 @@
-"""Notes are what specviz/core/notes.py declares: where they are written, where they are described, where they are drawn."""
+"""Notes are what specviz/core/note_kinds.py declares: where they are written, where they are described, where they are drawn."""
 from __future__ import annotations
 
 import ast
@@ -9,7 +9,7 @@ import pytest
 
 from specviz import ASSETS, ROOT
 from specviz.core import State
-from specviz.core.notes import NOTES, check, table, write
+from specviz.core.note_kinds import NOTES, check, table, write
 from specviz.trace.recorder import finite
 
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Trial, IncompatibleVerifier,
+from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Decision, IncompatibleVerifier,
                           Verdict, Verifier, clip, open_run, play)
-from specviz.core.round import _cut
+from specviz.core.round import _cut_at_stop
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
@@ -86,27 +86,27 @@ def test_clip_leaves_a_tree_that_fits_and_probes_that_reach_further():
 def test_cut_ends_the_path_at_the_first_end_token_or_the_limit(drafted, last, stop, limit):
     tree = DraftTree.chain(drafted)
     path = tuple(range(min(len(drafted), limit - 1)))  # a clipped tree is never deeper
-    trials = tuple(Trial(i, "match", 1.0, None, 1.0, 0.5, "accepted") for i in path)
+    decisions = tuple(Decision(i, "match", 1.0, None, 1.0, 0.5, "accepted") for i in path)
     state = State([0], limit=limit, stop=frozenset(stop))
-    verdict = _cut(Verdict(path, last, "bonus", trials), tree, state)
+    verdict = _cut_at_stop(Verdict(path, last, "bonus", decisions), tree, state)
     written = [tree.tokens[i] for i in verdict.path] + [verdict.token]
     whole = [drafted[i] for i in path] + [last]
     ends = [i for i, x in enumerate(whole) if x in stop]
     assert written == (whole[:ends[0] + 1] if ends else whole) and len(written) <= limit
     cut = len(written) < len(whole)
     assert verdict.kind == ("accepted" if cut else "bonus")
-    assert [t.node for t in verdict.trials] == list(range(len(verdict.path) + cut)), "what comes after an end token was not tried"
+    assert [t.node for t in verdict.decisions] == list(range(len(verdict.path) + cut)), "what comes after an end token was not tried"
 
 
 def test_cut_keeps_the_trials_of_refused_siblings_before_the_end():
     tree = DraftTree((4, 5, 7, 8), (-1, -1, 1, 1), (-1,) * 4)
-    trials = tuple(Trial(i, "match", 0.5, None, 0.5, 0.5, ("rejected", "accepted")[i % 2]) for i in range(4))
-    verdict = _cut(Verdict((1, 3), 9, "bonus", trials), tree, State([0], stop=frozenset({5})))
-    assert (verdict.path, verdict.token, verdict.kind) == ((), 5, "accepted") and [t.node for t in verdict.trials] == [0, 1]
+    decisions = tuple(Decision(i, "match", 0.5, None, 0.5, 0.5, ("rejected", "accepted")[i % 2]) for i in range(4))
+    verdict = _cut_at_stop(Verdict((1, 3), 9, "bonus", decisions), tree, State([0], stop=frozenset({5})))
+    assert (verdict.path, verdict.token, verdict.kind) == ((), 5, "accepted") and [t.node for t in verdict.decisions] == [0, 1]
 
 
 def test_a_verdict_longer_than_the_run_may_write_is_cut():
-    verdict = _cut(Verdict((0, 1, 2), 9, "bonus"), DraftTree.chain([4, 5, 6]), State([0], limit=2))
+    verdict = _cut_at_stop(Verdict((0, 1, 2), 9, "bonus"), DraftTree.chain([4, 5, 6]), State([0], limit=2))
     assert (verdict.path, verdict.token, verdict.kind) == ((0,), 5, "accepted")
 
 
@@ -128,7 +128,7 @@ def test_an_end_token_inside_the_draft_ends_the_run_and_the_cache_fits():
     parts, target, state = begin(Says(DraftTree.chain(right[:5])), stop=frozenset({stop}))
     outcome = play(parts, target, state)
     assert state.tokens == PROMPT + right[:first + 1] and state.done and outcome.verdict.kind == "accepted"
-    assert target.seen == state.tokens[:-1] and target.root == state.tokens[-1]
+    assert target.cached_tokens == state.tokens[:-1] and target.root == state.tokens[-1]
     assert target.sync(state.tokens).num_computed == 0, "a committed round leaves nothing to feed"
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Drafter, Sampling, Trial, TreeBuilder, Verdict
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Drafter, Sampling, Decision, TreeBuilder, Verdict
 from specviz.drafters.model.chain import DraftChain
-from specviz.drafters.several.fused import Several, join
+from specviz.drafters.combined.fusion import Several, join
 from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection
@@ -19,18 +19,18 @@ class Walk(TokenRejection):
     """The right rule, at temperature 0 too: without the product's short cut, so that what varies it shows there as well."""
 
     def verify(self, tree, scores, state):
-        path, node, trials = [], -1, []
+        path, node, decisions = [], -1, []
         while True:
             probs, hit = state.sampling.probs(scores.logits[node + 1]), None
             for child in tree.children(node):
-                trials.append(self.test(tree, child, probs, state))
-                if trials[-1].verdict == "accepted":
+                decisions.append(self.test(tree, child, probs, state))
+                if decisions[-1].verdict == "accepted":
                     hit = child
                     break
-                probs = trials[-1].residual
+                probs = decisions[-1].residual
             if hit is None:
                 kind = "correction" if tree.children(node) else "bonus"
-                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(trials), probs)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(decisions), probs)
             node = hit
             path.append(node)
 
@@ -71,7 +71,7 @@ class AlwaysAccept(Walk):
     """Whatever was drafted is kept."""
 
     def test(self, tree, child, p, state):
-        return Trial(child, "always", 1.0, None, 1.0, None, "accepted", p)
+        return Decision(child, "always", 1.0, None, 1.0, None, "accepted", p)
 
 
 class DrawsAnew(TokenRejection):

@@ -11,7 +11,7 @@ import torch
 
 from specviz.core import Budget, Drafter, DraftTree, Sampling, State, common, open_run
 from specviz.loops.batched import Batch, why_not_batched
-from specviz.policies import Fixed, RowBudget
+from specviz.policies import Fixed, BatchTokenBudget
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
@@ -201,7 +201,7 @@ def test_who_changes_a_proposal_below_its_steps_changes_the_steps():
     assert not wrong
 
 
-class Counted(RowBudget):
+class Counted(BatchTokenBudget):
     """TETRIS with as many rows as drafts of length gamma would have, and what those would have kept of the same drafts."""
 
     def __init__(self, texts, gamma: int, extra: int):

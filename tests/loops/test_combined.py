@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State, open_run, play
-from specviz.loops.combined import Combined, contrast, shifted
+from specviz.loops.mixed_target import MixedTarget, contrast, shifted
 from specviz.methods import catalogue
 from specviz.policies.routers import ROUTERS, always, near, unsure
 from specviz.targets.fast import FastModel
@@ -60,7 +60,7 @@ def test_the_law_is_that_of_the_two_together(key, knobs):
     method = catalogue()[key]
     parts = method.build(kit, **method.read_knobs(knobs))
     helpers = parts.helpers
-    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
+    pair = MixedTarget(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     state = State(list(prompt), sampling, limit=count)
     open_run(parts, pair, state)
     accepted = [0.0]
@@ -92,12 +92,12 @@ def test_caches_are_a_fresh_prefills_after_every_round(key):
     method = catalogue()[key]
     parts = method.build(kit, **method.read_knobs({}))
     helpers = parts.helpers
-    pair = Combined(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
+    pair = MixedTarget(kit.target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     state = State(list(PROMPT), Sampling(1.0), RandomStreams(2), 30)
     open_run(parts, pair, state)
     while not state.done:
         play(parts, pair, state)
-        assert kit.target.seen == helpers["small"].seen == state.tokens[:-1]
+        assert kit.target.cached_tokens == helpers["small"].cached_tokens == state.tokens[:-1]
         for model in kit.opened:
             assert same_cache(model, TinyTarget(model.net, 96)) < 1e-11
 
@@ -155,7 +155,7 @@ def test_tokens_the_small_model_does_not_know_are_the_targets_alone():
 
     ours, theirs = torch.tensor([0.2, 0.2, 0.2, 0.4], dtype=torch.float64), torch.tensor([0.6, 0.2, 0.2, 0.0], dtype=torch.float64)
     for beta in (0.5, 2.0):
-        pair = Combined(Rows(lambda tokens: ours, 4), Narrow(lambda tokens: theirs, 4), contrast(beta, 0.001), always)
+        pair = MixedTarget(Rows(lambda tokens: ours, 4), Narrow(lambda tokens: theirs, 4), contrast(beta, 0.001), always)
         pair.sync([0])
         row = pair.score(DraftTree()).logits[0]
         assert float(row[3]) == pytest.approx(float(ours[3].log())) and row.isfinite().all()

@@ -12,12 +12,12 @@ from specviz.trace.metrics import Totals
 from specviz.trace.events import Committed, Drafted, Judged, Verified
 from specviz.drafters.model.chain import DraftChain
 from specviz.loops import Pipelined
-from specviz.loops.beside import Beside
+from specviz.loops.draft_thread import DraftThread
 from specviz.loops.pipelined import joined
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
-from specviz.verifiers.ahead import Ahead
+from specviz.verifiers.pearl import PearlVerification
 
 from ..trace.records import retell
 from ..exactness.enumeration import distance, joint, probs_of, probs_of_engine
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 
 def pearl(kit, gamma=3, drafter=DraftChain, **how):
-    return Parts(drafter(kit.open("draft")), Fixed(gamma), Ahead(), Pipelined(**how))
+    return Parts(drafter(kit.open("draft")), Fixed(gamma), PearlVerification(), Pipelined(**how))
 
 
 def run(parts, kit, limit, sampling=Sampling(), **state):
@@ -53,7 +53,7 @@ def test_two_threads_write_what_plain_decoding_writes(kind, model, tmp_path):
     with cores(2):
         for draft, least, most in ((target, 0.9, 1.0), (FastModel(other, device="cpu"), 0.0, 0.7)):
             state, large = State(list(tokens), limit=14), target.open()
-            parts = Parts(DraftChain(draft.open()), Fixed(4), Ahead(), Pipelined())
+            parts = Parts(DraftChain(draft.open()), Fixed(4), PearlVerification(), Pipelined())
             events, totals = list(parts.loop(parts, large, state)), Totals()
             for event in events:
                 totals.fold(event)
@@ -91,7 +91,7 @@ class KeepsWhatWasRefused(Pipelined):
 
     def round(self, parts, target, state):
         outcome = super().round(parts, target, state)
-        refused = [t.node for t in outcome.verdict.trials if t.verdict == "rejected"]
+        refused = [t.node for t in outcome.verdict.decisions if t.verdict == "rejected"]
         if refused and not state.done:
             self.pending = joined((outcome.tree, len(outcome.tree)), first=refused[0])
         return outcome
@@ -111,7 +111,7 @@ class ShiftedLaws(Pipelined):
 @pytest.mark.parametrize("loop, exact", [(Pipelined, True), (KeepsWhatWasRefused, False), (ShiftedLaws, False)])
 def test_what_ran_ahead_is_kept_by_the_right_rule(loop, exact):
     kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 3
-    parts = Parts(DraftChain(kit.open("draft")), Fixed(3), Ahead(), loop())
+    parts = Parts(DraftChain(kit.open("draft")), Fixed(3), PearlVerification(), loop())
     state = State([1, 0, 1], sampling, limit=count)
     open_run(parts, kit.target, state)
     probs, endings = probs_of_engine(parts, kit.target, state, count, shared=(kit.net, kit.small))
@@ -176,7 +176,7 @@ def test_a_drafter_with_nothing_to_say_leaves_a_bonus_and_then_plain_tokens():
 
     kit = toy(12, share=1.0, sharp=3.0)
     right = greedy(kit.net.logits, PROMPT, 8)[len(PROMPT):]
-    parts = Parts(Once(), Fixed(3), Ahead(), Pipelined())
+    parts = Parts(Once(), Fixed(3), PearlVerification(), Pipelined())
     state, events = run(parts, kit, 8)
     assert state.tokens[len(PROMPT):] == right
     assert [(c.kind, len(c.tokens)) for c in commits(events)] == [("accepted", 1), ("bonus", 3), *[("plain", 1)] * 4]
@@ -201,7 +201,7 @@ def test_an_end_token_ends_the_chain_wherever_it_comes():
 
 def test_trees_are_not_for_this_verifier():
     with pytest.raises(IncompatibleVerifier, match="judges chains"):
-        Ahead().check(DraftTree((1, 2), (-1, -1), (-1, -1)))
+        PearlVerification().check(DraftTree((1, 2), (-1, -1), (-1, -1)))
 
 
 # --- time --------------------------------------------------------------------------------------------------------------
@@ -273,13 +273,13 @@ def test_threads_are_given_back_and_counts_of_threads_stay_what_they_were():
         def draft():
             seen.append(torch.get_num_threads())
 
-        with Beside(CPU) as beside:
+        with DraftThread(CPU) as beside:
             beside.both(draft, lambda: seen.append(torch.get_num_threads()))
         later = threading.Thread(target=draft)
         later.start()
         later.join()
         assert sorted(seen) == [1, 2, 3] and seen[-1] == 3 == torch.get_num_threads()
-    assert Beside.fits(CPU) == (torch.get_num_threads() > 1)
+    assert DraftThread.fits(CPU) == (torch.get_num_threads() > 1)
     assert not [t for t in threading.enumerate() if t.name.startswith("draft")]
 
 
@@ -304,7 +304,7 @@ def test_what_breaks_in_either_thread_is_told_and_leaves_no_thread():
         kit = toy(12)
         parts, state = pearl(kit), State(list(PROMPT), limit=30)
         events = parts.loop(parts, kit.target, state)
-        assert next(e for e in events if isinstance(e, Judged)).trials
+        assert next(e for e in events if isinstance(e, Judged)).decisions
         events.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("draft")]
 

@@ -7,8 +7,8 @@ import torch
 
 from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.methods import catalogue
-from specviz.verifiers.lossy import divergence
-from specviz.verifiers.relaxed import Relaxed, Rollback, TopBeta
+from specviz.verifiers.drift import divergence
+from specviz.verifiers.allowed_tokens import AllowedTokens, Rollback, TopBeta
 
 from ..exactness.toys import PROMPT, greedy, toy
 from ..methods.toys import distance, probs_of, round_probs
@@ -83,7 +83,7 @@ def test_rollback_cuts_before_the_first_token_that_is_too_unlikely_and_says_wher
 
 def test_a_rule_must_say_what_passes():
     with pytest.raises(TypeError, match="Relaxed does not say"):
-        Relaxed().verify(DraftTree.chain([1]), Scores(P.log().repeat(2, 1)), State([0]))
+        AllowedTokens().verify(DraftTree.chain([1]), Scores(P.log().repeat(2, 1)), State([0]))
 
 
 def test_specdec_is_exact_at_temperature_zero_with_beta_one_and_strays_with_more():

@@ -44,7 +44,7 @@ def test_the_records_are_a_trace_and_every_verdict_can_be_recomputed(key):
             for event in stream(key, 24, loaded, knobs, Sampling(float(seed)), top_k_saved=3):
                 lane += recorder.take(event)
                 if isinstance(event, Judged):
-                    assert all(t["u"] is None or (t["u"] < t["a"]) == (t["verdict"] == "accepted") for t in event.trials)
+                    assert all(t["u"] is None or (t["u"] < t["a"]) == (t["verdict"] == "accepted") for t in event.decisions)
         check(lane)
         trace = Trace(lane)
         assert trace.totals()["tokens"] == 24 and trace.totals()["seconds"] > 0
@@ -77,7 +77,7 @@ def test_stop_deadline_and_walking_away_end_it_and_free_the_caches(key):
         walk = stream(key, 100, loaded)
         assert isinstance(next(walk), Started) and next(e for e in walk if isinstance(e, Committed))
         walk.close()
-    assert all(model.root is None and not model.seen for kit in loaded.kits for model in kit.opened)
+    assert all(model.root is None and not model.cached_tokens for kit in loaded.kits for model in kit.opened)
     assert not [t for t in threading.enumerate() if t.name.startswith("draft")]
 
 

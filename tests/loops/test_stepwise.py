@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import DraftTree, Sampling, Scores, State
 from specviz.trace.events import Judged
-from specviz.verifiers.steps import Grade
+from specviz.verifiers.step_grade import StepGrade
 
 from ..exactness.toys import PROMPT, greedy, toy
 from .toys import Tables, commits, decode, probs, notes, with_pieces
@@ -38,7 +38,7 @@ def test_a_step_that_is_refused_is_written_anew_up_to_its_end_whatever_its_first
     assert state.tokens == [5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
     assert [c.kind for c in commits(events)] == ["accepted", "correction", *["plain"] * 5, "correction", *["plain"] * 5]
     assert [note["step"] for note in notes(events, "step")] == [0, *[1] * 6, *[2] * 6]
-    first = next(e for e in events if isinstance(e, Judged) and e.round == 1).trials
+    first = next(e for e in events if isinstance(e, Judged) and e.round == 1).decisions
     assert [t["verdict"] for t in first] == ["rejected", "skipped", "skipped"] and first[0]["a"] == 0.0
 
 
@@ -46,7 +46,7 @@ def test_the_grade_is_nine_times_the_geometric_mean():
     rows = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]).log()
     for least, kind in ((9 * math.sqrt(0.24) - 0.01, "accepted"), (9 * math.sqrt(0.24) + 0.01, "correction")):
         state = State([0], Sampling())
-        verdict = Grade(least).verify(DraftTree.chain([1, 1]), Scores(rows), state)
+        verdict = StepGrade(least).verify(DraftTree.chain([1, 1]), Scores(rows), state)
         assert verdict.kind == kind and (verdict.path, verdict.token) == (((0,), 1) if kind == "accepted" else ((), 0))
         assert dict(state.notes)["grade"] == {"grade": pytest.approx(9 * math.sqrt(0.24), abs=1e-3), "least": least,
                                               "passed": kind == "accepted", "length": 2}

@@ -9,7 +9,7 @@ from specviz.core import Budget, RandomStreams, DraftTree, Outcome, Sampling, Sc
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Committed, Judged, Verified
 from specviz.methods import catalogue
-from specviz.policies.switch import EntropySwitch
+from specviz.policies.model_switch import EntropySwitch
 
 from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
 from .toys import Tables, commits, decode, probs, notes, same_cache
@@ -48,7 +48,7 @@ def test_what_the_large_model_finds_too_unlikely_is_rolled_back_with_all_behind_
     assert told(events)[:2] == [("plain", (0,)), ("correction", (1, 2, 6))]
     note = notes(events, "rollback")[0]
     assert (note["at"], note["back"], note["gone"]) == (2, True, 2) and note["nats"][2] == pytest.approx(6.9078, abs=1e-3)
-    assert [t["verdict"] for e in events if isinstance(e, Judged) and e.round == 1 for t in e.trials] == ["accepted", "accepted", "rejected", "skipped"]
+    assert [t["verdict"] for e in events if isinstance(e, Judged) and e.round == 1 for t in e.decisions] == ["accepted", "accepted", "rejected", "skipped"]
     assert notes(events, "fallback")[0]["why"] == "full"
     loose, _ = decode("bild", Tables(large, small, 8), [7], 9, knobs={"most": 4, "rollback": 7.0})
     assert loose.tokens[1:6] == [0, 1, 2, 3, 4], "a higher bound keeps it"
@@ -102,7 +102,7 @@ def writers(policy, entropies):
 def test_the_mean_over_the_window_decides_who_writes():
     policy = EntropySwitch(window=2, limit=0.3, dwell=1)
     assert writers(policy, [0.1, 0.1, 0.6, 0.6, 0.1, 0.1, 0.1]) == [*"lssllls"]
-    assert policy.mean == pytest.approx(0.1, abs=1e-4) and policy.told()["limit"] == 0.3
+    assert policy.mean == pytest.approx(0.1, abs=1e-4) and policy.readings()["limit"] == 0.3
 
 
 def test_nobody_is_relieved_before_the_dwell_is_over():
@@ -157,7 +157,7 @@ def test_a_model_that_is_relieved_catches_up_and_its_cache_is_a_fresh_prefills()
         if isinstance(event, Committed):
             writer = kit.target if event.kind == "plain" else small
             assert cache_error(writer, TinyTarget(writer.net, 96), state.tokens) < 1e-11
-            assert len(kit.target.seen) <= event.kv["after"], "rows may wait for the next pass"
-            assert kit.target.seen == state.tokens[:len(kit.target.seen)]
+            assert len(kit.target.cached_tokens) <= event.kv["after"], "rows may wait for the next pass"
+            assert kit.target.cached_tokens == state.tokens[:len(kit.target.cached_tokens)]
             seen += event.kind == "small"
     assert 0 < seen < 40

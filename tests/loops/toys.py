@@ -97,6 +97,6 @@ def with_pieces(kit):
 
 def same_cache(model, fresh: TinyTarget) -> float:
     """How far a model's rows are from a fresh prefill of the tokens it says it holds."""
-    model.settle()
-    fresh.sync([*model.seen, 0])
+    model.flush()
+    fresh.sync([*model.cached_tokens, 0])
     return max((float((a - b).abs().max()) for i in range(model.layers) for a, b in zip(model.kv(i), fresh.kv(i)) if a.numel()), default=0.0)

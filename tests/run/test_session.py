@@ -106,7 +106,7 @@ def test_a_cut_round_is_what_the_engine_would_have_cut():
     _, judged, committed = cut_round(events, 2)
     assert committed.path == (0,) and committed.tokens == (7, 8) and committed.kind == "accepted" and committed.accepted == 2
     assert committed.kv == {"before": 5, "after": 7, "dropped": 5}
-    assert {t["node"]: t["verdict"] for t in judged.trials} == {**verdicts, 3: "skipped", 5: "skipped"}
+    assert {t["node"]: t["verdict"] for t in judged.decisions} == {**verdicts, 3: "skipped", 5: "skipped"}
     assert cut_round(events, 4) is events
     totals = Totals()
     for event in cut_round(events, 2):
@@ -371,7 +371,7 @@ def test_repeats_are_told_at_the_end_of_each_lane():
     for end in ends.values():
         assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(r["seconds"] > 0 for r in end.totals["repeats"])
     assert [event for _, event in told[-2:]] == list(ends.values())
-    assert all(model.seen == [] for kit in loaded.kits for model in kit.opened)
+    assert all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
     with pytest.raises(SessionError, match="repeats must be"):
         race([Session(loaded, "autoregressive")], PROMPT, 4, repeats=99)
 

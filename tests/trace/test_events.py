@@ -62,7 +62,7 @@ def test_the_target_law_in_the_records_is_the_targets_law():
     tokens, drafted = list(PROMPT), None
     for event in events:
         if isinstance(event, Judged):
-            first = event.trials[0]
+            first = event.decisions[0]
             probs = NET.logits(tokens)[-1].softmax(-1)
             assert first["p"] == pytest.approx(float(probs[drafted.nodes[first["node"]]["tok"]]), abs=1e-12)
             assert first["top_p"] == [[x, pytest.approx(p)] for x, p in best(probs, 3)]
@@ -81,7 +81,7 @@ def test_totals_are_counts(seed):
     committed = [e for e in events if isinstance(e, Committed)]
     assert totals.tokens == sum(len(e.tokens) for e in committed) == len(state.tokens) - len(PROMPT)
     assert totals.rounds == len(committed) == sum(isinstance(e, Verified) for e in events) == state.round
-    verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.trials]
+    verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.decisions]
     assert totals.drafted == len(verdicts) and totals.tried == len(verdicts) - verdicts.count("skipped")
     assert totals.accepted == verdicts.count("accepted") == sum(e.accepted for e in committed)
     assert totals.accepted <= totals.tried <= totals.drafted and totals.tokens <= totals.accepted + totals.rounds

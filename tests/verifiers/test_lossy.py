@@ -7,7 +7,7 @@ import torch
 from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.methods import catalogue
 from specviz.verifiers import Lenient, TokenRejection, Typical
-from specviz.verifiers.lossy import divergence
+from specviz.verifiers.drift import divergence
 
 from ..methods.toys import distance, greedy, kit, probs_of, round_probs, run, table, target_probs
 
@@ -81,12 +81,12 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
     def judged(tokens, parents):
         tree = DraftTree(tokens, parents, (-1,) * len(tokens))
         verdict = Typical().verify(tree, Scores(probs.log().repeat(1 + len(tree), 1)), State([0], ONE, RandomStreams(0)))
-        return verdict.path, [(t.node, t.verdict) for t in verdict.trials], verdict.kind
+        return verdict.path, [(t.node, t.verdict) for t in verdict.decisions], verdict.kind
 
     assert judged((0, 1, 3, 2), (-1, -1, 0, 1))[0] == (1, 3), "token 0 passes, but nothing below it does"
-    path, trials, kind = judged((1, 0, 2, 2, 3), (-1, -1, 0, 1, 1))
+    path, decisions, kind = judged((1, 0, 2, 2, 3), (-1, -1, 0, 1, 1))
     assert path == (1, 3) and kind == "bonus", "of two paths of two the likelier one"
-    assert trials == [(0, "skipped"), (1, "accepted"), (2, "skipped"), (3, "accepted"), (4, "rejected")]
+    assert decisions == [(0, "skipped"), (1, "accepted"), (2, "skipped"), (3, "accepted"), (4, "rejected")]
     assert judged((3,), (-1,)) == ((), [(0, "rejected")], "correction")
 
 

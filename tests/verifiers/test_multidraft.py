@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from specviz.core import CHOSEN, IID, Budget, RandomStreams, DraftTree, Sampling, Scores, State, TreeBuilder, IncompatibleVerifier
-from specviz.drafters.model.paths import DraftPaths, StochasticBeam
-from specviz.drafters.model.paths import next_gumbel
-from specviz.drafters.several.fused import fuse
+from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam
+from specviz.drafters.model.multi_draft import next_gumbel
+from specviz.drafters.combined.fusion import fuse
 from specviz.trees import HUB, drawn_children, grow_shape, hub_children, independent_children, product, top_and_one_children
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
@@ -84,7 +84,7 @@ def test_spectr_twins_are_walked_together():
     tree = DraftTree((1, 1, 0, 2), (-1, -1, 0, 1), (0, 0, 1, 2), torch.full((3, 3), 1 / 3, dtype=torch.float64), (IID,) * 3)
     verdict = KSeq().verify(tree, Scores((rows + 1e-300).log()), State([0], ONE, RandomStreams(0)))
     assert [tree.tokens[i] for i in verdict.path] == [1, 2] and verdict.path == (1, 3)
-    assert [(t.node, t.verdict) for t in verdict.trials] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
+    assert [(t.node, t.verdict) for t in verdict.decisions] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
 
 
 def test_spectr_drafts_once_when_greedy_and_follows_its_laws():

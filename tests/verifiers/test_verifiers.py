@@ -130,8 +130,8 @@ def test_at_temperature_zero_the_path_is_the_targets_own(verifier):
     for tree in (DraftTree.chain([1, 0, 1]), DraftTree.chain([1, 0, 1], distributions)):
         verdict = verifier.verify(tree, Scores(logits), State([0], Sampling(), RandomStreams(0)))
         assert (verdict.path, verdict.token, verdict.kind) == ((0, 1), 2, "correction")
-        assert [t.verdict for t in verdict.trials] == ["accepted", "accepted", "rejected"]
-        assert all(t.draw is None or (t.draw < t.accept) == (t.verdict == "accepted") for t in verdict.trials)
+        assert [t.verdict for t in verdict.decisions] == ["accepted", "accepted", "rejected"]
+        assert all(t.draw is None or (t.draw < t.accept) == (t.verdict == "accepted") for t in verdict.decisions)
         assert verdict.probs.tolist() == [0, 0, 1]
 
 
@@ -147,9 +147,9 @@ def test_a_verdict_can_be_recomputed_from_its_trials(verifier):
         tree = draw_tree(draft, (1, 1, 1), IID, state)
         rows = [[tree.tokens[j] for j in tree.path(i)] if i >= 0 else [] for i in range(-1, 3)]
         verdict = verifier.verify(tree, Scores(torch.stack([target(r) for r in rows]).log()), state)
-        for t in verdict.trials:
+        for t in verdict.decisions:
             assert (t.draw is None or t.draw < t.accept) == (t.verdict == "accepted")
-        assert sorted(t.node for t in verdict.trials if t.verdict == "accepted") == sorted(verdict.path)
+        assert sorted(t.node for t in verdict.decisions if t.verdict == "accepted") == sorted(verdict.path)
         kinds.add(verdict.kind)
     assert kinds == {"bonus", "correction"}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, Scores, State, Trial, IncompatibleVerifier, Verdict
+from ..core import CHOSEN, IID, DraftTree, Scores, State, Decision, IncompatibleVerifier, Verdict
 from ..trees import HUB
-from .token import TokenRejection, follow_best
+from .token_rejection import TokenRejection, follow_best
 
 
 class SpecHub(TokenRejection):
@@ -29,13 +29,13 @@ class SpecHub(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
-        node, path, trials = -1, [], []
+        node, path, decisions = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
             children = tree.children(node)
             pair = [child for child in children if tree.label(child) == HUB]
             found = judge_pair(tree, pair, p, state) if len(pair) == 2 else []
-            hit = next((trial.node for trial in found if trial.verdict == "accepted"), None)
+            hit = next((decision.node for decision in found if decision.verdict == "accepted"), None)
             p = found[-1].residual if found else p
             for child in children if hit is None else ():
                 if len(pair) == 2 and child in pair:
@@ -45,15 +45,15 @@ class SpecHub(TokenRejection):
                     hit = child
                     break
                 p = found[-1].residual
-            trials += found
+            decisions += found
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p)
             path.append(hit)
             node = hit
 
 
-def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Trial]:
+def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
     """The trials of a pair: the child beside the hub first, then the hub."""
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()
@@ -75,16 +75,16 @@ def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> lis
     rest[hub] = max(0.0, hub_left - spare_second - spare_first)
     mass = float(rest.sum())
     rest = (rest / mass).to(p.dtype) if mass > 0 else p
-    trials = []
+    decisions = []
     for child, target_prob, draft_prob, accept in (
             (pair[1 - place], float(probs[i]), float(prob[i]), _share(float(probs[i]), float(prob[i]))),
             (pair[place], hub_p, spare, _share(hub_p, spare))):
         ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
-        trials.append(Trial(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest))
+        decisions.append(Decision(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest))
         if ok:
             break
-    return trials
+    return decisions
 
 
 def _take(probs: Tensor, prob: Tensor) -> Tensor:

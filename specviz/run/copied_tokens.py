@@ -5,7 +5,7 @@ from ..indexes.earlier_answers import ANSWERS
 from ..trace.events import Committed, Drafted, Event
 
 
-class Remembered:
+class CopiedTokens:
     """Folds a run's events to ``tokens``: committed ones that were copied from earlier answers."""
 
     def __init__(self):

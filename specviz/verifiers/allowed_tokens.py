@@ -11,12 +11,12 @@ from typing import Iterator
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
-from .lossy import divergence
-from .token import TokenRejection
+from ..core import DraftTree, Scores, State, Decision, Verdict
+from .drift import divergence
+from .token_rejection import TokenRejection
 
 
-class Relaxed(TokenRejection):
+class AllowedTokens(TokenRejection):
     """Drift, as the other lossy rules have it: nats of KL(target's law, law really followed) at each place a token was tried; at
     temperature 0 the log-probability that each kept token gives up against the best one."""
 
@@ -27,7 +27,7 @@ class Relaxed(TokenRejection):
         raise TypeError(f"{type(self).__name__} does not say which tokens pass")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        path, trials, drift = [], [], []
+        path, decisions, drift = [], [], []
         node, greedy = -1, state.sampling.greedy
         while True:
             logits = scores.logits[node + 1]
@@ -35,39 +35,39 @@ class Relaxed(TokenRejection):
             belief = logits.float().softmax(-1) if greedy else probs
             hit, fine = None, self.passing(logits) if children else None
             for child in children:
-                trial = self._try(tree, child, belief, fine, state)
-                trials.append(trial)
-                drift += strayed(trial, tree, belief, fine, greedy)
-                if trial.verdict == "accepted":
+                decision = self._try(tree, child, belief, fine, state)
+                decisions.append(decision)
+                drift += strayed(decision, tree, belief, fine, greedy)
+                if decision.verdict == "accepted":
                     hit = child
                     break
             if hit is None:
                 if drift:
                     state.note("drift", nats=drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(trials), probs)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(decisions), probs)
             path.append(hit)
             node = hit
 
-    def _try(self, tree: DraftTree, child: int, belief: Tensor, fine: Tensor, state: State) -> Trial:
+    def _try(self, tree: DraftTree, child: int, belief: Tensor, fine: Tensor, state: State) -> Decision:
         x, q = tree.tokens[child], tree.draft_probs(child)
         ok, u = state.rng.flip("verify", float(fine[x]))
-        return Trial(child, self.rule, float(belief[x]), None if q is None else float(q[x]), float(ok), u,
+        return Decision(child, self.rule, float(belief[x]), None if q is None else float(q[x]), float(ok), u,
                      "accepted" if ok else "rejected", belief, None if ok else belief)
 
 
-def strayed(trial: Trial, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
+def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
     """What one trial adds to the drift. Above temperature 0 the law followed is q where tokens pass, and the rest of it is p."""
-    x, q = tree.tokens[trial.node], tree.draft_probs(trial.node)
+    x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
         kept = kept * fine
         yield divergence(belief, kept + (1 - kept.sum()).clamp(min=0) * belief)
-    elif trial.verdict == "accepted":
+    elif decision.verdict == "accepted":
         yield float((belief.max() / belief[x]).log())
 
 
-class TopBeta(Relaxed):
+class TopBeta(AllowedTokens):
     """beta: among so many of the target's best; tau: at most so many nats behind the best. beta 1 is exact at temperature 0."""
 
     rule = "top-beta"
@@ -80,7 +80,7 @@ class TopBeta(Relaxed):
         return logits >= torch.maximum(best[-1], best[0] - self.tau)
 
 
-class Rollback(Relaxed):
+class Rollback(AllowedTokens):
     """bound: most nats of -log p that a token may have; the target's own choice always passes, so that 0 is exact at temperature 0.
 
     Notes -log p of every pending token up to the one that was rolled back.
@@ -98,8 +98,8 @@ class Rollback(Relaxed):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         verdict = super().verify(tree, scores, state)
-        if verdict.trials:
-            tried = [trial.node for trial in verdict.trials]
+        if verdict.decisions:
+            tried = [decision.node for decision in verdict.decisions]
             rows = [tree.parents[node] + 1 for node in tried]
             nats = -scores.logits[rows].log_softmax(-1)[range(len(tried)), [tree.tokens[node] for node in tried]]
             back = verdict.kind == "correction"

@@ -22,7 +22,7 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
     out: list[Event] = []
     for event in events[:-1]:
         if isinstance(event, Judged):
-            event = replace(event, trials=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.trials))
+            event = replace(event, decisions=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.decisions))
         out.append(event)
     return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
                           kv=kv)]

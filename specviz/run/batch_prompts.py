@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import State
-from ..loops.batched import Among, why_not_batched
+from ..loops.batched import SharedBatch, why_not_batched
 
 NAMED = 48  # characters by which a prompt is called
 
 
-def why_alone(session: Any) -> str | None:
+def why_not_batchable(session: Any) -> str | None:
     """Why a session's method cannot share passes with other requests, as the end of a sentence; None where it can."""
     kit = session.loaded.kit()
     try:
@@ -19,22 +19,22 @@ def why_alone(session: Any) -> str | None:
         kit.close()
 
 
-class Company:
+class BatchPrompts:
     """The session's ``company`` in one run. busy: seconds inside its forwards so far."""
 
     def __init__(self, session: Any):
         self.session, self.kits = session, []
 
-    def among(self, own: str, length: int) -> Among:
+    def among(self, own: str, length: int) -> SharedBatch:
         """The loop that answers the prompt ``own`` and these, up to ``length`` tokens each, every one with a seed of its own."""
         session, others = self.session, []
-        for i, prompt in enumerate(session.company, 1):
+        for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())
             ids = session.encode(prompt)
             state = State(ids, replace(session.sampling, seed=session.sampling.seed + i), costs=session.costs(),
                           limit=min(length, session.loaded.context - len(ids)), stop=session.loaded.end_tokens)
             others.append((session.method.build(kit, **session.knobs), kit.target, state))
-        return Among(others, [text[:NAMED] for text in (own, *session.company)])
+        return SharedBatch(others, [text[:NAMED] for text in (own, *session.batch_prompts)])
 
     @property
     def busy(self) -> float:

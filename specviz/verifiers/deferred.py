@@ -9,13 +9,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
-from .token import TokenRejection
+from ..core import DraftTree, Scores, State, Decision, Verdict
+from .token_rejection import TokenRejection
 
 BEST = 3  # tokens over which the target's doubt is measured
 
 
-class Deferred(TokenRejection):
+class DeferredAcceptance(TokenRejection):
     """A refused token of a chain stands when what the target's three best tokens add to its entropy is at least ``unsure`` nats, it is
     not impossible, and each of the next ``window`` tokens is there and accepted. A window of 0 is the fair test.
 
@@ -32,34 +32,34 @@ class Deferred(TokenRejection):
         if not chain or not self.window:
             return super().verify(tree, scores, state)
         distributions = [state.sampling.probs(row) for row in scores.logits]
-        trials = [self.judged(tree, i, distributions[i], scores.logits[i], state) for i in range(len(tree))]
+        decisions = [self.judged(tree, i, distributions[i], scores.logits[i], state) for i in range(len(tree))]
         path, drift = [], []
-        for i, trial in enumerate(trials):
-            if trial.verdict != "accepted":
-                if not self.forgiven(i, trials, scores.logits[i], tree.tokens[i]):
+        for i, decision in enumerate(decisions):
+            if decision.verdict != "accepted":
+                if not self.forgiven(i, decisions, scores.logits[i], tree.tokens[i]):
                     break
                 belief = scores.logits[i].float().log_softmax(-1)
                 drift.append(float(belief.max() - belief[tree.tokens[i]]))
-                trials[i] = Trial(i, "deferred", trial.target_prob, trial.draft_prob, trial.accept, trial.draw, "accepted", distributions[i])
+                decisions[i] = Decision(i, "deferred", decision.target_prob, decision.draft_prob, decision.accept, decision.draw, "accepted", distributions[i])
             path.append(i)
         if drift:
             state.note("drift", nats=drift)
         end = len(path)
-        told = [*trials[:end + 1], *(replace(trial, verdict="skipped") for trial in trials[end + 1:])]
-        probs = distributions[end] if end == len(tree) else trials[end].residual
+        told = [*decisions[:end + 1], *(replace(decision, verdict="skipped") for decision in decisions[end + 1:])]
+        probs = distributions[end] if end == len(tree) else decisions[end].residual
         kind = "correction" if end < len(tree) else "bonus" if len(tree) else "plain"
         return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(told), probs)
 
-    def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Trial:
+    def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
         """The fair test of one token, whatever became of those before it."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
         ok, u = state.rng.flip("verify", right)
-        return Trial(node, "match", right, None, right, u, "accepted" if ok else "rejected", probs, None if ok else probs)
+        return Decision(node, "match", right, None, right, u, "accepted" if ok else "rejected", probs, None if ok else probs)
 
-    def forgiven(self, at: int, trials: list[Trial], row: Tensor, token: int) -> bool:
-        after = trials[at + 1:at + 1 + self.window]
+    def forgiven(self, at: int, decisions: list[Decision], row: Tensor, token: int) -> bool:
+        after = decisions[at + 1:at + 1 + self.window]
         return (len(after) == self.window and all(t.verdict == "accepted" for t in after)
                 and float(row[token]) > -math.inf and doubt(row) >= self.unsure)
 

@@ -14,9 +14,9 @@ from typing import Callable
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Trial, Verdict, Verifier
-from .acceptance import note_gap, recursive
-from .device_walk import Foreseen, foreseeable
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Decision, Verdict, Verifier
+from .acceptance_rates import note_gap, recursive
+from .device_walk import PrecomputedWalk, can_precompute
 
 
 class TokenRejection(Verifier):
@@ -29,59 +29,59 @@ class TokenRejection(Verifier):
         note_gap(tree, scores, state, recursive)
         if scores.precomputed is not None:
             return _walk(tree, scores.precomputed, state)
-        node, path, trials = -1, [], []
+        node, path, decisions = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
             children = tree.children(node)
             hit = None
             for child in children:
-                trial = self.test(tree, child, p, state)
-                trials.append(trial)
-                if trial.verdict == "accepted":
+                decision = self.test(tree, child, p, state)
+                decisions.append(decision)
+                if decision.verdict == "accepted":
                     hit = child
                     break
-                p = trial.residual
+                p = decision.residual
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p)
             path.append(hit)
             node = hit
 
-    def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Foreseen | None:
+    def precompute(self, tree: DraftTree, scores: Scores, state: State) -> PrecomputedWalk | None:
         """A kin of this rule that walks or tries in a way of its own is not foreseen."""
         same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
-        return Foreseen(tree, scores, state) if same and foreseeable(state.sampling, tree) else None
+        return PrecomputedWalk(tree, scores, state) if same and can_precompute(state.sampling, tree) else None
 
-    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Trial:
+    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
         """Try one child against the law p that earlier siblings left."""
         x, q = tree.tokens[child], tree.draft_probs(child)
         return _tried(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
 
 
-def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Trial:
+def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Decision:
     """One roll of the dice for a child, held against the law p; ``left`` is what its refusal leaves."""
     accept = target_prob if draft_prob is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
     ok, u = state.rng.flip("verify", accept)
     rule = "match" if draft_prob is None else "ratio"
     if ok:
-        return Trial(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
-    return Trial(child, rule, target_prob, draft_prob, accept, u, "rejected", p, left())
+        return Decision(child, rule, target_prob, draft_prob, accept, u, "accepted", p)
+    return Decision(child, rule, target_prob, draft_prob, accept, u, "rejected", p, left())
 
 
-def _walk(tree: DraftTree, seen: Foreseen, state: State) -> Verdict:
+def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
     """The same walk over what a device has told."""
-    node, path, trials = -1, [], []
+    node, path, decisions = -1, [], []
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            trials.append(_tried(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
-            if trials[-1].verdict == "accepted":
+            decisions.append(_tried(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
+            if decisions[-1].verdict == "accepted":
                 hit = child
                 break
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
             state.rng.flip("verify", 0.0)  # the uniform by which the device has drawn
-            return Verdict(tuple(path), seen.end(node + 1), kind, tuple(trials), seen.last[node + 1])
+            return Verdict(tuple(path), seen.end(node + 1), kind, tuple(decisions), seen.last[node + 1])
         path.append(hit)
         node = hit
 
@@ -90,7 +90,7 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
     """The same rule at temperature 0, where the target's law is one-hot: a child is accepted iff it is the target's choice,
     whatever it was drawn from, and a refusal changes nothing. One argmax a node instead of laws and residuals of the vocabulary.
     """
-    node, path, trials = -1, [], []
+    node, path, decisions = -1, [], []
     while True:
         best = scores.top(node + 1)
         probs = torch.zeros_like(scores.logits[node + 1])
@@ -101,13 +101,13 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
             ok, u = state.rng.flip("verify", accept)
             rule = "match" if draft_prob is None else "ratio"
             if ok:
-                trials.append(Trial(child, rule, accept, draft_prob, accept, u, "accepted", probs))
+                decisions.append(Decision(child, rule, accept, draft_prob, accept, u, "accepted", probs))
                 hit = child
                 break
-            trials.append(Trial(child, rule, accept, draft_prob, accept, u, "rejected", probs, probs))
+            decisions.append(Decision(child, rule, accept, draft_prob, accept, u, "rejected", probs, probs))
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
-            return Verdict(tuple(path), best, kind, tuple(trials), probs)
+            return Verdict(tuple(path), best, kind, tuple(decisions), probs)
         path.append(hit)
         node = hit
 

@@ -12,11 +12,11 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict, token_tensor
-from .token import TokenRejection
+from ..core import DraftTree, Scores, State, Decision, Verdict, token_tensor
+from .token_rejection import TokenRejection
 
 
-class Grade(TokenRejection):
+class StepGrade(TokenRejection):
     """least: grade from 0 to 9 from which on a step passes. Steps are chains.
 
     Drift: at each token kept, the log-probability it gives up against the target's best one, in nats.
@@ -39,11 +39,11 @@ class Grade(TokenRejection):
         drawn = [None if probs is None else tree.prob(i) for i, probs in enumerate(distributions)]
         if passed:
             state.note("drift", nats=(beliefs.amax(-1) / likely).log().tolist())
-            trials = tuple(Trial(i, "grade", kept[i], drawn[i], weight, u, "accepted", beliefs[i]) for i in path)
-            return Verdict(path[:-1], tree.tokens[-1], "accepted", trials)
+            decisions = tuple(Decision(i, "grade", kept[i], drawn[i], weight, u, "accepted", beliefs[i]) for i in path)
+            return Verdict(path[:-1], tree.tokens[-1], "accepted", decisions)
         probs = state.sampling.probs(scores.logits[0])
-        trial = Trial(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], probs)
-        return Verdict((), state.rng.pick("verify", probs), "correction", (trial,), probs)
+        decision = Decision(0, "grade", kept[0], drawn[0], weight, u, "rejected", beliefs[0], probs)
+        return Verdict((), state.rng.pick("verify", probs), "correction", (decision,), probs)
 
     def scale(self) -> dict[str, Any]:
         """What else a view must know of the grades."""
@@ -55,7 +55,7 @@ class Grade(TokenRejection):
         return grade, float(grade >= self.least)
 
 
-class Rewarded(Grade):
+class RewardGrade(StepGrade):
     """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance,
     instead of from ``least`` on."""
 

@@ -1,9 +1,9 @@
 """What lookups show of a round; one part of the table in notes.py."""
 from __future__ import annotations
 
-from .note import IDS as _IDS
-from .note import Note
-from .note import note as _note
+from .note_kind import IDS as _IDS
+from .note_kind import Note
+from .note_kind import note as _note
 
 LOOKUPS: dict[str, Note] = {
     "match": _note(

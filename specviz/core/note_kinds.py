@@ -15,17 +15,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .note import IDS as _IDS
-from .note import Note
-from .note import note as _note
-from .notes_of_lookups import LOOKUPS
+from .note_kind import IDS as _IDS
+from .note_kind import Note
+from .note_kind import note as _note
+from .note_kinds_lookup import LOOKUPS
 
 
 def check(kind: str, data: dict[str, Any]) -> None:
     """Raises ValueError with a sentence for a kind that is not declared, a field it does not have, or one that is missing."""
     note = NOTES.get(kind)
     if note is None:
-        raise ValueError(f"there is no note {kind!r}; specviz/core/notes.py declares each kind")
+        raise ValueError(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind")
     if data.keys() == note.needed.keys():
         return
     for name in data:

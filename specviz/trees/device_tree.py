@@ -7,7 +7,7 @@ from torch import Tensor
 from ..core import DraftTree, Target, DeviceTopology, numbers
 
 
-class Growing:
+class DeviceTree:
     """The part of such a tree that its draft model has scored, a frontier a level. rows: logits below the root; most: rows there may
     come to be, the root's included."""
 

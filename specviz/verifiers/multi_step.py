@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
-from .acceptance import note_gap, recursive
-from .token import TokenRejection, follow_best
+from ..core import DraftTree, Scores, State, Decision, Verdict
+from .acceptance_rates import note_gap, recursive
+from .token_rejection import TokenRejection, follow_best
 
 
 class MultiStep(TokenRejection):
@@ -23,9 +23,9 @@ class MultiStep(TokenRejection):
         """How often one of k independent drafts of law q passes against p."""
         return recursive(p, q, k)
 
-    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Trial]:
+    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
         """Try the children one after the other, drawn before chosen ones, up to the one accepted."""
-        found: list[Trial] = []
+        found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
             found.append(self.test(tree, child, found[-1].residual if found else p, state))
             if found[-1].verdict == "accepted":
@@ -36,25 +36,25 @@ class MultiStep(TokenRejection):
         if state.sampling.greedy:
             return follow_best(tree, scores, state)
         note_gap(tree, scores, state, self.accepts)
-        twins, path, trials = [-1], [], []
+        twins, path, decisions = [-1], [], []
         while True:
             p = state.sampling.probs(scores.logits[twins[0] + 1])
             children = [child for node in twins for child in tree.children(node)]
             found = self.judged(tree, children, p, state)
-            trials += found
+            decisions += found
             if not found or found[-1].verdict != "accepted":
                 probs = found[-1].residual if found else p
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, told_of(trials, path), probs)
+                return Verdict(tuple(path), state.rng.pick("verify", probs), kind, name_after_path(decisions, path), probs)
             token = tree.tokens[found[-1].node]
             twins = [child for child in children if tree.tokens[child] == token]
             twins.sort(key=lambda child: child != found[-1].node)
             path = tree.path(twins[0])
 
 
-def told_of(trials: list[Trial], path: list[int]) -> tuple[Trial, ...]:
+def name_after_path(decisions: list[Decision], path: list[int]) -> tuple[Decision, ...]:
     """The trials with twins renamed so that the accepted ones are the nodes of the path: the walk knows only that one of several
     equal drafts was accepted, and which of them goes on shows later."""
-    hits = [trial.node for trial in trials if trial.verdict == "accepted"]
+    hits = [decision.node for decision in decisions if decision.verdict == "accepted"]
     names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
-    return tuple(replace(trial, node=names.get(trial.node, trial.node)) for trial in trials)
+    return tuple(replace(decision, node=names.get(decision.node, decision.node)) for decision in decisions)

@@ -9,11 +9,11 @@ from typing import Callable
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
-from .token import TokenRejection
+from ..core import DraftTree, Scores, State, Decision, Verdict
+from .token_rejection import TokenRejection
 
 
-class Judged(TokenRejection):
+class JudgeDecoding(TokenRejection):
     """judge: states [n, hidden] that have read the tokens -> chances [n]; a refused token stands above ``least``, so that 1 is
     the fair test. Of several children each has its fair test before the judge is asked.
 
@@ -29,41 +29,41 @@ class Judged(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         with torch.inference_mode():
             token_probs = self.judge(scores.hidden_states["final"][1:len(tree) + 1]).tolist() if len(tree) else []
-        node, path, trials, drift, forgiven = -1, [], [], [], []
+        node, path, decisions, drift, forgiven = -1, [], [], [], []
         while True:
             row, children = scores.logits[node + 1], tree.children(node)
             probs = p = state.sampling.probs(row)
             hit = None
             for child in children:
-                trial = self.fair(tree, child, p, row, state)
-                if trial.verdict != "accepted" and token_probs[child] > self.least:
+                decision = self.fair(tree, child, p, row, state)
+                if decision.verdict != "accepted" and token_probs[child] > self.least:
                     belief = row.float().log_softmax(-1)
                     drift.append(float(belief.max() - belief[tree.tokens[child]]))
-                    forgiven.append(len(trials))
-                    trial = replace(trial, rule="judge", accept=token_probs[child], verdict="accepted", probs=probs, residual=None)
-                trials.append(trial)
-                if trial.verdict == "accepted":
+                    forgiven.append(len(decisions))
+                    decision = replace(decision, rule="judge", accept=token_probs[child], verdict="accepted", probs=probs, residual=None)
+                decisions.append(decision)
+                if decision.verdict == "accepted":
                     hit = child
                     break
-                p = trial.residual
+                p = decision.residual
             if hit is None:
-                self._tell(state, trials, token_probs, forgiven, drift)
+                self._tell(state, decisions, token_probs, forgiven, drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(trials), p)
+                return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p)
             path.append(hit)
             node = hit
 
-    def fair(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Trial:
+    def fair(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Decision:
         """The ordinary test of one child against the law p that earlier siblings left."""
         if not state.sampling.greedy:
             return self.test(tree, child, p, state)
         right = float(tree.tokens[child] == int(row.argmax()))
         ok, u = state.rng.flip("verify", right)
-        return Trial(child, "match", right, None, right, u, "accepted" if ok else "rejected", p, None if ok else p)
+        return Decision(child, "match", right, None, right, u, "accepted" if ok else "rejected", p, None if ok else p)
 
-    def _tell(self, state: State, trials: list[Trial], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
-        if trials:
-            state.note("judge", chances=[round(token_probs[trial.node], 4) for trial in trials], least=self.least, forgiven=forgiven,
-                       nodes=[trial.node for trial in trials])
+    def _tell(self, state: State, decisions: list[Decision], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
+        if decisions:
+            state.note("judge", chances=[round(token_probs[decision.node], 4) for decision in decisions], least=self.least, forgiven=forgiven,
+                       nodes=[decision.node for decision in decisions])
         if drift:
             state.note("drift", nats=drift)

@@ -7,10 +7,10 @@ no row to draw a bonus token from. Token by token it is ordinary rejection, so t
 from __future__ import annotations
 
 from ..core import DraftTree, Scores, State, IncompatibleVerifier, Verdict
-from .token import TokenRejection
+from .token_rejection import TokenRejection
 
 
-class Ahead(TokenRejection):
+class PearlVerification(TokenRejection):
     """scores: as many rows as the chain has nodes, or one more; then a bonus token follows a chain accepted whole."""
 
     def check(self, tree: DraftTree) -> None:
@@ -19,14 +19,14 @@ class Ahead(TokenRejection):
             raise IncompatibleVerifier("Ahead judges chains; the drafter proposed a tree: that is for TokenRejection")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        trials, count, path = [], len(tree), tuple(range(len(tree)))
+        decisions, count, path = [], len(tree), tuple(range(len(tree)))
         for node in range(count):
-            trial = self.test(tree, node, state.sampling.probs(scores.logits[node]), state)
-            trials.append(trial)
-            if trial.verdict == "rejected":
-                probs = trial.residual
-                return Verdict(path[:node], state.rng.pick("verify", probs), "correction", tuple(trials), probs)
+            decision = self.test(tree, node, state.sampling.probs(scores.logits[node]), state)
+            decisions.append(decision)
+            if decision.verdict == "rejected":
+                probs = decision.residual
+                return Verdict(path[:node], state.rng.pick("verify", probs), "correction", tuple(decisions), probs)
         if len(scores.logits) == count:
-            return Verdict(path[:-1], tree.tokens[-1], "accepted", tuple(trials))
+            return Verdict(path[:-1], tree.tokens[-1], "accepted", tuple(decisions))
         probs = state.sampling.probs(scores.logits[count])
-        return Verdict(path, state.rng.pick("verify", probs), "bonus" if count else "plain", tuple(trials), probs)
+        return Verdict(path, state.rng.pick("verify", probs), "bonus" if count else "plain", tuple(decisions), probs)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
-from specviz.verifiers import Judged, TokenRejection
-from specviz.verifiers.steps import Rewarded
+from specviz.verifiers import JudgeDecoding, TokenRejection
+from specviz.verifiers.step_grade import RewardGrade
 
 from ..methods.toys import distance, probs_of
 
@@ -28,9 +28,9 @@ def test_a_refused_token_stands_where_the_judge_finds_it_good():
     """At temperature 0: right, wrong and forgiven, wrong and bad."""
     tree, told = DraftTree.chain([0, 2, 1, 0]), scores(P.repeat(5, 1), [0.1, 0.9, 0.2, 0.9])
     state = State([0], Sampling(), RandomStreams(0))
-    verdict = Judged(judge, 0.5).verify(tree, told, state)
+    verdict = JudgeDecoding(judge, 0.5).verify(tree, told, state)
     assert verdict.path == (0, 1) and verdict.token == 0 and verdict.kind == "correction"
-    assert [trial.rule for trial in verdict.trials] == ["match", "judge", "match"]
+    assert [trial.rule for trial in verdict.decisions] == ["match", "judge", "match"]
     notes = dict(state.notes)
     assert notes["judge"] == {"chances": [0.1, 0.9, 0.2], "least": 0.5, "forgiven": [1], "nodes": [0, 1, 2]}
     assert notes["drift"]["nats"] == pytest.approx([float((P[0] / P[2]).log())], abs=1e-6)
@@ -43,15 +43,15 @@ def test_at_a_limit_of_one_it_is_the_fair_test(tree):
     def probs(rule):
         return probs_of(lambda rng: (lambda v: (*(tree.tokens[i] for i in v.path), v.token))(rule.verify(tree, told, State([0], Sampling(1.0), rng))))
 
-    assert distance(probs(Judged(judge, 1.0)), probs(TokenRejection())) < 1e-12
-    assert distance(probs(Judged(judge, 0.5)), probs(TokenRejection())) > 0.05, "a judge that likes everything changes the law"
+    assert distance(probs(JudgeDecoding(judge, 1.0)), probs(TokenRejection())) < 1e-12
+    assert distance(probs(JudgeDecoding(judge, 0.5)), probs(TokenRejection())) > 0.05, "a judge that likes everything changes the law"
 
 
 @pytest.mark.parametrize("coin, reward, kept", [(False, 0.8, 1.0), (False, 0.6, 0.0), (True, 0.6, 0.6)])
 def test_a_step_is_kept_by_its_reward(coin, reward, kept):
     """The reward is of the states that have read the step, not of the root's."""
     tree, told = DraftTree.chain([2, 1]), scores(P.repeat(3, 1), [reward, reward])
-    rule = Rewarded(lambda states: states.mean() if len(states) == 2 else torch.tensor(9.0), 0.7, coin)
+    rule = RewardGrade(lambda states: states.mean() if len(states) == 2 else torch.tensor(9.0), 0.7, coin)
     probs = probs_of(lambda rng: rule.verify(tree, told, State([0], Sampling(1.0), rng)).kind)
     assert probs.get("accepted", 0.0) == pytest.approx(kept, abs=1e-6)
     state = State([0], Sampling(), RandomStreams(0))

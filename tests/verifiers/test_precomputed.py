@@ -9,7 +9,7 @@ import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Sampling, Scores, State, TreeBuilder
 from specviz.trees import draw_some
-from specviz.verifiers.token import TokenRejection
+from specviz.verifiers.token_rejection import TokenRejection
 
 VOCAB = 6
 
@@ -43,8 +43,8 @@ def test_a_walk_over_what_was_foreseen_is_the_walk(seed):
     precomputed.told = precomputed.asked.tolist()
     want, got = rule.verify(tree, scores, ours), rule.verify(tree, replace(scores, precomputed=precomputed), theirs)
     assert (want.path, want.token, want.kind) == (got.path, got.token, got.kind)
-    assert [(t.node, t.rule, t.verdict, t.draw) for t in want.trials] == [(t.node, t.rule, t.verdict, t.draw) for t in got.trials]
-    for a, b in zip(want.trials, got.trials):
+    assert [(t.node, t.rule, t.verdict, t.draw) for t in want.decisions] == [(t.node, t.rule, t.verdict, t.draw) for t in got.decisions]
+    for a, b in zip(want.decisions, got.decisions):
         assert a.accept == pytest.approx(b.accept, abs=1e-6) and torch.allclose(a.probs, b.probs, atol=1e-6)
         assert a.residual is b.residual is None or torch.allclose(a.residual, b.residual, atol=1e-6)
     assert torch.allclose(want.probs, got.probs, atol=1e-6)

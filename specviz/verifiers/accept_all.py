@@ -4,7 +4,7 @@ from __future__ import annotations
 from ..core import DraftTree, Scores, State, Verdict, Verifier
 
 
-class Unchecked(Verifier):
+class AcceptAll(Verifier):
     """Keeps the whole draft, which must be a chain, and draws the token after it. Probes behind it are left alone."""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:

@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
 from specviz.verifiers import TokenRejection
-from specviz.verifiers.loose import Deferred, doubt
+from specviz.verifiers.deferred import DeferredAcceptance, doubt
 
 from ..methods.toys import distance, round_probs, table, target_probs
 
@@ -18,13 +18,13 @@ SURE = [9.0, 0.0, 0.0, -9.0]
 
 def judged(drafted, rows, unsure=0.5, window=2, temperature=0.0):
     state = State([0], Sampling(temperature), RandomStreams(1))
-    return Deferred(unsure, window).verify(DraftTree.chain(drafted), Scores(torch.tensor(rows)), state), state
+    return DeferredAcceptance(unsure, window).verify(DraftTree.chain(drafted), Scores(torch.tensor(rows)), state), state
 
 
 def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
     verdict, state = judged([1, 0, 0], [UNSURE, SURE, SURE, SURE])
     assert verdict.path == (0, 1, 2) and verdict.kind == "bonus"
-    assert [t.rule for t in verdict.trials] == ["deferred", "match", "match"]
+    assert [t.rule for t in verdict.decisions] == ["deferred", "match", "match"]
     assert state.notes == [("drift", {"nats": [pytest.approx(0.1)]})]
 
 
@@ -38,7 +38,7 @@ def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
 def test_every_other_refusal_stands(drafted, rows, why):
     verdict, state = judged(drafted, rows)
     assert verdict.path == () and verdict.token == 0 and verdict.kind == "correction" and not state.notes, why
-    assert [t.verdict for t in verdict.trials] == ["rejected"] + ["skipped"] * (len(drafted) - 1)
+    assert [t.verdict for t in verdict.decisions] == ["rejected"] + ["skipped"] * (len(drafted) - 1)
 
 
 def test_doubt_is_what_the_three_best_add_to_the_entropy():
@@ -59,6 +59,6 @@ def test_beyond_the_largest_doubt_and_without_a_window_it_is_the_fair_test():
         return DraftTree.chain(tokens, torch.stack(distributions))
 
     fair = target_probs(target, 3, 3)
-    for rule in (Deferred(1.2, 1), Deferred(0.0, 0), TokenRejection()):
+    for rule in (DeferredAcceptance(1.2, 1), DeferredAcceptance(0.0, 0), TokenRejection()):
         assert distance(round_probs(propose, rule, target, 3)[0], fair) < 1e-12
-    assert distance(round_probs(propose, Deferred(0.0, 1), target, 3)[0], fair) > 0.01
+    assert distance(round_probs(propose, DeferredAcceptance(0.0, 1), target, 3)[0], fair) > 0.01

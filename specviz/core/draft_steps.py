@@ -8,7 +8,7 @@ from .tree import DraftTree
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
+class ForwardPass:
     """A pass that a drafter asks for: ``model.score(tree, start)``, by itself or together with others of the same weights."""
 
     model: Any  # a Target, or what a drafter asks like one
@@ -21,7 +21,7 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
+class UnbatchedCall:
     """What a drafter does quicker by itself, ``run``; who runs the passes of many requests together sends None instead, and the drafter
     asks for passes."""
 
@@ -29,10 +29,10 @@ class Alone:
     alone = True
 
 
-Steps = Generator[Pass | Alone, Any, DraftTree]
+DraftSteps = Generator[ForwardPass | UnbatchedCall, Any, DraftTree]
 
 
-def run_alone(steps: Steps) -> DraftTree:
+def run_alone(steps: DraftSteps) -> DraftTree:
     """What the steps of a proposal come to when each pass is run as it is asked for."""
     found = None
     while True:

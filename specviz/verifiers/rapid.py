@@ -12,12 +12,12 @@ from typing import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Trial, Verdict
-from .lossy import divergence
-from .token import TokenRejection
+from ..core import DraftTree, Scores, State, Decision, Verdict
+from .drift import divergence
+from .token_rejection import TokenRejection
 
 
-class Enriched(TokenRejection):
+class RapidVerification(TokenRejection):
     """weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
 
     Drift, where it is moved: nats of KL(target's law, law followed) at each place tried; at temperature 0, where a token passes
@@ -28,16 +28,16 @@ class Enriched(TokenRejection):
         self.weight, self.floor, self.beliefs = weight, floor, beliefs
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        path, trials, drift, shown = [], [], [], []
+        path, decisions, drift, shown = [], [], [], []
         judge = self._greedy if state.sampling.greedy else self._drawn
         verdict = None
         for node in range(len(tree)):  # a chain
-            trial, rest, off, bars = judge(tree, node, scores.logits[node], state)
-            trials.append(trial)
+            decision, rest, off, bars = judge(tree, node, scores.logits[node], state)
+            decisions.append(decision)
             drift.append(off)
             shown.append(bars)
-            if trial.verdict == "rejected":
-                verdict = Verdict(tuple(path), state.rng.pick("verify", rest), "correction", tuple(trials), rest)
+            if decision.verdict == "rejected":
+                verdict = Verdict(tuple(path), state.rng.pick("verify", rest), "correction", tuple(decisions), rest)
                 break
             path.append(node)
         if shown:
@@ -45,7 +45,7 @@ class Enriched(TokenRejection):
             state.note("drift", nats=drift)
         if verdict is None:
             probs = state.sampling.probs(scores.logits[len(tree)])
-            verdict = Verdict(tuple(path), state.rng.pick("verify", probs), "bonus" if path else "plain", tuple(trials), probs)
+            verdict = Verdict(tuple(path), state.rng.pick("verify", probs), "bonus" if path else "plain", tuple(decisions), probs)
         return verdict
 
     def moved(self, z: Tensor, p: Tensor, q: Tensor, temperature: float) -> Tensor:
@@ -77,4 +77,4 @@ class Enriched(TokenRejection):
         ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
         bars = {"tok": x, "p": float(p[x]), "q": float(q[x]), "moved": float(rich[x])}
-        return Trial(node, "enriched", float(p[x]), float(q[x]), accept, u, verdict, p, None if ok else rest), rest, max(0.0, off), bars
+        return Decision(node, "enriched", float(p[x]), float(q[x]), accept, u, verdict, p, None if ok else rest), rest, max(0.0, off), bars

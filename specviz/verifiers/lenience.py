@@ -1,0 +1,68 @@
+"""Lenience: a drafted token passes as if the target gave it 1/l times its probability (Leviathan et al. 2211.17192, appendix).
+
+The rule is lossy; what it gives up is measured and noted as drift.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, State, Decision, Verdict, token_tensor
+from .drift import divergence
+from .token_rejection import TokenRejection, follow_best
+
+
+class Lenient(TokenRejection):
+    """lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target's law, law really followed) at each place a token was tried; at
+    temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
+    """
+
+    title = "lenience (lossy)"
+
+    def __init__(self, lenience: float = 0.5):
+        self.lenience = lenience
+        self._drift: list[float] = []
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        self._drift = []
+        verdict = self._greedy(tree, scores, state) if state.sampling.greedy else super().verify(tree, scores, state)
+        if self._drift:
+            state.note("drift", nats=self._drift)
+        return verdict
+
+    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
+        x, q = tree.tokens[child], tree.draft_probs(child)
+        q = torch.zeros_like(p).index_fill_(0, torch.tensor([x], device=p.device), 1.0) if q is None else q
+        accept = (p / (self.lenience * q)).nan_to_num_(nan=0.0, posinf=1.0).clamp_(max=1.0)
+        rest = (p - q).clamp_(min=0)
+        mass = float(rest.sum())
+        rest = rest / mass if mass > 0 else p
+        passed = q * accept
+        self._drift.append(divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
+        ok, u = state.rng.flip("verify", float(accept[x]))
+        verdict = "accepted" if ok else "rejected"
+        return Decision(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)
+
+    def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        node, path, decisions = -1, [], []
+        while True:
+            belief = scores.logits[node + 1].float().softmax(-1)
+            best = scores.top(node + 1)
+            children, hit = tree.children(node), None
+            for child in children:
+                prob, most = belief.index_select(0, token_tensor(belief.device, [tree.tokens[child], best])).tolist()
+                ok, u = state.rng.flip("verify", float(prob >= self.lenience * most))
+                decisions.append(Decision(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
+                if ok:
+                    self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
+                    hit = child
+                    break
+            if hit is None:
+                probs = torch.zeros_like(belief)
+                probs[best] = 1
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), best, kind, tuple(decisions), probs)
+            path.append(hit)
+            node = hit

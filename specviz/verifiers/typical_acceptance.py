@@ -1,0 +1,72 @@
+"""Typical acceptance: a token passes when its probability is above a threshold that falls with entropy (Medusa, Cai et al. 2401.10774).
+
+The rule is lossy above temperature 0; what it gives up is noted as drift.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core import Decision, DraftTree, Scores, State, Verdict
+from .token_rejection import TokenRejection, follow_best
+
+
+class Typical(TokenRejection):
+    """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
+
+    last: the token after the path, "argmax", as the authors' fast mode has it; "typical", drawn from the tokens that would pass, as
+    their other mode; or "distribution", drawn from the target's law.
+
+    Of a tree the longest path that passes is kept, and of several the likeliest to the target. Drift: the log-probability each
+    kept token gives up against the best one, in nats.
+    """
+
+    title = "typical acceptance (lossy)"
+
+    def __init__(self, floor: float = 0.09, share: float = 0.3, last: str = "argmax"):
+        self.floor, self.share, self.last = floor, share, last
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        if state.sampling.greedy:
+            return follow_best(tree, scores, state)
+        distributions, decisions, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
+        for node, worth in ends:
+            distributions[node] = p = state.sampling.probs(scores.logits[node + 1])
+            children = tree.children(node)
+            least = self.least(p) if children else 0.0
+            for child in children:
+                decisions[child] = self._try(tree, child, p, least, state)
+                if decisions[child].verdict == "accepted":
+                    ends.append((child, worth + math.log(decisions[child].target_prob)))
+        last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
+        path, probs = tuple(tree.path(last)), self.after(distributions[last])
+        drift = [float((distributions[tree.parents[node]].max() / distributions[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
+        if drift:
+            state.note("drift", nats=drift, threshold=self.least(distributions[tree.parents[last]]))
+        told = tuple(replace(decision, verdict="skipped") if decision.verdict == "accepted" and node not in path else decision
+                     for node, decision in decisions.items())  # what would have passed but for a longer path
+        kind = "correction" if tree.children(last) else "bonus" if len(tree) else "plain"
+        return Verdict(path, state.rng.pick("verify", probs), kind, told, probs)
+
+    def after(self, p: Tensor) -> Tensor:
+        """The law [vocab] of the token after the path, where the target's is p."""
+        if self.last == "distribution":
+            return p
+        kept = p * (p > self.least(p)) if self.last == "typical" else torch.zeros_like(p)
+        if float(kept.sum()) <= 0:  # the argmax, and the typical tokens' where none is likely enough
+            kept[int(p.argmax())] = 1
+        return kept / kept.sum()
+
+    def least(self, p: Tensor) -> float:
+        """The probability that a token must be above where the target's law is p [vocab]."""
+        return min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
+
+    @staticmethod
+    def _try(tree: DraftTree, child: int, p: Tensor, least: float, state: State) -> Decision:
+        x, q = tree.tokens[child], tree.draft_probs(child)
+        ok, u = state.rng.flip("verify", float(p[x] > least))
+        return Decision(child, "typical", float(p[x]), None if q is None else float(q[x]), float(ok), u,
+                     "accepted" if ok else "rejected", p, None if ok else p)
