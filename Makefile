@@ -1,67 +1,77 @@
-# make run    start the app on http://127.0.0.1:7860
-# make test   install what the tests need, and run them
-# make check  style, import directions, JavaScript
-# make thorough  the tests of exactness for every method, setting and wrong variant, of which make test takes a sample of each
-#                family; and what of the page and of training takes long
-# make soak   the long guard: fuzzers, floods, kills, limits; and known weaknesses of what we install
-# make test-engines  lanes from llama.cpp's real server, and from one that SPECVIZ_TEST_SERVER names; compiles llama.cpp
-# make cards  write what the page says of each method, after a change of a method's file
+# `make help` lists the targets.
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# A test a worker a core; the targets compute with one thread each.
+# Test workers; each test computes with one thread.
 WORKERS ?= 2
 
-.PHONY: run test test-engines thorough check cards soak clean
+.PHONY: help run test test-engines thorough check cards soak dist clean
 
-run: $(VENV)/run.done
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.done ## install the requirements and open the page on http://127.0.0.1:7860
 	$(BIN)/python app.py
 
-test: $(VENV)/dev.done $(VENV)/browser.done
+check: $(VENV)/dev.done ## style, import directions, house rules, JavaScript (tier 1: two minutes)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/test_house.py tests/test_docs.py
+	@! command -v node >/dev/null || for file in $$(find assets/viewer assets/panels specviz/ui/static -name '*.js'); do \
+		node --check $$file || exit 1; done
+
+test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-thorough: $(VENV)/dev.done $(VENV)/browser.done
+thorough: $(VENV)/dev.done $(VENV)/browser.done ## every method, setting and spoiled variant; wheel and sdist (tier 3)
 	OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m thorough $(ARGS)
 
-test-engines: $(VENV)/dev.done
+test-engines: $(VENV)/dev.done ## lanes of llama.cpp's server (compiled here) and of the one that SPECVIZ_TEST_SERVER names
 	$(PIP) install -r requirements-engines.txt
 	SPECVIZ_TEST_ENGINES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m engines $(ARGS)
 
-check: $(VENV)/dev.done
-	$(BIN)/ruff check .
-	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q tests/test_house.py
-
-soak: $(VENV)/dev.done $(VENV)/browser.done
+soak: $(VENV)/dev.done $(VENV)/browser.done ## fuzzers, floods, kills, limits; known vulnerabilities of the requirements (long)
 	SPECVIZ_TEST_SOAK=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s -m soak $(ARGS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/attack
-	@$(PIP) install -q pip-audit || { echo "pip-audit cannot be had here: left out"; exit 0; }; \
-	said=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$said"; \
-	test $$code = 0 || ! echo "$$said" | grep -q "known vulnerabilit"
+	@$(PIP) install -q pip-audit || { echo "pip-audit is not available: skipped"; exit 0; }; \
+	report=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$report"; \
+	test $$code = 0 || ! echo "$$report" | grep -q "known vulnerabilit"
 
-cards: $(VENV)/run.done
+cards: $(VENV)/run.done ## rewrite methods/cards.json and the generated tables of docs/ after a method changed
 	$(BIN)/python -m specviz list --write
+	$(BIN)/python -m specviz list --fidelity > docs/fidelity.md
+	$(BIN)/python -m specviz.evidence.glossary
+
+dist: $(VENV)/dev.done ## build dist/*.whl and dist/*.tar.gz and check them with twine; publishing is left to the owner
+	$(PIP) install -q build twine
+	rm -rf dist build
+	$(BIN)/python -m build
+	$(BIN)/twine check dist/*
+
+clean: ## remove the virtual environment and what was built
+	rm -rf $(VENV) build dist *.egg-info
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; say which with make PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; name one with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# torch first, by itself: where a build for the processor is offered under this version it is taken, which spares some GB;
-# where that version cannot be had, the range in requirements.txt decides.
+# torch first: the CPU build of this version is used where one is offered, which saves gigabytes; otherwise the range in
+# requirements.txt decides.
 $(VENV)/run.done: requirements.txt | $(BIN)/python
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) install torch==2.13.0 || true
 	$(PIP) install -r requirements.txt
 	@touch $@
 
-$(VENV)/dev.done: requirements-dev.txt $(VENV)/run.done
+$(VENV)/dev.done: requirements-dev.txt requirements-notebook.txt $(VENV)/run.done
 	$(PIP) install -r requirements-dev.txt
+	$(PIP) install -r requirements-notebook.txt
 	@touch $@
 
-# Chromium from the distribution where we may install it, without its windows where that is offered (faster), else Playwright's
-# own; and letters for emoji, CJK and Arabic.
+# Chromium from the distribution where we may install it (headless where offered), else Playwright's own; fonts for emoji, CJK
+# and Arabic.
 $(VENV)/browser.done: $(VENV)/dev.done
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; apt-get update -q && \
@@ -70,6 +80,3 @@ $(VENV)/browser.done: $(VENV)/dev.done
 			apt-get install -q -y --no-install-recommends chromium; }; \
 	fi; test -x /usr/bin/chromium-headless-shell || test -x /usr/bin/chromium || $(BIN)/python -m playwright install chromium
 	@touch $@
-
-clean:
-	rm -rf $(VENV)

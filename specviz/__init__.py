@@ -10,7 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable
 
-ROOT = Path(__file__).resolve().parent.parent  # the checkout: models.yaml, assets
+_HERE = Path(__file__).resolve().parent
+# The folder of models.yaml and assets/: the checkout, or specviz/data where the package is installed (setup.py).
+ROOT = _HERE / "data" if (_HERE / "data" / "models.yaml").is_file() else _HERE.parent
 ASSETS = ROOT / "assets"
 VERSION = "0.1.0"
 

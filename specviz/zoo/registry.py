@@ -5,9 +5,11 @@ can be measured again and nobody's code is run.
 """
 from __future__ import annotations
 
+import logging
 import os
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +162,23 @@ def register(path: str | Path | None = None) -> Register:
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
-    return Register(entries, default, backends, stores, servers)
+    return Register(entries, _installed(default, entries), backends, stores, servers)
+
+
+def _installed(default: str, entries: dict[str, Entry]) -> str:
+    """The default target, or where its weights are not installed (a wheel has the small models alone) the first target that is."""
+    here = [e.name for e in entries.values() if e.role == "target" and e.path and e.path.is_dir()]
+    path = entries[default].path
+    if path is None or path.is_dir() or not here:
+        return default
+    _warn_of_default(default, here[0])
+    return here[0]
+
+
+@lru_cache
+def _warn_of_default(default: str, used: str) -> None:
+    """Once per process."""
+    logging.getLogger(__name__).warning("%s is not installed; %s is used. Fetch it: specviz models --fetch %s", default, used, default)
 
 
 def twins(whole: Entry, entries: dict[str, Entry]) -> dict[str, Entry]:

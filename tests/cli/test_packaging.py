@@ -1,14 +1,25 @@
 """What the project says about itself agrees with itself."""
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import socket
 import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+import urllib.request
+import venv
+from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from specviz import ROOT as HERE
+from specviz import ROOT as HERE, VERSION
 from specviz.zoo.registry import register
 
 
@@ -54,7 +65,8 @@ def test_the_readme_says_the_two_commands_early():
     top = body[:1200]
     assert "make run" in top and "make test" in top and "python app.py" in top
     for command in ("list", "run", "bench", "verify", "replay"):
-        assert f"python -m specviz {command}" in body
+        assert f"specviz {command}" in body
+    assert len((HERE / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_the_licence_and_the_binaries():
@@ -69,3 +81,86 @@ def test_ci_runs_the_tests():
     assert "make test" in (HERE / ".ci" / "run").read_text()
     said = subprocess.run(["make", "-n", "-B", "test", "PYTHON=python3"], cwd=HERE, capture_output=True, text=True, timeout=60).stdout
     assert "requirements-dev.txt" in said and "-m pytest" in said and "torch==2.13.0" in said
+
+
+def test_every_extra_has_its_file_and_the_version_is_written_once():
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["tool"]["setuptools"]["dynamic"]["optional-dependencies"]
+    assert {"dev", "engines", "gpu", "notebook", "train"} <= extras.keys()
+    for extra in extras.values():
+        assert all(requirements(name) for name in extra["file"])
+    assert project["project"]["scripts"] == {"specviz": "specviz.cli:main"} and "version" in project["project"]["dynamic"]
+    assert f"version: {VERSION}\n" in (HERE / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## {VERSION}\n" in (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+LARGE = "Llama-specviz-52M*", "SmolLM*", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel and sdist, built from a copy of the tree without large weights."""
+    folder = tmp_path_factory.mktemp("dist")
+    shutil.copytree(HERE, folder / "source", ignore=shutil.ignore_patterns(*LARGE))
+    backend = "import sys, setuptools.build_meta as b; to = sys.argv[1]; b.build_wheel(to); b.build_sdist(to)"
+    done = subprocess.run([sys.executable, "-c", backend, str(folder)], cwd=folder / "source", capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+def installed(package: Path, folder: Path) -> Path:
+    """The command ``specviz`` of an environment that holds the package. Its requirements come from this environment, or where
+    SPECVIZ_TEST_INDEX is set from pip's index."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    index = os.environ.get("SPECVIZ_TEST_INDEX")
+    if not index:
+        site = next((folder / "lib").glob("python*/site-packages"))
+        (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    done = subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", str(package),
+                           *([] if index else ["--no-deps", "--no-build-isolation"])], capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder / "bin" / "specviz"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [0, 1], ids=["wheel", "sdist"])
+def test_an_installed_package_runs_a_method_writes_a_page_and_serves_one(built, tmp_path, kind):
+    assert built[kind].stat().st_size < 100e6
+    command, away = installed(built[kind], tmp_path / "env"), tmp_path / "away"
+    away.mkdir()
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "SPECVIZ_MODELS")} | {"OMP_NUM_THREADS": "1"}
+
+    def specviz(*words: str) -> subprocess.CompletedProcess:
+        done = subprocess.run([str(command), *words], cwd=away, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done
+
+    ran = specviz("run", "--method", "sam_decoding", "--prompt", "Tell me a story.", "--max-new-tokens", "12", "--trace", "run.jsonl")
+    assert ran.stdout.strip()
+    specviz("replay", "run.jsonl", "--html", "run.html")
+    assert "<html" in (away / "run.html").read_text(encoding="utf-8")[:200]
+    where = subprocess.run([str(command.with_name("python")), "-c", "import specviz; print(specviz.ROOT)"], cwd=away, env=env,
+                           capture_output=True, text=True, timeout=60).stdout.strip()
+    assert Path(where).is_relative_to(tmp_path / "env")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    page = subprocess.Popen([str(command)], cwd=away, env=env | {"GRADIO_SERVER_PORT": str(port)}, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
+    try:
+        assert "specviz" in _page(f"http://127.0.0.1:{port}", page)
+    finally:
+        page.terminate()
+        page.wait(30)
+
+
+def _page(url: str, process: subprocess.Popen, patience: float = 240.0) -> str:
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        assert process.poll() is None, process.stderr.read()[-2000:]
+        try:
+            return urllib.request.urlopen(url, timeout=30).read().decode()
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError("no page came")
