@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from . import bench, context_costs, load_test, models, run_server, serving, space
+from .open_page import open_page
 from .errors import INTERRUPTED, UsageError
 from .run_output import text_of
 from .option_lists import keys
@@ -28,6 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit status."""
     try:
         try:
+            if not (sys.argv[1:] if argv is None else argv):
+                return open_page()
             args = parser().parse_args(argv)
             return args.command(args)
         finally:
