@@ -85,13 +85,13 @@
     }
     if (press) press.disabled = true;
     tell.set(busy || "Asking the server\u2026", "busy");
-    const hear = (said) => {
-      if (!said || typeof said !== "object" || signal?.aborted) return;
-      if (typeof said.text === "string") tell.set((said.state === "queued" ? "Waiting: " : "") + said.text, "busy");
-      if (said.part && part) part(said.part);
+    const onUpdate = (update) => {
+      if (!update || typeof update !== "object" || signal?.aborted) return;
+      if (typeof update.text === "string") tell.set((update.state === "queued" ? "Waiting: " : "") + update.text, "busy");
+      if (update.part && part) part(update.part);
     };
     try {
-      const got = await ctx.ask(name, payload || {}, hear, signal);
+      const got = await ctx.ask(name, payload || {}, onUpdate, signal);
       if (got === null || got === undefined) throw new Error("The server gave no answer.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");

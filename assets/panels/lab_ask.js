@@ -15,7 +15,7 @@
     const more = el("details", { class: "pn-more" }, said, list),
       root = el("div", null, field.root, more);
     let off = {},
-      told = false;
+      announced = false;
     const reason = (c) => (typeof off[c.key] === "string" && off[c.key]) || why(c);
     function fill() {
       const held = field.value || "speculative",
@@ -40,7 +40,7 @@
         ...grey.flatMap((c) => [el("dt", null, K.say(c.title, 90)), el("dd", null, K.say(reason(c), 300))]),
       );
       more.hidden = !grey.length;
-      if (told && kept && kept.key !== held) on(kept.key);
+      if (announced && kept && kept.key !== held) on(kept.key);
     }
     fill();
     return {
@@ -52,7 +52,7 @@
         env.off().then((got) => {
           if (got !== off) {
             off = got;
-            told = true;
+            announced = true;
             fill();
           }
         }),
@@ -73,7 +73,7 @@
       text ? el("span", null, text) : null,
     );
 
-  /* Where the tokens of whole answers lie in the target's distribution, likeliest first: flat where the method is exact, bent
+  /* Where the tokens of whole answers lie in the target's distribution, most probable first: flat where the method is exact, bent
      where something is wrong. Neighbouring bins share a bar. */
   function places(got, from) {
     const bins = got && Array.isArray(got.histogram) ? got.histogram.slice(0, 64).map((x) => Number(x) || 0) : [],
@@ -89,13 +89,13 @@
       { class: "pn-places" },
       el("h4", null, "Whole answers"),
       K.small(
-        "Each token's place in the target's distribution, from its likeliest token (top) to its rarest. " +
+        "Each token's place in the target's distribution, from its most probable token (top) to its rarest. " +
           `Flat is right; the line is what flat would be. ${count(n, "token")}` +
           (p === null ? "." : `, p = ${SpecViz.dom.f3(p)}.`),
       ),
       P.plot.bars(
         list.map((x, i) => ({
-          name: i === 0 ? "likeliest" : i === list.length - 1 ? "rarest" : "",
+          name: i === 0 ? "most probable" : i === list.length - 1 ? "rarest" : "",
           value: x,
           mark: even,
           show: String(x),
@@ -104,7 +104,7 @@
           max: top * 1.05,
           label: "Places of tokens in the target's distribution",
           caption:
-            "Whole answers: where each token stood, from the likeliest to the rarest. Lines across: what flat would be.",
+            "Whole answers: where each token stood, from the most probable to the rarest. Lines across: what flat would be.",
           from,
         },
       ),

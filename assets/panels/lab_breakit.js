@@ -84,7 +84,7 @@
         said = g && typeof g === "object" ? g.status : null;
       const same = said === "identical" || said === "near_tie" ? true : said === "diverged" ? false : null,
         p = d && K.finite(d.p_value) ? d.p_value : null;
-      const law = !d
+      const distribution = !d
         ? null
         : d.verdict === "pass"
           ? true
@@ -116,14 +116,14 @@
         ),
         el("h4", null, "Distribution test"),
         verdict(
-          law,
-          law === null
+          distribution,
+          distribution === null
             ? d
               ? d.verdict === "few"
                 ? "Too few samples to tell"
                 : "Still drawing"
               : "Waiting"
-            : law
+            : distribution
               ? "The counts fit the target's distribution"
               : "The counts do not fit the target's distribution",
           d && d.verdict === "few" ? K.say(d.said || "", 400) : odds,

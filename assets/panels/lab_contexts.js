@@ -35,13 +35,13 @@
       caption = el("div", { class: "pn-prose" });
     const plot = P.plot.frame("Speed-up over the length of the text", draw, () =>
       SpecViz.save.own(
-        `Measured up to ${tokens(longest())}, reckoned beyond, on ${told.machine || "the server's machine"}.`,
+        `Measured up to ${tokens(longest())}, reckoned beyond, on ${answer.machine || "the server's machine"}.`,
       ),
     );
-    let told = null,
+    let answer = null,
       lane = null;
     const tokens = (n) => Math.round(n).toLocaleString("en") + " tokens",
-      longest = () => (told ? told.lengths[told.lengths.length - 1] : 0);
+      longest = () => (answer ? answer.lengths[answer.lengths.length - 1] : 0);
 
     async function measure() {
       const got = await K.request(
@@ -53,30 +53,30 @@
           tell,
           busy: "Measuring passes over longer and longer texts, then three methods at the longest\u2026",
           part: (p) => {
-            told = given(p) || told;
+            answer = given(p) || answer;
             paint();
           },
         },
       );
-      if (got) told = given(got);
-      if (got && !told) tell.set("The server's answer held no passes.", "error");
+      if (got) answer = given(got);
+      if (got && !answer) tell.set("The server's answer held no passes.", "error");
       paint();
     }
     function draw(width) {
-      if (!told) return el("p", { class: "pn-small" }, "Nothing measured yet.");
-      if (!told.methods.length)
+      if (!answer) return el("p", { class: "pn-small" }, "Nothing measured yet.");
+      if (!answer.methods.length)
         return el("p", { class: "pn-small" }, "No method that drafts from less memory has run yet.");
-      const ys = told.methods.flatMap((m) => [...m.pts.map((p) => p[1]), m.measured || 0]);
+      const ys = answer.methods.flatMap((m) => [...m.pts.map((p) => p[1]), m.measured || 0]);
       return P.plot.xy({
         width,
         height: 280,
-        x: { min: told.far[0], max: told.far[told.far.length - 1], log: true, name: "tokens of text" },
+        x: { min: answer.far[0], max: answer.far[answer.far.length - 1], log: true, name: "tokens of text" },
         y: { min: 0, max: Math.max(1.5, ...ys) * 1.15, show: (v) => v + "\u00d7" },
         rules: [
           { y: 1, name: "plain decoding" },
           { x: longest(), name: "measured up to here" },
         ],
-        series: told.methods.flatMap((m, i) => [
+        series: answer.methods.flatMap((m, i) => [
           { pts: m.pts, name: m.title, cls: DASHES[i % DASHES.length] },
           { pts: m.measured ? [[longest(), m.measured]] : [], bare: true, dots: 4 },
         ]),
@@ -84,12 +84,12 @@
     }
     function paint() {
       plot.paint();
-      if (!told) return;
-      const even = told.per > 0 ? told.base / told.per : null;
+      if (!answer) return;
+      const even = answer.per > 0 ? answer.base / answer.per : null;
       figs.replaceChildren(
         K.figures([
-          { label: `A pass over ${tokens(told.lengths[0])}`, value: span(told.seconds[0]) },
-          { label: `Over ${tokens(longest())}`, value: span(told.seconds[told.seconds.length - 1]) },
+          { label: `A pass over ${tokens(answer.lengths[0])}`, value: span(answer.seconds[0]) },
+          { label: `Over ${tokens(longest())}`, value: span(answer.seconds[answer.seconds.length - 1]) },
           {
             label: "The text costs as much as the weights",
             value: even ? `at about ${tokens(Number(even.toPrecision(2)))}` : "\u2013",
@@ -98,7 +98,7 @@
         ]),
       );
       caption.replaceChildren(
-        ...told.methods.map((m) =>
+        ...answer.methods.map((m) =>
           el(
             "p",
             null,
@@ -112,7 +112,7 @@
           null,
           "Reckoned: tokens a round stay what they were, a pass costs what the line says, and rounded numbers cost as " +
             "little to read as their bits. Left out: choosing, copying and rounding what is kept. " +
-            (told.machine ? `On ${told.machine}.` : ""),
+            (answer.machine ? `On ${answer.machine}.` : ""),
         ),
       );
     }

@@ -1,4 +1,4 @@
-/* Lab: do sampled tokens follow the target's law? One request to the server; the counts beside what the law expects. */
+/* Lab: do sampled tokens follow the target's distribution? One request to the server; the counts next to the expected ones. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -8,17 +8,17 @@
 
   const { PROMPT, methodField, verdict, places } = P.ask;
 
-  /* Counts and law side by side, as lists, whatever form the server chose (lists, or objects by token). */
+  /* Counts and probabilities side by side, as lists, whatever form the server chose (lists, or objects by token). */
   function pairs(got) {
-    const law = got && got.plain_law,
+    const probs = got && got.plain_law,
       cnt = got && got.method_counts;
-    if (!law || !cnt || typeof law !== "object" || typeof cnt !== "object") return null;
+    if (!probs || !cnt || typeof probs !== "object" || typeof cnt !== "object") return null;
     const names = Array.isArray(got.tokens) ? got.tokens : [],
-      keys = Array.isArray(law) ? law.map((_, i) => i) : [...new Set([...Object.keys(law), ...Object.keys(cnt)])];
+      keys = Array.isArray(probs) ? probs.map((_, i) => i) : [...new Set([...Object.keys(probs), ...Object.keys(cnt)])];
     const list = keys.slice(0, 4096).map((k, i) => ({
-      name: K.say(Array.isArray(law) ? (names[i] ?? "#" + i) : k, 40),
+      name: K.say(Array.isArray(probs) ? (names[i] ?? "#" + i) : k, 40),
       count: Number(cnt[k]) || 0,
-      law: Number(law[k]) || 0,
+      probs: Number(probs[k]) || 0,
     }));
     return list.length ? list : null;
   }
@@ -45,7 +45,7 @@
       { why },
     );
     const prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 });
-    const heat = K.slider({
+    const temperature = K.slider({
       label: "Temperature",
       min: 0.2,
       max: 2,
@@ -58,7 +58,7 @@
     const press = K.button("Draw samples", run, "primary");
     let drawn = null; /* what was asked for when what is shown was drawn */
     async function run() {
-      drawn = { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: heat.value };
+      drawn = { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: temperature.value };
       const got = await K.request(env.ctx, "distribution", drawn, {
         press,
         tell,
@@ -74,10 +74,10 @@
         n = K.sum(counts),
         cells = M.cells(
           counts,
-          list.map((x) => x.law),
+          list.map((x) => x.probs),
         ),
         p = K.finite(got.p_value) ? got.p_value : null;
-      const impossible = list.some((x) => x.count > 0 && !(x.law > 0)),
+      const impossible = list.some((x) => x.count > 0 && !(x.probs > 0)),
         few = got.verdict === "few",
         good =
           got.verdict === "open" || few || p === null
@@ -185,7 +185,7 @@
           { class: "pn-box pn-controls" },
           method.root,
           prompt.root,
-          heat.root,
+          temperature.root,
           many.root,
           el("div", { class: "pn-row" }, press),
           tell.root,

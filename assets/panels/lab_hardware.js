@@ -110,8 +110,8 @@
     function ratioOf(own) {
       const card = (env.ctx.catalogue || []).find((c) => c.key === lane.key),
         sized = lane.draftSize && card && [...(card.needs || [])].includes("draft");
-      const pass = lane.base ? P.read.costs(lane.base).verify : 0,
-        c = pass > 0 ? P.read.costs(lane).step / pass : 0;
+      const pass = lane.base ? P.traceLanes.costs(lane.base).verify : 0,
+        c = pass > 0 ? P.traceLanes.costs(lane).step / pass : 0;
       return c < 0.02 ? 0 : sized ? lane.draftSize / own : c;
     }
     function ask(over = {}) {

@@ -14,7 +14,7 @@
   function load(env) {
     const cards = env.ctx.catalogue || [],
       names = new Map(cards.map((c) => [c.key, K.say(c.title, 60)])),
-      store = P.kept("load"),
+      store = P.savedAnswers("load"),
       tell = K.status(),
       out = el("div", { class: "pn-load" });
     let kind = "users",

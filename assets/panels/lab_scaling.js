@@ -1,5 +1,5 @@
 /* Lab: how acceptance grew with the tokens that drafts learned from and with their sizes. Points were kept while the drafts here
-   were trained; the lines are laws laid through them, and beyond the last point a prediction. */
+   were trained; the lines are power laws fitted to them, and beyond the last point a prediction. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -18,12 +18,12 @@
     const step = Math.max(1, Math.ceil(all.length / room));
     return all.filter((_, i) => i % step === 0);
   }
-  const law = (x) => (x && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 ? x : null);
+  const fit = (x) => (x && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 ? x : null);
   const at = (l, x) => l.a + l.b * Math.log(x);
   const along = (l, from, to) =>
     Array.from({ length: 24 }, (_, i) => from * (to / from) ** (i / 23)).map((x) => [x, at(l, x)]);
 
-  /* A target's report, whatever came: drafts with finite points, and their laws. */
+  /* A target's report, whatever came: drafts with finite points, and their fits. */
   function given(one, figure) {
     const found = (one.figures && one.figures[figure]) || {},
       each = found.each || {};
@@ -32,7 +32,7 @@
       .map((d) => ({
         name: K.say(d.name, 60),
         size: d.parameters,
-        law: law(each[d.name]),
+        fit: fit(each[d.name]),
         pts: (Array.isArray(d.points) ? d.points : [])
           .slice(0, 64)
           .map((p) => [p.tokens, p[figure]])
@@ -43,7 +43,7 @@
     const shared = drafts.length > 1 ? begin(drafts.map((d) => d.name)) : 0;
     return {
       drafts: drafts.map((d, i) => ({ ...d, title: d.name.slice(shared) || d.name, cls: STYLES[i % STYLES.length] })),
-      sizes: law(found.parameters),
+      sizes: fit(found.parameters),
       said: Array.isArray(found.said) ? found.said : [],
     };
   }
@@ -56,10 +56,10 @@
 
   function draw(width, got, over) {
     const xs = over === "tokens" ? got.drafts.flatMap((d) => d.pts.map((p) => p[0])) : got.drafts.map((d) => d.size);
-    const laws = over === "tokens" ? got.drafts.map((d) => d.law).filter(Boolean) : [got.sizes].filter(Boolean);
+    const fits = over === "tokens" ? got.drafts.map((d) => d.fit).filter(Boolean) : [got.sizes].filter(Boolean);
     const min = Math.min(...xs) * 0.8,
-      max = Math.max(...xs.map((x) => x * 1.25), ...laws.map((l) => 4 * l.most)),
-      top = Math.max(0.1, ...got.drafts.flatMap((d) => d.pts.map((p) => p[1])), ...laws.map((l) => at(l, 4 * l.most)));
+      max = Math.max(...xs.map((x) => x * 1.25), ...fits.map((l) => 4 * l.most)),
+      top = Math.max(0.1, ...got.drafts.flatMap((d) => d.pts.map((p) => p[1])), ...fits.map((l) => at(l, 4 * l.most)));
     const lines = (l, from, cls, name) => [
       { pts: along(l, from, l.most), cls, name },
       { pts: along(l, l.most, 4 * l.most), cls: "dot" },
@@ -67,8 +67,8 @@
     const series =
       over === "tokens"
         ? got.drafts.flatMap((d) => [
-            ...(d.law ? lines(d.law, d.pts[0][0], d.cls, d.title) : []),
-            { pts: d.pts, bare: true, dots: 3.5, name: d.law ? "" : d.title },
+            ...(d.fit ? lines(d.fit, d.pts[0][0], d.cls, d.title) : []),
+            { pts: d.pts, bare: true, dots: 3.5, name: d.fit ? "" : d.title },
           ])
         : [
             ...(got.sizes ? lines(got.sizes, Math.min(...xs), "") : []),
@@ -92,7 +92,7 @@
       },
       y: { min: 0, max: Math.min(1, top * 1.1) },
       series,
-      rules: laws.length ? [{ x: Math.max(...laws.map((l) => l.most)), name: "prediction" }] : [],
+      rules: fits.length ? [{ x: Math.max(...fits.map((l) => l.most)), name: "prediction" }] : [],
     });
   }
 

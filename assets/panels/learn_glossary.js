@@ -35,7 +35,7 @@
       "The output is what the target alone would give: the same text when greedy, the same probabilities when sampling.",
     ],
     ["Gamma, \u03b3", "How many tokens a round drafts in a row. Papers also write K."],
-    ["Greedy, temperature 0", "Always the likeliest token. No chance is involved."],
+    ["Greedy, temperature 0", "Always the most probable token (argmax). Nothing is drawn at random."],
     ["KV cache", "Keys and values of the tokens read so far, kept so that they are not computed again."],
     ["Lane", "One method at work on the prompt, with knobs of its own. Lanes take turns, so each is measured alone."],
     ["Near-tie", "Two tokens with almost equal scores. Adding the same numbers in another order can swap them."],

@@ -43,7 +43,7 @@
         ["\u03b1, acceptance rate", "Leviathan et al.; there an expectation"],
         ["tested rate", "some logs"],
       ],
-      def: "accepted / tried. Tokens behind a refusal were never looked at and do not count.",
+      def: "accepted / tried. Tokens after a refusal were never examined and do not count.",
       value: (l) => pct(l.metrics.acceptance_rate),
     },
     {

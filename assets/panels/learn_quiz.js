@@ -110,7 +110,7 @@
           null,
           P.plot.bars(
             top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })),
-            saved("The draft's own probabilities", "The likeliest guesses at this place.", q),
+            saved("The draft's own probabilities", "The most probable guesses at this place.", q),
           ),
           K.small("The draft's own probabilities. Temperature 0: it is kept only if it is the target's first choice."),
         );

@@ -74,7 +74,7 @@
       back.disabled = i === 0;
       setText(next, i + 1 < track.steps.length ? "Next" : "Done");
       extra.replaceChildren(
-        step.widget ? P.dice.widget() : "",
+        step.widget ? P.samplingGame.widget() : "",
         step.link
           ? K.button(step.link[2], () => {
               env.go(step.link[0]);

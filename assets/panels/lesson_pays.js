@@ -31,7 +31,7 @@
       },
       say: (ls) => {
         const l = chainOf(ls),
-          a = l && P.read.levels(l),
+          a = l && P.traceLanes.levels(l),
           n = l ? Math.max(...l.rounds.map((r) => r.depth)) : 0;
         return a && a.alpha !== null
           ? `At ${a.kept} of ${a.tried} places tried here: \u03b1 = ${a.alpha.toFixed(2)}. If each guess were ` +

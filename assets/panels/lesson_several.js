@@ -32,7 +32,7 @@
       },
       say: (ls) => {
         const l = chainOf(ls),
-          c = l && l.base ? [P.read.costs(l.base), P.read.costs(l)] : null;
+          c = l && l.base ? [P.traceLanes.costs(l.base), P.traceLanes.costs(l)] : null;
         const gist =
           "A pass spends most of its time fetching weights from memory. What it computes with them, for one " +
           "token or for five, is the smaller part.";

@@ -13,10 +13,10 @@
         steps: P.tracks.several,
       },
       {
-        key: "dice",
+        key: "sampling",
         title: "Why the text stays the same",
-        about: "The dice: how a guess is kept or refused without changing the probabilities.",
-        steps: P.tracks.dice,
+        about: "Sampling: how a guess is kept or refused without changing the probabilities.",
+        steps: P.tracks.sampling,
       },
       {
         key: "pays",

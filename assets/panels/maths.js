@@ -21,7 +21,7 @@
     const secondsOf = (l, list) =>
       SpecViz.metrics.decodeSeconds(l.folded, l.folded.committed) ?? total(list, (r) => r.draft + r.verify + r.other);
     const pass = bs.length ? total(bs, (r) => r.verify) / bs.length : 0,
-      alpha = P.read.levels(lane).alpha;
+      alpha = P.traceLanes.levels(lane).alpha;
     const tokens = total(rs, (r) => r.n),
       n = rs.length,
       seconds = secondsOf(lane, rs),
@@ -165,7 +165,7 @@
      `same`: leading rounds that begin and end where they did, so they are the recorded ones. */
   function whatIf(lane, { gamma, width = Infinity, price = 1 }, curveAt) {
     const a = answers(lane),
-      cost = P.read.costs(lane),
+      cost = P.traceLanes.costs(lane),
       n = a.hit.length;
     const rows = 1 + drafted(shapeOf(lane), gamma, width),
       perRound = gamma * cost.step * price + curveAt(rows) + cost.other;
@@ -246,12 +246,12 @@
   }
 
   /* Shares of a chi-square: how much each cell adds. Cells that expect too few are joined, as the test joins them. */
-  function cells(counts, law, least = 5) {
+  function cells(counts, probs, least = 5) {
     const n = sum(counts),
       out = [],
       rare = { i: -1, count: 0, expect: 0 };
     counts.forEach((c, i) => {
-      const e = (finite(law[i]) ? law[i] : 0) * n;
+      const e = (finite(probs[i]) ? probs[i] : 0) * n;
       if (e >= least) out.push({ i, count: c, expect: e, add: (c - e) ** 2 / e });
       else {
         rare.count += c;

@@ -1,8 +1,8 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
    Files of this folder stand after the viewer's, each behind those whose names it reads; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload, told, signal) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
-   opened(name)}: all may be absent, then what needs them says so in a sentence. told hears {state, text?, part?} on the
+   ctx = {board, catalogue, ask(name, payload, onUpdate, signal) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
+   opened(name)}: all may be absent, then what needs them says so in a sentence. onUpdate receives {state, text?, part?} on the
    way; an AbortSignal ends the question. link(set) gives an address of the page with this choice and the place on the board.
    board: the api at the top of viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary,
    exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
@@ -115,7 +115,7 @@
         return {};
       }
     };
-    const lanes = () => P.read.lanes(records());
+    const lanes = () => P.traceLanes.lanes(records());
     let off = null;
     const env = {
       /* What cannot run on the models that are there, {method: why}: asked once; nothing where nobody can tell. */
@@ -135,7 +135,7 @@
       lanes,
       source: () => SpecViz.save.source(records().filter((r) => r.type === "header")),
       where,
-      lane: () => P.read.focus(lanes(), where()),
+      lane: () => P.traceLanes.focus(lanes(), where()),
       go(tab) {
         ctx.go?.(tab);
       },
@@ -178,7 +178,7 @@
         );
       },
     };
-    env.lane = () => P.read.focus(lanes(), env.chosen !== undefined ? { lane: env.chosen } : where());
+    env.lane = () => P.traceLanes.focus(lanes(), env.chosen !== undefined ? { lane: env.chosen } : where());
     return env;
   }
 })();

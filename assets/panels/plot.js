@@ -1,5 +1,5 @@
 /* Small SVG charts in ink: lines, dots, bars. Drawn at the box's own width so that letters keep their size, and drawn again
-   when it changes. Series are told apart by dashes and by labels at their ends. */
+   when it changes. Series differ by dashes and by labels at their ends. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});

@@ -5,7 +5,7 @@
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
   const KEY = "specviz.history.1",
     MOST = 12,
-    ROOM = 3_000_000,
+    MAX_CHARACTERS = 3_000_000,
     LARGEST = 1_500_000,
     EVERY = 1500;
   const watched = new WeakSet(),
@@ -22,8 +22,8 @@
     }
   }
   function write(list) {
-    let room = ROOM;
-    const kept = list.slice(0, MOST).filter((x) => (room -= x.text.length) >= 0);
+    let left = MAX_CHARACTERS;
+    const kept = list.slice(0, MOST).filter((x) => (left -= x.text.length) >= 0);
     for (let n = kept.length; n >= 0; n--) {
       /* a fuller browser takes fewer */
       try {

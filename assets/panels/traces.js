@@ -66,7 +66,7 @@
         { key: "library", title: "Recordings", line: "Open one, or a file" },
         { key: "take", title: "Take it home", line: "Files, links, slides" },
         { key: "history", title: "Your runs", line: "Kept in this browser" },
-        { key: "heat", title: "Where it was easy", line: "The text, shaded" },
+        { key: "predictability", title: "Where it was easy", line: "The text, shaded" },
         { key: "states", title: "What the badge says", line: "Live, recorded, simulated" },
       ],
     },

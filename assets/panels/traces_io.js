@@ -167,7 +167,7 @@
 
   function takeHome(env) {
     const tell = K.status(),
-      told = K.status(),
+      status = K.status(),
       what = el("div"),
       place = el("p", { class: "pn-small" });
     const link = K.field({ label: "Link to this place", value: "", most: 60_000, readonly: true, on() {} }),
@@ -211,11 +211,11 @@
         el(
           "div",
           { class: "pn-row" },
-          K.button("Copy link", () => K.copy(link.value, told), "primary"),
-          K.button("Copy iframe", () => K.copy(frame.value, told)),
+          K.button("Copy link", () => K.copy(link.value, status), "primary"),
+          K.button("Copy iframe", () => K.copy(frame.value, status)),
         ),
         frame.root,
-        told.root,
+        status.root,
       ),
     ];
     async function html() {
@@ -267,7 +267,7 @@
             Math.max(1, (w.round ?? 0) + 1) +
             (w.node !== null && w.node !== undefined ? " with its token selected" : "") +
             ". " +
-            "A shipped recording opens at once; a run of your own is told by its prompt, methods and seed, and " +
+            "A shipped recording opens at once; a run of your own is given by its prompt, methods and seed, and " +
             "is run again by whoever opens the link and presses Run.",
         );
       },

@@ -2,7 +2,7 @@
 
    For panels and pages. SpecVizBoard.mount(root, {frames, trace, options}) returns the api:
      push(text)         live frames, NDJSON (docs/TRACE.md)
-     load(trace)        records, or the text of an imported file; returns "" or one sentence that says why it was refused
+     load(trace)        records, or the text of an imported file; returns "" or one sentence with the reason for a refusal
      trace()            the records on the board, in the order they came
      on("change", f)    f(where) after the cursor, the selection, the layout or the trace changed; returns a function that ends it
      where()            {layout, lane, round, phase, node, tab, t}: what the inspector shows; node is a node id, "tail" or null,
@@ -13,7 +13,7 @@
      play(), pause()
      link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
      follow(hash)       opens such a place; true where there was one
-     blank(text)        an empty board that says a sentence
+     blank(text)        an empty board with one sentence
      say(text)          a sentence over what is on the board
      asked()            the prompt of what is on the board, or null
      destroy()
@@ -29,10 +29,10 @@
   class Board {
     constructor(root, options) {
       this.painted = 0;
-      this.pace = new SV.pace.Pace();
+      this.paintRate = new SV.paintRate.PaintRate();
       this.root = root;
       this.options = { ...options };
-      this.ears = new Set();
+      this.listeners = new Set();
       this.seen = null;
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
       this.ui = { focus: null, sel: null, filter: null, speed: 1, marks: false };
@@ -70,7 +70,7 @@
       SV.legend.build(this);
       this.headline = new SV.headline.Headline(this, this.notice);
       this.passes = new SV.passes.Passes(this);
-      this.lanePick = new SV.pick.Pick(this);
+      this.lanePick = new SV.laneSwitch.LaneSwitch(this);
       this.blank = el(
         "div",
         { class: "blank" },
@@ -130,8 +130,8 @@
         this.hints,
         this.announce,
       );
-      this.shut = SV.shut.all(this);
-      SV.prints.add(this);
+      this.shut = SV.folding.all(this);
+      SV.boardPictures.add(this);
       this.lanes = new Map();
       this.links = new SV.link.Links(this);
       if (!this.root.hasAttribute("tabindex")) this.root.tabIndex = -1;
@@ -225,7 +225,7 @@
        with the next frame. */
     soon() {
       const live = this.state === "live" && this.cur.mode === "follow",
-        wait = live ? this.pace.beat(BEAT) - (performance.now() - this.painted) : 0;
+        wait = live ? this.paintRate.beat(BEAT) - (performance.now() - this.painted) : 0;
       if (wait <= 0) this.later();
       else
         this.beat ??= setTimeout(() => {
@@ -235,28 +235,28 @@
     }
     paint() {
       this.painted = performance.now();
-      if (this.state === "live") this.pace.begun(this.painted);
+      if (this.state === "live") this.paintRate.begun(this.painted);
       if (!this.dead) {
         SV.paint.all(this);
-        this.tell();
+        this.notifyListeners();
       }
     }
-    /* Listeners hear of a change once a painted frame, however many steps led to it. */
+    /* Listeners are called once per painted frame, however many steps led to it. */
     on(name, f) {
       if (name !== "change" || typeof f !== "function") return () => {};
-      this.ears.add(f);
-      return () => this.ears.delete(f);
+      this.listeners.add(f);
+      return () => this.listeners.delete(f);
     }
     where() {
       return SV.api.where(this);
     }
-    tell() {
-      if (!this.ears.size) return;
+    notifyListeners() {
+      if (!this.listeners.size) return;
       const w = this.where(),
         key = JSON.stringify(w) + this.st.records + this.state + who(this.st);
-      if (key === this.told) return;
-      this.told = key;
-      for (const f of this.ears) {
+      if (key === this.lastReported) return;
+      this.lastReported = key;
+      for (const f of this.listeners) {
         try {
           f(w);
         } catch (e) {

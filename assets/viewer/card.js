@@ -1,10 +1,10 @@
-/* The dice card: why was this token kept or dropped? The draw u on a ruler against the acceptance probability a, the
-   equation with its numbers, target and draft laws side by side, and the residual the correction came from. */
+/* The probabilities card: why was this token kept or dropped? The draw u on a ruler against the acceptance probability a, the
+   equation with its numbers, target and draft distributions side by side, and the residual the correction came from. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, f3 } = SV.dom;
-  const { finite, rows, zOf, dist } = SV.laws;
+  const { finite, rows, zOf, dist } = SV.distributions;
 
   function head(v, tok, where, verdict, word) {
     return el(
@@ -24,7 +24,7 @@
 
   function draw(v) {
     const r = v.round,
-      card = el("div", { class: "card dice" });
+      card = el("div", { class: "card probs" });
     if (!r) return card;
     let id = v.sel;
     const pending = v.phase < 3 && r.nodes.length > 0;

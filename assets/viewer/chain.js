@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { svg, f2, f3 } = SV.dom;
-  const { SMALL, LONG, WORD, TAILS, wide, said, clip, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
+  const { SMALL, LONG, WORD, TAILS, wide, labelWidth, clip, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
 
   function drawChain(v, W) {
     const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24),
@@ -19,8 +19,8 @@
       gap = Math.max(12, Math.min(36, fit - w)),
       y = 34,
       q = (n) => (n.q === null ? "" : "q " + f2(n.q));
-    /* The place is said in full where it fits beside its q over every box, else by its number alone. */
-    const place = nodes.every((n, i) => said("position " + (i + 1)) + said(q(n)) + 8 <= w) ? "position " : "";
+    /* The position is written in full where it fits next to its q over every box, else only its number. */
+    const place = nodes.every((n, i) => labelWidth("position " + (i + 1)) + labelWidth(q(n)) + 8 <= w) ? "position " : "";
     const edges = svg("g"),
       boxes = svg("g");
     boxes.append(...root(v, rootW - 22, y + 16));
@@ -63,7 +63,7 @@
         );
         const word = TAILS[v.round.why] || v.round.why;
         boxes.append(tailBox(v, right, y, 32).g, text(right, y - 10, word, "hd"));
-        right += Math.max(tail.w, said(word)) + 8;
+        right += Math.max(tail.w, labelWidth(word)) + 8;
       }
     }
     size(S, Math.max(W, right), 240);
@@ -71,7 +71,7 @@
     return S;
   }
 
-  /* Under a chain's box: the draw u on a small ruler against a, and what the target would rather have said. */
+  /* Under a chain's box: the draw u on a small ruler against a, and what the target prefers. */
   function test(v, n, x, y, w, gap, after) {
     const g = svg("g"),
       j = v.round.judges.get(n.id);
@@ -87,7 +87,7 @@
         svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }),
         svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }),
       );
-    if (j.u != null && SV.short.heat(v.lane) > 0)
+    if (j.u != null && SV.why.temperature(v.lane) > 0)
       /* at temperature 0 a throw decides nothing */
       g.append(
         svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }),
@@ -109,9 +109,9 @@
   }
 
   /* Two digits where three would reach the next box; the card below has all of them. */
-  function against(j, cls, room) {
+  function against(j, cls, maxWidth) {
     const say = (f) => f(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f(j.a);
-    return said(say(f3)) <= room ? say(f3) : say(f2);
+    return labelWidth(say(f3)) <= maxWidth ? say(f3) : say(f2);
   }
 
   SV.chain = { draw: drawChain };

@@ -17,7 +17,7 @@
       step = Math.max(1, Math.ceil(k / POINTS)),
       from = lane.prefill ? lane.prefill.t1 : 0,
       first =
-        SV.told.is(lane) && k ? lane.rounds[0].commit.n_new : 0; /* what the clock begins with was not waited for */
+        SV.serverFacts.is(lane) && k ? lane.rounds[0].commit.n_new : 0; /* what the clock begins with was not waited for */
     for (let i = k - 1; i >= 1; i -= step) {
       const s = lane.rounds[i].sum;
       if (s && s.t > from) out.push([s.t, (s.tokens - first) / (s.t - from)]);
@@ -75,7 +75,7 @@
       if (!series.some((s) => s.pts.length)) this.nothing();
       else if (globalThis.Plotly && this.board.options.plotly !== false) this.plotly(series, v, w, top, big);
       else this.box.replaceChildren(SV.dom.enlarge(this.svg(series, v, w / big, top), big));
-      this.every = Math.max(EVERY, SV.pace.share((performance.now() - this.last) * PART));
+      this.every = Math.max(EVERY, SV.paintRate.share((performance.now() - this.last) * PART));
     }
 
     /* The chart by itself, w wide, or null: lines of the small SVG, also where Plotly draws on the page. */

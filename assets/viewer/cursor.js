@@ -182,7 +182,7 @@
       this.later();
     },
 
-    /* Somebody asks for a token: what is said of it comes into sight. */
+    /* A token was selected: scroll its explanation into view. */
     ask(...token) {
       this.selectNode(...token);
       this.bring = true;

@@ -124,7 +124,7 @@
     );
   }
 
-  /* The same inside a sentence: a word that tells its meaning when it is pointed at, reached or tapped. */
+  /* The same inside a sentence: a word with its definition on hover, focus or tap. */
   function term(key, word) {
     const say = tip(key),
       all = word + ": " + SV.metrics.DEFINITIONS[key][1];

@@ -7,7 +7,7 @@
 
   /* [what, how far it looked]: the engine's own check, else the greedy tokens of this lane against plain decoding's. */
   function certificate(lane, base) {
-    if (SV.told.is(lane)) return elsewhere(lane, base);
+    if (SV.serverFacts.is(lane)) return elsewhere(lane, base);
     const c = lane.checks.filter((x) => ["greedy_equal", "near_tie", "diverged"].includes(x.kind)).pop();
     if (!c) return compared(lane, base);
     const d = c.detail || {};
@@ -20,7 +20,7 @@
 
   function elsewhere(lane, base) {
     if (!base || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
-    return SV.told.parting(lane, base).at === null
+    return SV.serverFacts.parting(lane, base).at === null
       ? ["same text", "letter for letter, by another engine"]
       : ["another text", "another engine, maybe another model"];
   }

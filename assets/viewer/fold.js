@@ -39,7 +39,7 @@
     kind: "none",
     verify: null,
     passes: 0,
-    fed: 0,
+    rows: 0,
     judges: new Map(),
     tests: [],
     trials: [],
@@ -113,7 +113,7 @@
       const r = round(lane, rec);
       r.verify = rec;
       r.passes++;
-      r.fed += rec.n_in;
+      r.rows += rec.n_in;
     },
     judge(lane, rec) {
       const r = round(lane, rec);

@@ -8,7 +8,7 @@
     AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
     HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
 
-  const dice = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
+  const sampled = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
   const cut = (lane) => Boolean(lane.done && ["stopped", "deadline"].includes(lane.done.finish));
   const loose = (lane) =>
     Boolean(
@@ -16,7 +16,7 @@
     );
   const passes = (n) => count(n, "pass", "passes");
 
-  /* {text, same, at}: the sentence, what is said of the text, and the place where it first differs (an index) or null.
+  /* {text, same, at}: the sentence, the statement about the text, and the place where it first differs (an index) or null.
      runs: as metrics.of has it. */
   function say(lane, base, runs) {
     const m = M.of(lane, lane.committed, base, runs),
@@ -24,14 +24,14 @@
       out = { text: "", same: "", at: null, sure: false };
     if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
     if (!n) return { ...out, text: "The prompt is being read: the first tokens follow." };
-    if (SV.told.is(lane)) return { ...out, ...served(lane, base, m) };
+    if (SV.serverFacts.is(lane)) return { ...out, ...served(lane, base, m) };
     if (M.isBaseline(lane))
       return {
         ...out,
         text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass.",
       };
     if (!over(lane) || (base && !over(base))) {
-      const same = base && !dice(lane) ? "same text: checked at the end" : "";
+      const same = base && !sampled(lane) ? "same text: checked at the end" : "";
       return {
         ...out,
         same,
@@ -53,10 +53,10 @@
       level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : slow,
       faster = k >= AS_FAST && !noise,
       fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
-    if (dice(lane)) {
+    if (sampled(lane)) {
       const same = loose(lane)
-        ? "drawn with dice; this method may change the text"
-        : "drawn with dice: other words, the same probabilities";
+        ? "sampled; this method may change the text"
+        : "sampled: other words, the same probabilities";
       const lead =
         (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
       return {
@@ -103,7 +103,7 @@
       m.block_efficiency === null
         ? "how many passes that took it does not tell"
         : m.block_efficiency.toFixed(2) + " a pass, " + m.badges.passes;
-    const same = base && over(base) && !dice(lane) && SV.told.parting(lane, base).at === null;
+    const same = base && over(base) && !sampled(lane) && SV.serverFacts.parting(lane, base).at === null;
     return {
       text: `${n} from a server: ${per}.`,
       same: same ? "same text as plain decoding here" : "",
@@ -136,13 +136,13 @@
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
     paint({ focus, base, race, empty, runs }) {
       this.text.hidden = race && !empty;
-      const said = empty || !focus ? null : say(focus, base === focus ? null : base, runs);
-      setText(this.text, said ? said.text : "Several tokens can arrive from one pass of a large model.");
-      setText(this.mark, said ? said.same : "");
-      this.same.hidden = !said || !said.same || race;
-      this.tick.style.display = said && said.sure ? "" : "none";
-      this.place.hidden = !said || said.at === null;
-      this.at = said && said.at !== null ? { lane: focus, i: said.at } : null;
+      const summary = empty || !focus ? null : say(focus, base === focus ? null : base, runs);
+      setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
+      setText(this.mark, summary ? summary.same : "");
+      this.same.hidden = !summary || !summary.same || race;
+      this.tick.style.display = summary && summary.sure ? "" : "none";
+      this.place.hidden = !summary || summary.at === null;
+      this.at = summary && summary.at !== null ? { lane: focus, i: summary.at } : null;
     }
     go() {
       const t = this.at && this.at.lane.tokens[Math.min(this.at.i, this.at.lane.tokens.length - 1)];

@@ -49,7 +49,7 @@
       this.root.addEventListener("click", (e) => this.clicked(e));
       this.tabs.addEventListener("keydown", (e) => this.arrow(e));
       this.tab = "token";
-      this.chosen = false; /* until somebody asks for another tab: with dice the dice card, else one sentence */
+      this.chosen = false; /* until somebody asks for another tab: Probabilities when sampling, else the sentence */
       this.every = false;
       this.filled = new Set();
       this.keys = {};
@@ -91,7 +91,7 @@
       this.keys.tabs = null;
       this.board.later();
     }
-    /* A row of the mask under the pointer is told in words below it. */
+    /* A row of the mask under the pointer is described in words below it. */
     hovered(node) {
       const said = this.tab === "mask" && this.v && this.v.round ? this.body.querySelector(".said") : null;
       if (said && said.now !== node) {
@@ -117,13 +117,13 @@
       this.last = performance.now();
       this.v = v;
       const r = v.round;
-      if (!this.chosen && v.lane) this.tab = v.race || SV.short.heat(v.lane) > 0 ? "why" : "token";
+      if (!this.chosen && v.lane) this.tab = v.race || SV.why.temperature(v.lane) > 0 ? "why" : "token";
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
       setText(
         this.title,
         r
           ? (v.race ? SV.stage.titleOf(v.lane) + ", " : "") +
-              (SV.told.is(v.lane) ? "message " : "round ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
+              (SV.serverFacts.is(v.lane) ? "message " : "round ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
               (r.i + 1) +
               (v.race ? "" : " of " + v.lane.committed)
           : "Round inspector",
@@ -175,7 +175,7 @@
       if (!r || r.nodes.length === probes) {
         const why = !r
           ? ""
-          : SV.told.is(v.lane)
+          : SV.serverFacts.is(v.lane)
             ? "What the server drafted here, and which of it was refused, it does not tell: unknown, so nothing is drawn."
             : SV.metrics.isBaseline(v.lane)
               ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
@@ -250,10 +250,10 @@
       v.inner =
         ((v.race && !v.mid ? v.width / 2 : v.width) - (v.narrow ? 34 : 42)) /
         this.board.big; /* asking the page would cost a layout */
-      const draw = { token: SV.short.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
+      const draw = { token: SV.why.draw, why: SV.card.draw, mask: SV.mask.draw, log: SV.log.log, lens: SV.lens.draw }[
         this.tab
       ];
-      const note = v.round && ["token", "why"].includes(this.tab) ? SV.short.cold(v) : null;
+      const note = v.round && ["token", "why"].includes(this.tab) ? SV.why.greedyNote(v) : null;
       this.fill(this.body, v.round);
       this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
       for (const drawn of this.body.querySelectorAll("svg.lplot, svg.mask")) enlarge(drawn, this.board.big);

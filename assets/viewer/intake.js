@@ -1,4 +1,4 @@
-/* What comes to the board and what it makes of it: live frames, an imported trace, the state of the run. */
+/* Input of the board: live frames, an imported trace, the state of the run. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -15,15 +15,15 @@
         else if (act.kind === "snap") this.snap(act);
         else if (act.kind === "status") this.setStatus(act.status, act.stale);
       }
-      this.settle();
+      this.updateState();
     },
-    /* A text is an imported file: read with suspicion, and refused with a sentence. */
+    /* A text is an imported file: it is validated, and refused with a sentence. */
     open(trace) {
       if (typeof trace === "string") {
         const { records, why } = SV.reader.read(trace);
         if (why) {
           this.setStatus({ state: "error", text: why });
-          this.settle();
+          this.updateState();
           return why;
         }
         trace = records;
@@ -31,17 +31,17 @@
       this.load(trace);
       return "";
     },
-    /* An empty board that says a sentence. */
+    /* Show an empty board with one sentence. */
     clear(text) {
       this.reset();
       this.setStatus({ state: "idle", text });
-      this.settle();
+      this.updateState();
     },
     load(records) {
       this.reset();
       this.add(records || []);
       this.reopened = true;
-      this.settle();
+      this.updateState();
       this.begin();
     },
     add(records) {
@@ -61,7 +61,7 @@
       this.add(act.e);
       if (was || !this.st.records) return;
       if (!this.isLive()) {
-        this.settle();
+        this.updateState();
         this.begin();
       } else if (act.fresh) {
         this.reopened = true;
@@ -74,21 +74,21 @@
     },
     header() {
       const all = this.list().filter((l) => l.header);
-      return (all.find((l) => !SV.told.is(l)) || all[0])?.header ?? null;
+      return (all.find((l) => !SV.serverFacts.is(l)) || all[0])?.header ?? null;
     },
     /* In the order shown: the methods as they came, plain decoding last. */
     list() {
       const all = this.st.order.map((id) => this.st.lanes.get(id));
       return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
     },
-    /* stale: it tells of a run that wrote nothing, over one that did. */
+    /* stale: the status is about a run that wrote nothing, while the board shows an earlier one. */
     setStatus(s, stale = false) {
       if (!s || typeof s !== "object") return;
       this.stale = stale;
       this.statusState = typeof s.state === "string" ? s.state : null;
       this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
     },
-    settle() {
+    updateState() {
       const lanes = this.list(),
         failed = lanes.find((l) => l.error);
       let s = lanes.length

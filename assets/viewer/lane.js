@@ -180,10 +180,10 @@
       this.cells.hidden = Boolean(why);
       setText(
         this.lost,
-        base ? "" : SV.told.is(lane) ? lostBy(m) : s.rejected + " rejected, " + s.skipped + " never examined",
+        base ? "" : SV.serverFacts.is(lane) ? lostBy(m) : s.rejected + " rejected, " + s.skipped + " never examined",
       );
-      this.badges.hidden = !SV.told.is(lane);
-      if (!this.badges.hidden) this.badges.replaceChildren(...SV.served.line(lane).filter(Boolean));
+      this.badges.hidden = !SV.serverFacts.is(lane);
+      if (!this.badges.hidden) this.badges.replaceChildren(...SV.serverTable.line(lane).filter(Boolean));
     }
 
     /* A strip of blocks, one a committed token: bursts are visible at a glance. Only what is new is drawn. */

@@ -85,7 +85,7 @@
     return card;
   }
 
-  /* How many of the processor's threads computed a live run, and why; "" where its trace does not tell. */
+  /* How many of the processor's threads computed a live run, and why; "" where its trace does not record it. */
   function threads({ header, checks }) {
     const { threads: n, pass_seconds: pass } = (header && header.env) || {};
     if (!(n > 0 && pass > 0)) return "";
@@ -107,7 +107,7 @@
       rows = [];
     for (let i = Math.max(0, hi - NEAR); i < hi; i++) {
       const r = lane.rounds[i];
-      const said = lane.tokens
+      const text = lane.tokens
         .slice(r.first, r.upto)
         .map((t) => SV.text.joined(t.parts))
         .join("");
@@ -116,7 +116,7 @@
         class: i === v.round.i ? "sel" : null,
         cells: [
           i + 1,
-          SV.text.label(SV.text.visible(said), 34),
+          SV.text.label(SV.text.visible(text), 34),
           r.nodes.length,
           r.path.length,
           SV.nodes.TAILS[r.why] || r.why,

@@ -27,8 +27,8 @@
     const r = v.round,
       nodes = r.nodes.slice(0, MOST),
       n = nodes.length,
-      room = Math.max(120, (v.inner || 420) - 132);
-    const c = Math.max(3, Math.min(18, Math.floor(room / (n + 2)))),
+      available = Math.max(120, (v.inner || 420) - 132);
+    const c = Math.max(3, Math.min(18, Math.floor(available / (n + 2)))),
       L = c >= 9 ? 112 : 8,
       g1 = c > 5 ? c - 1 : c,
       W = L + (n + 2) * c,
@@ -113,7 +113,7 @@
       kv = r && r.commit && v.phase >= 4 ? r.commit.kv : null,
       box = el("div", { class: "cachebox" }, el("b", null, "Key-value cache"));
     if (!kv) {
-      box.append(el("p", { class: "note" }, "It is settled when the round commits."));
+      box.append(el("p", { class: "note" }, "It is decided when the round commits."));
       return box;
     }
     const cells = [el("i", { class: "kroot", title: "the last committed token" })];

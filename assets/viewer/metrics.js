@@ -70,7 +70,7 @@
       m.walltime_speedup =
         theirs.length > 1 ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
-    return SV.told.is(lane) ? SV.told.figures(m, lane, k) : m;
+    return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;
   }
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
   /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs.
@@ -78,7 +78,7 @@
   const common = (lanes) =>
     Math.min(
       Infinity,
-      ...lanes.filter((l) => l.done && !l.error && l.committed && !SV.told.is(l)).map((l) => runsOf(l).length),
+      ...lanes.filter((l) => l.done && !l.error && l.committed && !SV.serverFacts.is(l)).map((l) => runsOf(l).length),
     );
 
   /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the
@@ -176,7 +176,7 @@
       "Rows in a pass",
       "How many rows the large model reads in one pass, on average: the last committed token and the drafted " +
         "ones. Wider passes cost more.",
-      "rows fed / target passes",
+      "rows / target passes",
     ],
     saved: [
       "Passes saved",

@@ -27,13 +27,13 @@
       ? 2
       : 1;
   const wide = (s, cw = CW) => Array.from(s).reduce((n, ch) => n + columns(ch), 0) * cw;
-  const said = (s) => s.length * HEAD;
+  const labelWidth = (s) => s.length * HEAD;
   /* As much of a label as fits. */
-  function clip(s, room, cw) {
-    if (wide(s, cw) <= room) return s;
+  function clip(s, maxWidth, cw) {
+    if (wide(s, cw) <= maxWidth) return s;
     let out = "";
     for (const ch of Array.from(s)) {
-      if (wide(out + ch + "\u2026", cw) > room) break;
+      if (wide(out + ch + "\u2026", cw) > maxWidth) break;
       out += ch;
     }
     return out + "\u2026";
@@ -46,7 +46,7 @@
       tabindex: -1,
       role: "button",
       "data-node": opt.id,
-      "data-v": SV.tokens.SAYS[opt.cls],
+      "data-v": SV.tokens.VERDICT_NAMES[opt.cls],
       "aria-label": opt.label + (opt.q === null ? "" : " " + f2(opt.q) + " draft probability") + ", " + opt.say,
     });
     g.append(
@@ -113,5 +113,5 @@
     s.setAttribute("viewBox", `0 0 ${Math.ceil(w)} ${Math.ceil(h)}`);
   };
 
-  SV.nodes = { SMALL, LONG, WORD, TAILS, tailClass, wide, said, clip, text, nodeBox, tailed, tailBox, root, size };
+  SV.nodes = { SMALL, LONG, WORD, TAILS, tailClass, wide, labelWidth, clip, text, nodeBox, tailed, tailBox, root, size };
 })();

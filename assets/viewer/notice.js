@@ -23,8 +23,8 @@
             : n
               ? (n / 1e3).toFixed(0) + " k"
               : "",
-      said = own ?? (n && n < TOY ? "a toy, its facts are unreliable" : "");
-    return short(name, 32) + (size ? ", " + size + " parameters" : "") + (said ? ": " + short(said, 80) : "");
+      warning = own ?? (n && n < TOY ? "a toy, its facts are unreliable" : "");
+    return short(name, 32) + (size ? ", " + size + " parameters" : "") + (warning ? ": " + short(warning, 80) : "");
   }
   function when(iso) {
     const d = new Date(iso);
@@ -64,7 +64,7 @@
     return "Hand-made trace. No model ran; the probabilities and times are invented." + fair;
   }
 
-  /* A lane that copies what this visitor was told before is faster than its method: it is said beside the verdict. */
+  /* A lane that copies this visitor's earlier answers is faster than its method: the notice says so. */
   function remembered(lanes) {
     return lanes
       .filter(SV.metrics.remembered)

@@ -49,7 +49,7 @@
       round: follow ? Math.max(0, (focus ? focus.committed : 0) - 1) : b.cur.round,
       phase: b.cur.phase,
     });
-    /* Canvases first: their fonts ask for the page's styles, which is dear once the text has been changed. */
+    /* Canvases first: their fonts ask for the page's styles, which is expensive once the text has changed. */
     choose(b, ctx);
     if (!out(b.ribbon)) ribbon(b, ctx);
     if (!out(b.chart))
@@ -118,7 +118,7 @@
       reopened: b.reopened,
       slow: SV.verdict.busy(lanes),
       remembered: SV.notice.remembered(lanes),
-      served: lanes.some(SV.told.is),
+      served: lanes.some(SV.serverFacts.is),
     });
     const h = b.header();
     if (h !== b.askedOf) {

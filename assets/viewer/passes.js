@@ -117,7 +117,7 @@
           ? "failed"
           : M.isBaseline(lane)
             ? "one token a pass"
-            : SV.told.is(lane)
+            : SV.serverFacts.is(lane)
               ? "a block is a message"
               : SV.stage.knobsOf(lane.header),
       );

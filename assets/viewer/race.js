@@ -61,7 +61,7 @@
         this.say,
         end
           ? end.sentence
-          : v.views.some(({ lane }) => SV.told.is(lane))
+          : v.views.some(({ lane }) => SV.serverFacts.is(lane))
             ? "Local lanes take turns on one clock; a server keeps its own, wall time at this client, and is not ranked."
             : "Who was fastest, and by how much, is said when all lanes have ended.",
       );
@@ -85,7 +85,7 @@
           cell(m.rows_per_pass === null ? "\u2013" : m.rows_per_pass.toFixed(1)),
           cell(String(m.tokens)),
           cell(m.passes === null ? "\u2013" : String(Math.max(0, m.tokens - m.passes))),
-          cell(span(SV.told.is(lane) ? null : m.spread ? m.seconds : m.parts.reduce((a, b) => a + b, 0))),
+          cell(span(SV.serverFacts.is(lane) ? null : m.spread ? m.seconds : m.parts.reduce((a, b) => a + b, 0))),
           el(
             "td",
             { class: "parts1" },
@@ -149,7 +149,7 @@
       const out = [];
       for (const { lane } of v.views) {
         if (!v.base || lane === v.base || !lane.tokens.length) continue;
-        if (SV.told.is(lane)) {
+        if (SV.serverFacts.is(lane)) {
           out.push(el("li", null, el("b", null, title(lane)), elsewhere(lane, v.base)));
           continue;
         }
@@ -185,7 +185,7 @@
   }
   /* Another engine, and whose model it has is its owner's to say: texts are compared by their letters. */
   function elsewhere(lane, base) {
-    const d = SV.told.parting(lane, base);
+    const d = SV.serverFacts.parting(lane, base);
     return d.at === null
       ? (over(lane) && over(base) ? " wrote" : " writes so far") +
           " the same text as plain decoding here: " +

@@ -5,7 +5,7 @@
   const { el, who } = SV.dom;
   const CELLS = 14;
 
-  /* What a round lost, and how wide that is; kept between paintings, for the rounds behind the newest do not change. */
+  /* What a round lost, and how wide that is; kept between paintings, because older rounds do not change. */
   function cellOf(lane, r, sel) {
     const gone = r.nodes.filter((n) => !n.probe && SV.fold.verdictOf(r, n.id) !== "acc");
     if (!gone.length) return { cell: null, w: 0 };
@@ -23,7 +23,7 @@
           null,
           el(
             "span",
-            { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.tokens.SAYS[v], "data-node": n.id },
+            { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.tokens.VERDICT_NAMES[v], "data-node": n.id },
             label,
           ),
         ),
@@ -46,12 +46,12 @@
       if (key === this.keys.rail) return;
       this.keys.rail = key;
       const cells = [],
-        room = ((view.width || 600) - 16) / this.board.big,
+        width = ((view.width || 600) - 16) / this.board.big,
         old = this.keys.cellsOf === lane ? this.kept : new Map();
       let used = 0;
       this.kept = new Map();
       this.keys.cellsOf = lane;
-      for (let i = judged - 1; i >= 0 && used < room && cells.length < CELLS && judged - i < 200; i--) {
+      for (let i = judged - 1; i >= 0 && used < width && cells.length < CELLS && judged - i < 200; i--) {
         const r = lane.rounds[i],
           mark = sel && sel.round === i ? sel.node : null,
           had = old.get(i),
@@ -74,7 +74,7 @@
             { class: "none" },
             SV.metrics.isBaseline(lane)
               ? "Nothing is drafted, so nothing is rejected."
-              : SV.told.is(lane)
+              : SV.serverFacts.is(lane)
                 ? "Which tokens were refused no server tells: unknown."
                 : "Rejected tokens land here.",
           ),
@@ -83,8 +83,8 @@
       cells.forEach((cell, i) => {
         if (this.cells.children[i] !== cell) this.cells.insertBefore(cell, this.cells.children[i] || null);
       });
-      this.cells.classList.toggle("few", used <= room);
-      this.cells.classList.toggle("over", used > room);
+      this.cells.classList.toggle("few", used <= width);
+      this.cells.classList.toggle("over", used > width);
     },
 
     /* The fall: a copy of each refused token travels from its place in the text down to the rail. */

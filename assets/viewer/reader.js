@@ -1,5 +1,5 @@
-/* An imported trace, read with suspicion: the records of a text of JSON Lines, or one sentence that says why not. The fold
-   bears anything; a person who opens a file that is no trace should be told so instead of seeing an empty board. */
+/* Validates an imported trace: the records of a text of JSON Lines, or one sentence that says why not. The fold
+   bears anything; a person who opens a file that is no trace should see a message instead of an empty board. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -81,7 +81,7 @@
       rounds: new Map(),
       top: -1,
       over: false,
-      said: 0,
+      textBytes: 0,
       committed: -1,
     };
     if (!lanes.has(r.lane)) {
@@ -133,17 +133,17 @@
       if (r.round <= lane.committed) no(where + ": rounds must be committed in order and once.");
       lane.committed = r.round;
     }
-    if (r.type === "text") said(lane, r, where);
+    if (r.type === "text") checkText(lane, r, where);
   }
 
-  function said(lane, r, where) {
+  function checkText(lane, r, where) {
     if (!Array.isArray(r.pieces)) no(where + ": its pieces are missing.");
     for (const piece of r.pieces) {
       const n = size(piece && piece.b);
       if (n > PIECE) no(where + ": a token's bytes are at most " + PIECE + " characters of base64.");
-      lane.said += (n * 3) / 4;
+      lane.textBytes += (n * 3) / 4;
     }
-    if (lane.said > TEXT) no(where + ": a lane writes at most 2 MB of text.");
+    if (lane.textBytes > TEXT) no(where + ": a lane writes at most 2 MB of text.");
   }
 
   /* Every number finite, nothing nested beyond reason. JSON has no infinity, but 1e999 becomes one. */

@@ -167,8 +167,8 @@
           const d1 = r.draft && r.draft.t1 != null ? r.draft.t1 : t0,
             v0 = ve ? ve.t0 : d1,
             v1 = ve ? ve.t1 : d1;
-          if (SV.told.is(lane)) {
-            bar(p.line2, t0, t3); /* from one message to the next: what the time went into is not told */
+          if (SV.serverFacts.is(lane)) {
+            bar(p.line2, t0, t3); /* from one message to the next: how the time was spent is not reported */
             if (X(t3) - X(t0) > 3) bar(p.surface, t3 - this.end / w, t3);
             continue;
           }
@@ -193,7 +193,7 @@
     }
     /* All of it as lines, for a file. */
     picture() {
-      const pen = new SV.pen.Pen(),
+      const pen = new SV.svgContext.Pen(),
         w = 900,
         h = this.v.lanes.length * ROW + 24;
       this.grid(pen, this.v, w, h, this.board.colors);

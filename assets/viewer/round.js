@@ -1,4 +1,4 @@
-/* What a round says in one plain sentence, and which of its tokens is looked at first. */
+/* One plain sentence about a round, and the token that is selected first. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -10,12 +10,12 @@
     const size = r.lens.find((x) => x.kind === "message")?.data?.tokens;
     return Number.isInteger(size)
       ? "One message of the server: " + count(size, "token") + "."
-      : "One message of the server; how many tokens it holds is not told.";
+      : "One message of the server; the number of its tokens is not reported.";
   }
 
   /* "The draft guessed 4 tokens; the target kept 3 and corrected the 4th." */
   function sentence(lane, r, phase) {
-    if (SV.told.is(lane)) return served(r);
+    if (SV.serverFacts.is(lane)) return served(r);
     const n = r.nodes.filter((x) => !x.probe).length,
       tree = r.kind === "tree",
       copied = r.nodes.some((x) => x.src);

@@ -99,7 +99,7 @@
     const s = h.sampling || {},
       text = SV.text.joined(SV.text.visible(String((h.prompt && h.prompt.text) || ""))).replace(/\s+/g, " "),
       method = (x) => [x.method.title || x.method.key, SV.stage.knobsOf(x)].filter(Boolean).join(", "),
-      heat = s.temperature > 0 ? `temperature ${s.temperature}, top-p ${s.top_p}` : "greedy",
+      sampling = s.temperature > 0 ? `temperature ${s.temperature}, top-p ${s.top_p}` : "greedy",
       made = { live: "Measured", recorded: "Recorded", simulated: "Invented, no model ran" }[h.mode] || "Drawn",
       where = SV.notice.machine(h),
       by = h.env && h.env.specviz ? "by specviz " + String(h.env.specviz).slice(0, 20) : "";
@@ -112,7 +112,7 @@
         ".",
       "Model: " + SV.notice.nature(h.target || {}) + (h.draft ? "; draft " + h.draft.name : "") + ".",
       "Prompt: \u201c" + (text.length > 200 ? text.slice(0, 199) + "\u2026" : text) + "\u201d",
-      `Settings: at most ${h.max_new_tokens} tokens, ${heat}, seed ${s.seed ?? 0}.`,
+      `Settings: at most ${h.max_new_tokens} tokens, ${sampling}, seed ${s.seed ?? 0}.`,
       [made + (where ? " on " + where : ""), by, SV.notice.when(h.created), "run " + h.run_id, page]
         .filter(Boolean)
         .join(", ") + ".",

@@ -1,5 +1,5 @@
 /* Every record is brought into shape before it is folded: fields of the right type or null, lists cut to their caps. A
-   trace may come from anywhere; behind this file nobody has to ask what a field is. */
+   trace may come from anywhere; every field that leaves this file has a known type. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -18,7 +18,7 @@
     const n = num(x);
     return n === null ? null : Math.min(1, Math.max(0, n));
   };
-  const law = (x) =>
+  const probPairs = (x) =>
     Array.isArray(x)
       ? arr(x, TOP)
           .filter((p) => Array.isArray(p) && Number.isInteger(p[0]) && num(p[1]) !== null)
@@ -43,7 +43,7 @@
       tok: int(n.tok, -1),
       q: prob(n.q),
       how: str(n.how, 40),
-      top: law(n.top),
+      top: probPairs(n.top),
       src,
       probe: n.probe === true,
       depth: 1,
@@ -111,8 +111,8 @@
       a: prob(r.a),
       u: prob(r.u),
       verdict: oneOf(r.verdict, ["accepted", "rejected", "skipped"], "skipped"),
-      top_p: law(r.top_p),
-      resid: law(r.resid),
+      top_p: probPairs(r.top_p),
+      resid: probPairs(r.resid),
     }),
     commit: (r) => {
       const tail = obj(r.tail),
@@ -125,7 +125,7 @@
         path: arr(r.path, NODES).filter(Number.isInteger),
         n_new: Math.max(0, int(r.n_new, 0)),
         kv,
-        tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: law(tail.top) },
+        tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: probPairs(tail.top) },
       };
     },
     text: (r) => ({ pieces: arr(r.pieces, NODES).map((p) => ({ tok: int(obj(p).tok, -1), b: str(obj(p).b, 4096) })) }),

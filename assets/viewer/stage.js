@@ -188,7 +188,7 @@
       }
     }
 
-    /* Drafted tokens wait behind the text, grey and dotted; open bytes at the very end are chips. */
+    /* Drafted tokens stand after the text, grey and dotted; open bytes at the very end are chips. */
     pending(lane, upto, { round, phase, motion }) {
       const last = lane.tokens[upto - 1],
         open = last && last.carry ? last.carry : [];

@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, parts } = SV.dom;
-  const SAYS = {
+  const VERDICT_NAMES = {
     acc: "accepted",
     cor: "correction",
     bon: "bonus",
@@ -25,7 +25,7 @@
     }
     const body = list.map((p) => (typeof p === "string" ? p : p.c)).join("");
     const extra = (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : "") + (!body && t.carry ? " part" : "");
-    const span = el("span", { class: "t " + cls + extra, "data-v": SAYS[cls], "data-i": t.i }, parts(list));
+    const span = el("span", { class: "t " + cls + extra, "data-v": VERDICT_NAMES[cls], "data-i": t.i }, parts(list));
     if (t.special && !body) span.append("\u25a0 end");
     return lead ? [document.createTextNode(lead), span] : [span];
   }
@@ -46,7 +46,7 @@
       "span",
       {
         class: "t " + cls + (/\n/.test(body) ? " nl" : "") + (t.special ? " eos" : ""),
-        "data-v": SAYS[cls],
+        "data-v": VERDICT_NAMES[cls],
         "data-i": t.i,
       },
       kids,
@@ -106,5 +106,5 @@
     return -1;
   }
 
-  SV.tokens = { SAYS, tokenNodes, ownBytes, askTokens };
+  SV.tokens = { VERDICT_NAMES, tokenNodes, ownBytes, askTokens };
 })();

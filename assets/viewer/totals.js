@@ -35,7 +35,7 @@
     s.rounds++;
     s.tokens += r.commit.n_new;
     s.passes += r.passes;
-    s.rows += r.fed;
+    s.rows += r.rows;
     s.t = r.commit.t ?? before.t;
     if (!timed) s.seconds = null; /* a round without its timing: fall back on the clock */
     s.accepted += r.path.length + (r.why === "accepted" ? 1 : 0);

@@ -4,11 +4,11 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, svg, f2, count } = SV.dom;
-  const { WORD, TAILS, tailClass, wide, said, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
+  const { WORD, TAILS, tailClass, wide, labelWidth, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
   const NODES = 56;
   const EVERY = 256;
 
-  /* Which nodes to draw when there are too many rows: path and tests always, then the likeliest, parents with them. */
+  /* Which nodes to draw when there are too many rows: path and tests always, then the most probable, with their parents. */
   function chosen(v, rows) {
     const up = v.round.nodes,
       all = up.filter((n) => !n.probe),
@@ -115,7 +115,7 @@
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
     const drawn = new Set(nodes.map((n) => n.id)),
       hidden = (n) => n.kids.filter((id) => !drawn.has(id) && !v.round.nodes[id].probe).length;
-    const gap = Math.max(14, 8 + said("+" + Math.max(0, ...nodes.map(hidden))), Math.min(46, (W - need) / (D + 1))),
+    const gap = Math.max(14, 8 + labelWidth("+" + Math.max(0, ...nodes.map(hidden))), Math.min(46, (W - need) / (D + 1))),
       X = [rootW - 10];
     for (let d = 1, x = rootW + gap - 10; d <= D + 1; d++) {
       X[d] = x;
@@ -133,7 +133,7 @@
         }),
       );
     boxes.append(...root(v, rootW - 14, yr));
-    const full = widths.slice(1).every((w) => said("depth " + D) + 6 <= w + gap);
+    const full = widths.slice(1).every((w) => labelWidth("depth " + D) + 6 <= w + gap);
     for (let d = 1; d <= D; d++) boxes.append(text(X[d], 14, (full ? "depth " : "") + d, "hd"));
     if (!full) boxes.append(text(4, 14, "depth", "hd"));
     const order = { ski: 0, dra: 0, rej: 1, acc: 2 },
@@ -153,7 +153,7 @@
       if (hidden(n)) boxes.append(text(X[n.depth] + widths[n.depth] + 3, y2 + 3.5, "+" + hidden(n), "q more"));
     }
     let right = Math.max(
-      ...nodes.map((n) => X[n.depth] + widths[n.depth] + (hidden(n) ? 8 + said("+" + hidden(n)) : 12)),
+      ...nodes.map((n) => X[n.depth] + widths[n.depth] + (hidden(n) ? 8 + labelWidth("+" + hidden(n)) : 12)),
     );
     if (tail) {
       const x1 = last ? X[at] + widths[at] : X[0],
@@ -168,7 +168,7 @@
     }
     const height = L.height + (also ? FOOT : 0);
     if (also) boxes.append(text(4, height - 6, also, "hd"));
-    size(S, Math.max(v.every ? 0 : W, right, also ? 8 + said(also) : 0), height);
+    size(S, Math.max(v.every ? 0 : W, right, also ? 8 + labelWidth(also) : 0), height);
     S.drawn = nodes.length;
     S.append(edges, boxes);
     return S;
@@ -186,7 +186,7 @@
           "data-node": id,
           css: { "padding-left": 8 + (tree ? (depth - 1) * 14 : 0) + "px" },
         },
-        el("bdi", { class: "t " + cls, "data-v": SV.tokens.SAYS[cls] }, label),
+        el("bdi", { class: "t " + cls, "data-v": SV.tokens.VERDICT_NAMES[cls] }, label),
         el("span", { class: "q" }, q === null ? "" : "q " + f2(q)),
         el("span", { class: "v" }, say),
       );

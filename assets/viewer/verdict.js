@@ -12,7 +12,7 @@
      a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise.
      runs: how many of them count, where these are not all the lanes of a race. */
   function verdict(every, runs) {
-    const lanes = every.filter((l) => !SV.told.is(l)) /* a clock of its own: not ranked */,
+    const lanes = every.filter((l) => !SV.serverFacts.is(l)) /* a clock of its own: not ranked */,
       most = runs ?? M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
@@ -29,7 +29,7 @@
       winner: slow ? null : a.lane,
       second: slow ? null : b.lane,
       ...v,
-      sentence: v.sentence + (slow ? "" : behind(all)) + apart,
+      sentence: v.sentence + (slow ? "" : othersSentence(all)) + apart,
     };
   }
   const percent = (k) => Math.round((k - 1) * 100) + " %";
@@ -39,11 +39,11 @@
   function uncounted(all, slow) {
     const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, 1) })),
       { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],
-      said = `${title(lane)} took the fewest passes of the large model, ${m.passes} for ${count(m.tokens, "token")}.`;
-    return { sure: false, level: true, sentence: `${said} ${slow}` };
+      lead = `${title(lane)} took the fewest passes of the large model, ${m.passes} for ${count(m.tokens, "token")}.`;
+    return { sure: false, level: true, sentence: `${lead} ${slow}` };
   }
   /* Which lanes did not pay here, in any pair of runs. */
-  function behind(all) {
+  function othersSentence(all) {
     const plain = all.find((x) => M.isBaseline(x.lane)),
       slower = (x) => x !== plain && Math.min(...M.ratios(plain.list, x.list)) >= 1 + CLOSE,
       names = plain ? all.filter(slower).map((x) => title(x.lane)) : [],

@@ -13,7 +13,7 @@ from ..trace.page import gradio_parts
 from ..trace.scripts import folder
 from . import picker_rows as rows
 from .limits import LANES, PLAIN
-from .start_content import Offer
+from .start_content import StartContent
 from .stream import pack
 from .theme import PANELS, STATIC
 
@@ -26,10 +26,10 @@ def board(value: str) -> gr.HTML:
     """All lanes, the inspector, the ribbon and the figures. The value is a window of live frames (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
-                   js_on_load=parts["js_on_load"] + script("paint_rate.js"))
+                   js_on_load=parts["js_on_load"] + script("report_paint_rate.js"))
 
 
-def picker(cards: dict[str, Any], offered: Offer, timed: bool) -> gr.HTML:
+def picker(cards: dict[str, Any], offered: StartContent, timed: bool) -> gr.HTML:
     """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
     {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run; ``timed``: whether the measured speeds are those
     of the chosen models."""

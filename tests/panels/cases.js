@@ -64,7 +64,7 @@
         ],
         "cells",
       );
-      same(P.maths.cells([0, 9], [1, 0]).at(-1).add, null, "a token the law forbids");
+      same(P.maths.cells([0, 9], [1, 0]).at(-1).add, null, "a token of probability 0");
     },
     "tokens fall into one kind each"() {
       const kinds = ["\n", " 42", ",", " word", "ing"].map(P.predictability.kindOf);

@@ -6,8 +6,8 @@ import asyncio
 import json
 
 from specviz import lab
-from specviz.ui.lab_questions import Desk
-from specviz.ui.limits import Turnstile
+from specviz.ui.lab_questions import LabQuestions
+from specviz.ui.limits import RunQueue
 
 
 class Light:
@@ -19,7 +19,7 @@ class Light:
 
 def asked(question: str, **payload) -> list[dict]:
     async def ask():
-        return [json.loads(line) async for line in Desk(Light(), Turnstile()).ask(question, payload)]
+        return [json.loads(line) async for line in LabQuestions(Light(), RunQueue()).ask(question, payload)]
 
     return asyncio.run(ask())
 

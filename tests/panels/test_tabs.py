@@ -16,7 +16,7 @@ RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
 VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "sweep", "load", "scaling"],
-         "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "heat", "states"]}
+         "learn": ["start", "methods", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "predictability", "states"]}
 
 
 def painted(page) -> None:
@@ -462,7 +462,7 @@ def test_runs_are_kept_in_the_browser_bounded_and_forgotten(visit) -> None:
 
 def test_the_heat_map_says_of_each_token_what_the_trace_says(visit) -> None:
     def use(page):
-        show(page, "heat")
+        show(page, "predictability")
         shown = page.evaluate("[...document.querySelectorAll('.pn-shaded .h')].map((h) => h.classList[1])")
         want = []
         for r in (r for r in GREEDY if r["type"] == "commit" and r["lane"] == 1):
@@ -580,7 +580,7 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
 
 def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -> None:
     def use(page):
-        show(page, "heat")
+        show(page, "predictability")
         text, kinds = saved(page, ".pn-body")
         words = page.evaluate("[...document.querySelectorAll('.pn-shaded .h')].map((h) => h.textContent.trim()).filter(Boolean)")
         assert all(word in text for word in words) and "nobody asked the draft" in text and "drawn by specviz" in text
@@ -606,7 +606,7 @@ def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> 
         assert page.evaluate("asked[0][0]") == "scaling"
         assert text.count("prediction") >= 4 and "Over the sizes of all drafts" in text and "began as Llama-draft" in text
         assert [page.locator(f".pn-duo > div:nth-child({i}) circle.pt").count() for i in (1, 2)] == [15, 3], "every point is shown"
-        assert [page.locator(f".pn-duo > div:nth-child({i}) path.ln.dot").count() for i in (1, 2)] == [3, 1], "laws end in predictions"
+        assert [page.locator(f".pn-duo > div:nth-child({i}) path.ln.dot").count() for i in (1, 2)] == [3, 1], "fits end in predictions"
         assert page.locator(".pn-table tbody tr").count() == 15 and "1.2 M" in page.text_content(".pn-table")
         page.check("input[value=acceptance_rate_sampled]", force=True)
         painted(page)

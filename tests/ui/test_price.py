@@ -7,11 +7,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from specviz.ui.head_script import First
+from specviz.ui.head_script import HeadScript
 from specviz.ui.theme import STATIC
 from specviz.ui.stream import CORES, SELDOM, Live
 from specviz.ui.engine_job import BEAT
-from specviz.ui.limits import Turnstile
+from specviz.ui.limits import RunQueue
 
 from .fake import FakeBackend
 from .test_page import begin, finish, state
@@ -88,7 +88,7 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
         async def send(message):
             out.append(message)
 
-        alone(First(app, "x")({"type": "http", "path": "/", "method": "GET"}, None, send))
+        alone(HeadScript(app, "x")({"type": "http", "path": "/", "method": "GET"}, None, send))
         return dict(out[0]["headers"]), b"".join(m["body"] for m in out[1:])
 
     html = (b"content-type", b"text/html; charset=utf-8")
@@ -99,7 +99,7 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
 
 
 def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
-    live = Live(FakeBackend(), Turnstile(), ASK)
+    live = Live(FakeBackend(), RunQueue(), ASK)
     least = BEAT * CORES
     for every, beat in [(None, least), (1, least), (300, 0.3), (10**9, SELDOM), (-5, SELDOM), ("x", SELDOM), (0, least)]:
         live.seen(0, every)
@@ -110,19 +110,19 @@ def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
 
 @pytest.mark.thorough
 def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
-    told, read_scores = [], threading.Event()
+    reports, painted_at_450 = [], threading.Event()
 
     def seen(live, number, every=None):
-        told.append((number, every))
+        reports.append((number, every))
         if every == 450:
-            read_scores.set()
+            painted_at_450.set()
 
     monkeypatch.setattr(Live, "seen", seen)
     backend.hold(9)
     begin(page)
     state(page, "live")
-    page.evaluate("document.querySelector('#board .sv').svBoard.board.pace.beat = () => 450")
+    page.evaluate("document.querySelector('#board .sv').svBoard.board.paintRate.beat = () => 450")
     page.wait_for_timeout(50)  # Playwright's own events go on
-    assert read_scores.wait(60), told
+    assert painted_at_450.wait(60), reports
     backend.hold(None)
     finish(page)

@@ -2,7 +2,7 @@
    fixture: {race: [records], unicode: {records, text}, hostile: {records, text}, frames: [values]} */
 (() => {
   "use strict";
-  const { same, ok, hashOf, dice } = globalThis.SPECVIZ_TOOLS;
+  const { same, ok, hashOf, uniforms } = globalThis.SPECVIZ_TOOLS;
   const textOf = (SV, lane) =>
     lane.tokens.map((t) => t.parts.map((p) => (typeof p === "string" ? p : "")).join("")).join("");
 
@@ -10,7 +10,7 @@
     "any chunking gives the same state"(SV, fx) {
       const want = hashOf(SV, SV.fold.fold(fx.race));
       for (let seed = 1; seed <= 6; seed++) {
-        const d = dice(seed),
+        const d = uniforms(seed),
           st = SV.fold.initial();
         for (let i = 0; i < fx.race.length;) {
           const n = 1 + Math.floor(d() * 50);
@@ -131,7 +131,7 @@
         lane = SV.fold.fold(fx.lensed).lanes.get(1);
       ok(lane.lens > 20, "lens records");
       for (let seed = 11; seed <= 14; seed++) {
-        const d = dice(seed),
+        const d = uniforms(seed),
           st = SV.fold.initial();
         for (let i = 0; i < fx.lensed.length;) {
           const n = 1 + Math.floor(d() * 30);

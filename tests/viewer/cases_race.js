@@ -1,4 +1,4 @@
-/* What a race comes to: who won, where two texts part, and two laws side by side. */
+/* What a race comes to: who won, where two texts part, and two distributions side by side. */
 (() => {
   "use strict";
   const { same, ok } = globalThis.SPECVIZ_TOOLS;
@@ -153,11 +153,11 @@
       ok(!said(lane(1, "Mixed", [2, 0.9]), lane(2, "Near", [1.01, 1.02])).includes("slower"), "noise");
     },
     "a painting that is slow is followed by a rest, the longer the fewer cores there are"(SV) {
-      const pace = new SV.pace.Pace(SV.pace.part(2));
+      const pace = new SV.paintRate.PaintRate(SV.paintRate.part(2));
       same(pace.beat(100), 100, "nothing learned");
       for (let i = 0; i < 30; i++) pace.learn(60);
       ok(Math.abs(pace.beat(100) - 600) < 1, "60 ms are 10 % of 600 ms: " + pace.beat(100));
-      ok(new SV.pace.Pace(SV.pace.part(8)).beat(100) === 100 && SV.pace.share(1e9) < 5000, "never for ever");
+      ok(new SV.paintRate.PaintRate(SV.paintRate.part(8)).beat(100) === 100 && SV.paintRate.share(1e9) < 5000, "never for ever");
     },
     "the target's size and nature stand by its name"(SV) {
       same(
@@ -186,19 +186,19 @@
       const tie = lane(1, "x", [1], { checks: [{ kind: "near_tie", detail: { margin: 0.0123 } }] });
       same(SV.verdict.why(tie), "a near-tie, gap 0.012", "why");
     },
-    "rows of two laws: the tested token is among them and each law adds to one"(SV) {
+    "rows of two distributions: the tested token is among them and each sums to one"(SV) {
       const p = [1, 2, 3, 4, 5, 6].map((t) => [t, (7 - t) / 28]),
         q = [
           [9, 0.9],
           [1, 0.05],
         ],
-        out = SV.laws.rows(p, q, null, 9, [0.01, null]);
+        out = SV.distributions.rows(p, q, null, 9, [0.01, null]);
       same(out[0].tok, 9, "the tested token stands first");
       same(out.at(-1).tok, null, "the rest is one row");
       for (const k of [0, 1])
-        ok(Math.abs(out.reduce((s, r) => s + (r.v[k] || 0), 0) - 1) < 1e-9, "law " + k + " adds to one");
+        ok(Math.abs(out.reduce((s, r) => s + (r.v[k] || 0), 0) - 1) < 1e-9, "distribution " + k + " sums to one");
       same(out[0].v.slice(0, 2), [0.01, 0.9], "what is known of it");
-      same(SV.laws.rows(null, null, null, 1), [], "no law, no row");
+      same(SV.distributions.rows(null, null, null, 1), [], "no distribution, no row");
     },
     "the residual's scale comes from a token whose three numbers are known"(SV) {
       const j = {
@@ -211,7 +211,7 @@
       };
       ok(
         Math.abs(
-          SV.laws.zOf(j, {
+          SV.distributions.zOf(j, {
             top: [
               [1, 0.2],
               [2, 0.8],
@@ -220,7 +220,7 @@
         ) < 1e-9,
         "(0.5 - 0.2) / 0.75",
       );
-      same(SV.laws.zOf(j, { top: [[2, 0.8]] }), null, "q of the token is unknown");
+      same(SV.distributions.zOf(j, { top: [[2, 0.8]] }), null, "q of the token is unknown");
     },
     "playing walks every phase of every round once, and stops"(SV, fx) {
       const line = SV.fold.fold(fx.race).lanes.get(1),

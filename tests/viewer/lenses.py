@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specviz.core.notes import NOTES
+from specviz.core.note_kinds import NOTES
 
 LENSES = {kind: note.example for kind, note in NOTES.items()}
 

@@ -1,4 +1,4 @@
-"""What the viewer works out without a page: fold, frames, reader, metrics, verdicts, laws."""
+"""What the viewer works out without a page: fold, frames, reader, metrics, verdicts, distributions."""
 
 from __future__ import annotations
 

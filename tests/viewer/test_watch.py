@@ -158,10 +158,10 @@ def test_on_a_phone_the_inspector_follows_in_the_page(drive, settled) -> None:
         settled(page)
         where = "(s) => document.querySelector(s).getBoundingClientRect().top"
         assert page.evaluate(where, ".p-stage") < page.evaluate(where, ".p-insp") and page.is_visible(".tlist")
-        page.capture(".lane .stage .live .now >> nth=0")
-        page.capture(".tlist button >> nth=1")
+        page.tap(".lane .stage .live .now >> nth=0")
+        page.tap(".tlist button >> nth=1")
         settled(page)
-        page.capture("[data-step='1']")
+        page.tap("[data-step='1']")
         settled(page)
         assert page.get_attribute(".sv", "data-phase") == "1"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

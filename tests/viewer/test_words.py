@@ -14,7 +14,7 @@ from specviz.trace.page import VIEWER
 from specviz.ui.cards import cards
 from specviz.ui import limits
 from specviz.ui.limits import titles
-from specviz.ui.offer import RECORDED
+from specviz.ui.start_content import RECORDED
 from specviz.ui.theme import PANELS, STATIC
 
 from . import sample
@@ -166,7 +166,7 @@ def test_where_a_throw_decides_nothing_dice_are_offered_and_run_the_same_lane(dr
         page.evaluate(LOAD, json.dumps(cold))
         page.evaluate("() => { globalThis.asked = []; globalThis.SpecVizPage = { run: (x) => asked.push(x) }; board.goto({ lane: 1, round: 2, tab: 'why' }); }")
         settled(page)
-        page.click(".cold button:has-text('Run it with dice')")
+        page.click(".cold button:has-text('Run it at temperature 1')")
         header = next(r for r in cold if r["type"] == "header" and r["lane"] == 1)
         assert page.evaluate("asked") == [{"prompt": header["prompt"]["text"], "methods": [header["method"]["key"]],
                                            "knobs": {header["method"]["key"]: header["knobs"]}, "temperature": 1, "tab": "watch"}]  # fmt: skip

@@ -11,11 +11,11 @@
   };
   const hashOf = (SV, st, cur = "end") => SV.text.hash(st.order.map((id) => SV.fold.picture(st.lanes.get(id), cur)));
   /* A small seeded generator: the chunks differ, the test does not. */
-  const dice = (seed) => () => {
+  const uniforms = (seed) => () => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
     return seed / 2 ** 32;
   };
 
-  globalThis.SPECVIZ_TOOLS = { same, ok, hashOf, dice };
+  globalThis.SPECVIZ_TOOLS = { same, ok, hashOf, uniforms };
   globalThis.SPECVIZ_CASES = {};
 })();

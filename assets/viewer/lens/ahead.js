@@ -100,7 +100,7 @@
       right = kept(c, line);
     host.append(
       say(
-        "A column a place: what its head found likeliest, best first, with its chance. Filled: the path that was drafted. ",
+        "A column a place: the top tokens of its head, best first, with their probabilities. Filled: the path that was drafted. ",
         changed
           ? "It leaves the heads' first choice at " + count(changed, "place") + "."
           : "It is the heads' first choice at every place.",
@@ -210,7 +210,7 @@
   }
 
   Object.assign(SV.lens, {
-    trigram: { title: "The three tokens behind each guess", draw: trigram },
+    trigram: { title: "The three tokens before each guess", draw: trigram },
     ahead: { title: "Guessed in the pass before", draw: ahead },
     beam: { title: "Beams and what they share", draw: beam },
     regression: { title: "The state, turned by each guess", draw: regression },

@@ -40,7 +40,7 @@
         count(drafts.length, "draft") +
           " were followed at once in " +
           count(int(d.passes, 0), "pass", "passes") +
-          " of the large model; it read their mixture. The likeliest one is judged.",
+          " of the large model; it read their mixture. The most probable one is verified.",
       ),
     );
     drafts.forEach((x, i) =>
@@ -55,7 +55,7 @@
       say(
         "For each token of the tree: the " +
           int(d.keep, 8) +
-          " successors that the target found likeliest when it last read it. Bold: read anew in the last pass.",
+          " most probable successors by the target when it last read it. Bold: read anew in the last pass.",
       ),
     );
     const inPath = new Set(c.round.path.map((id) => c.round.nodes[id].tok));

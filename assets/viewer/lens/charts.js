@@ -106,7 +106,7 @@
   }
 
   /* Rows by columns of numbers in greys. opt: {name, rows: [[number|null]], at: [row, column], rowName, colName, width} */
-  function heat(host, opt) {
+  function heatmap(host, opt) {
     const rows = opt.rows.slice(0, 64).map((r) => r.slice(0, 128)),
       n = rows.length,
       m = Math.max(0, ...rows.map((r) => r.length)),
@@ -167,5 +167,5 @@
     );
   }
 
-  SV.pictures = { ...T, bars, line, heat, strip, frame, label: text };
+  SV.pictures = { ...T, bars, line, heatmap, strip, frame, label: text };
 })();

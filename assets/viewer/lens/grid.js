@@ -1,5 +1,5 @@
 /* Jacobi decoding: a block of guesses, refined round by round. A row a round, a column a place of the output; a guess that
-   equals what was finally written is settled. */
+   equals what was finally written is final. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});

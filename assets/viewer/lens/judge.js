@@ -1,4 +1,4 @@
-/* What a judge thought of each drafted token, beside what became of it (Judge decoding). */
+/* The judge's score of each drafted token, next to its verdict (Judge decoding). */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});

@@ -74,7 +74,7 @@
   }
 
   /* EasySpec: the middle layers run in groups, all layers of a group reading the same input; first and last run by themselves. */
-  function beside(host, notes, c) {
+  function sideBySide(host, notes, c) {
     const d = notes[notes.length - 1] || {},
       n = Math.min(128, Math.max(0, int(d.layers, 0))),
       size = Math.min(128, Math.max(1, int(d.size, 1)));
@@ -126,5 +126,5 @@
   SV.lens.own_cache = { title: "What the draft remembers", draw: remembered };
   SV.lens.residuals = { title: "Fast residual", draw: residuals };
   SV.lens.layers = { title: "Layers", draw };
-  SV.lens.side_by_side = { title: "Layers side by side", draw: beside };
+  SV.lens.side_by_side = { title: "Layers side by side", draw: sideBySide };
 })();

@@ -36,13 +36,13 @@
     const names = list(d.names, 24).map((x) => word(x, 24)),
       whole = names.length > 0,
       label = (i) => (whole ? names[i] || "?" : String(gammas[i] ?? "?")),
-      told = (i) => (whole ? label(i) : "length " + label(i));
+      named = (i) => (whole ? label(i) : "length " + label(i));
     host.append(
       say(
         "The bandit tries " +
           (whole ? "ways to draft" : "draft lengths") +
           " and keeps what brings most tokens a second. This round: " +
-          told(arm) +
+          named(arm) +
           ".",
       ),
     );
@@ -55,7 +55,7 @@
       most: 1,
       height: 116,
     });
-    host.append(say("Pulled: " + gammas.map((_, i) => told(i) + " " + count(pulls[i] ?? 0, "time")).join(", ") + "."));
+    host.append(say("Pulled: " + gammas.map((_, i) => named(i) + " " + count(pulls[i] ?? 0, "time")).join(", ") + "."));
     const past = c
       .history()
       .map(({ round, data }) => [

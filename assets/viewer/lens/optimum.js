@@ -1,4 +1,4 @@
-/* How much of what is possible the rule accepts: its chance at the first place beside that of the best rule there could be. */
+/* The rule's acceptance probability at the first position, next to that of the optimal rule. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});

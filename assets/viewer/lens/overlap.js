@@ -37,11 +37,11 @@
             " refused places are gathered for the next.",
         ),
       );
-    const found = past.filter(([, told]) => told.length);
+    const found = past.filter(([, matches]) => matches.length);
     if (found.length > 1) {
       let held = null; // as a moving mean: single rounds are noise
-      const smooth = found.map(([round, told]) => {
-        held = held === null ? mean(told) : held + 0.2 * (mean(told) - held);
+      const smooth = found.map(([round, matches]) => {
+        held = held === null ? mean(matches) : held + 0.2 * (mean(matches) - held);
         return [round, held];
       });
       const steps = c.history().filter(({ data }) => data && num(data.before) !== null);

@@ -81,7 +81,7 @@
       el("b", { class: "lsub" }, "Which successor was right"),
       say("Darker: accepted more often so far. Row: rank of the successor. Column: depth in the tree."),
     );
-    SV.pictures.heat(host, {
+    SV.pictures.heatmap(host, {
       name: "Accepted successors by rank and depth",
       rows: hits.map((r) => [...r, ...Array(Math.max(...hits.map((x) => x.length)) - r.length).fill(0)]),
       rowName: "rank",

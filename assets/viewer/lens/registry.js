@@ -38,7 +38,7 @@
   const mono = (s) => el("bdi", { class: "mono" }, s);
   const chip = (s, cls) => el("bdi", { class: "ltok" + (cls ? " " + cls : "") }, s);
 
-  /* Every record of one kind up to this round; thinned from the front, for a picture has only so much room. */
+  /* Every record of one kind up to this round; thinned from the front, because a picture has limited space. */
   function history(lane, kind, upto) {
     const out = [];
     for (let i = Math.min(upto, lane.rounds.length - 1); i >= 0 && out.length < BACK; i--)
@@ -103,17 +103,17 @@
     return list;
   };
 
-  const tells = (r) => r.lens.length > 0 || copied(r);
-  /* The tab stays while the lane has anything to show; a round that told nothing shows what was told last. */
-  const any = (v) => Boolean(v.round && (v.lane.lens || tells(v.round)));
+  const hasNotes = (r) => r.lens.length > 0 || copied(r);
+  /* The tab stays while the lane has anything to show; a round without notes shows the latest one. */
+  const any = (v) => Boolean(v.round && (v.lane.lens || hasNotes(v.round)));
   function draw(v, board) {
     const card = el("div", { class: "card lens" }),
       at = v.round;
-    if (!tells(at)) {
+    if (!hasNotes(at)) {
       let i = at.i;
-      while (i >= 0 && at.i - i < BACK && !tells(v.lane.rounds[i])) i--;
+      while (i >= 0 && at.i - i < BACK && !hasNotes(v.lane.rounds[i])) i--;
       card.append(say("Nothing to show in this round."));
-      if (i < 0 || !tells(v.lane.rounds[i])) return card;
+      if (i < 0 || !hasNotes(v.lane.rounds[i])) return card;
       v = { ...v, round: v.lane.rounds[i], phase: 4 };
       card.append(say("Told last in round " + (i + 1) + ":"));
     }

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { list, nums, num, int, say, bars, heat, short } = SV.pictures;
+  const { list, nums, num, int, say, bars, heatmap, short } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[notes.length - 1] || {},
@@ -16,7 +16,7 @@
           " deep. Darker: more expected tokens. The frame is what pays best at the prices measured in this run.",
       ),
     );
-    heat(host, {
+    heatmap(host, {
       name: "Expected tokens by depth and number of nodes",
       rows: table,
       at: [Math.max(0, int(d.depth, 1) - 1), Math.max(0, int(d.nodes, 1) - 1)],

@@ -113,7 +113,7 @@
       "Tokens and what each model thought of them",
     );
     if (asked.includes(false))
-      host.append(say("Dotted: the small model was sure, so the large one was not heard there."));
+      host.append(say("Dotted: the small model was sure, so the large one was not asked there."));
   }
   function grade(host, notes, c) {
     const d = notes[0] || {},

@@ -4,6 +4,6 @@ setInterval(() => {
   const root = element.querySelector(".sv");
   if (root?.dataset.state === "live" && !document.hidden)
     requestAnimationFrame(() =>
-      trigger("select", { frame: Number(root.dataset.seq), every: root.svBoard?.board.pace.beat(0) }),
+      trigger("select", { frame: Number(root.dataset.seq), every: root.svBoard?.board.paintRate.beat(0) }),
     );
 }, (navigator.hardwareConcurrency || 4) <= 2 ? 1000 : 500);

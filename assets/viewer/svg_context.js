@@ -75,5 +75,5 @@
     }
   }
 
-  SV.pen = { Pen };
+  SV.svgContext = { Pen };
 })();

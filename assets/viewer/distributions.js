@@ -1,4 +1,4 @@
-/* Two laws side by side, and the residual a correction is drawn from: the likeliest tokens of each, as numbers and as bars. */
+/* Two distributions side by side, and the residual a correction is drawn from: the top tokens of each, as numbers and as bars. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -6,27 +6,27 @@
   const ROWS = 5;
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
 
-  /* Rows of both laws: the likeliest of either, the tested token always among them, and the rest as one row. */
+  /* Rows of both distributions: the top tokens of either, the tested token always among them, and the rest as one row. */
   function rows(p, q, resid, me, known = []) {
-    const laws = [p, q, resid].map((l) =>
+    const dists = [p, q, resid].map((l) =>
       Array.isArray(l) ? new Map(l.filter((x) => Array.isArray(x) && finite(x[1]))) : null,
     );
     known.forEach((x, k) => {
-      if (laws[k] && finite(x) && !laws[k].has(me)) laws[k].set(me, x);
+      if (dists[k] && finite(x) && !dists[k].has(me)) dists[k].set(me, x);
     }); /* too unlikely for the saved list */
-    /* Only the best of a law is saved: what is not among them is unknown, unless they already add up to one. */
-    const whole = laws.map((m) => m && [...m.values()].reduce((s, x) => s + x, 0) > 0.999);
-    const all = new Set(laws.flatMap((m) => (m ? [...m.keys()] : [])));
-    const weight = (t) => Math.max(...laws.map((m) => (m && m.get(t)) || 0));
+    /* Only the best of a distribution is saved: what is not among them is unknown, unless they already add up to one. */
+    const whole = dists.map((m) => m && [...m.values()].reduce((s, x) => s + x, 0) > 0.999);
+    const all = new Set(dists.flatMap((m) => (m ? [...m.keys()] : [])));
+    const weight = (t) => Math.max(...dists.map((m) => (m && m.get(t)) || 0));
     const pick = [...all].sort((x, y) => weight(y) - weight(x)).slice(0, ROWS);
     if (all.has(me) && !pick.includes(me)) pick[pick.length - 1] = me;
     pick.sort((x, y) => (y === me) - (x === me) || weight(y) - weight(x));
     const out = pick.map((t) => ({
       tok: t,
-      v: laws.map((m, k) => (m ? (m.get(t) ?? (whole[k] ? 0 : undefined)) : null)),
+      v: dists.map((m, k) => (m ? (m.get(t) ?? (whole[k] ? 0 : undefined)) : null)),
     }));
     for (const { v } of out) if (v[2] === undefined && finite(v[0]) && finite(v[1]) && v[0] <= v[1]) v[2] = 0;
-    const rest = laws.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + (r.v[k] || 0), 0)) : null));
+    const rest = dists.map((m, k) => (m ? Math.max(0, 1 - out.reduce((s, r) => s + (r.v[k] || 0), 0)) : null));
     if (out.length) out.push({ tok: null, v: rest });
     return out;
   }
@@ -94,5 +94,5 @@
     return el("div", null, g, note ? el("p", { class: "note", css: { "margin-top": "10px" } }, note) : "");
   }
 
-  SV.laws = { finite, rows, zOf, dist };
+  SV.distributions = { finite, rows, zOf, dist };
 })();

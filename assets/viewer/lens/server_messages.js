@@ -1,4 +1,4 @@
-/* A server's messages: how large they were and when they came, and its passes where it tells them one by one. */
+/* A server's messages: how large they were and when they came, and its passes where it reports them one by one. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -12,7 +12,7 @@
     host.append(
       say(
         size === null
-          ? "This message brought " + int(d.bytes, 0) + " bytes of text; how many tokens is not told. "
+          ? "This message brought " + int(d.bytes, 0) + " bytes of text; the number of tokens is not reported. "
           : "This message brought " + int(size, 0) + (size === 1 ? " token. " : " tokens. "),
         num(d.drafted) === null
           ? ""
@@ -28,10 +28,10 @@
       width: c.width,
       series: [{ points: past, step: true, end: size === null ? "1 or more" : int(size, 0) + " tokens" }],
     });
-    const steps = SV.told.facts(c.lane).find((f) => f.name === "per_step");
+    const steps = SV.serverFacts.facts(c.lane).find((f) => f.name === "per_step");
     if (steps && Array.isArray(steps.value)) {
       const list = steps.value.filter((s) => Array.isArray(s) && num(s[0]) !== null && num(s[1]) !== null).slice(0, 96);
-      host.append(say("Accepted of what was drafted, pass by pass, as the server told at the end:"));
+      host.append(say("Accepted of what was drafted, pass by pass, as the server reported at the end:"));
       bars(host, {
         name: "Accepted tokens of each pass",
         width: c.width,
@@ -42,8 +42,8 @@
         height: 104,
       });
     }
-    host.append(el("div", null, ...SV.served.table(c.lane).filter(Boolean)));
+    host.append(el("div", null, ...SV.serverTable.table(c.lane).filter(Boolean)));
   }
 
-  SV.lens.message = { title: "What the server told", draw: message };
+  SV.lens.message = { title: "What the server reported", draw: message };
 })();

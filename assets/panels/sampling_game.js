@@ -1,5 +1,5 @@
-/* A die to play with: three tokens, a draft's law q and a target's law p. Rolls speculative sampling many times and shows what
-   came against p. One switch forgets the residual, the classic mistake; then the counts leave p. */
+/* A game of three tokens with draft distribution q and target distribution p. Runs speculative sampling many times and plots
+   the counts against p. One switch forgets the residual, the classic mistake; then the counts leave p. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -9,8 +9,8 @@
     TARGET = [0.5, 0.3, 0.2],
     DRAFT = [0.2, 0.7, 0.1];
 
-  /* Numbers from a seed (mulberry32), so that a roll can be repeated. */
-  function dice(seed) {
+  /* Numbers from a seed (mulberry32), so that a game can be repeated. */
+  function uniforms(seed) {
     let a = seed >>> 0;
     return () => {
       a = (a + 0x6d2b79f5) >>> 0;
@@ -19,13 +19,13 @@
       return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
     };
   }
-  function draw(law, u) {
+  function draw(probs, u) {
     let s = 0;
-    for (let i = 0; i < law.length; i++) {
-      s += law[i];
+    for (let i = 0; i < probs.length; i++) {
+      s += probs[i];
       if (u < s) return i;
     }
-    return law.length - 1;
+    return probs.length - 1;
   }
   /* One token by speculative sampling: {token, kept}. residual: draw again from max(0, p - q); else, wrongly, from p. */
   function roll(p, q, rnd, residual = true) {
@@ -42,7 +42,7 @@
     };
   }
   function many(n, seed, residual = true, p = TARGET, q = DRAFT) {
-    const rnd = dice(seed),
+    const rnd = uniforms(seed),
       counts = p.map(() => 0);
     let kept = 0;
     for (let i = 0; i < n; i++) {
@@ -115,8 +115,8 @@
       );
     }
     paint();
-    return el("div", { class: "pn-dice" }, bars, note, el("div", { class: "pn-row" }, press, box));
+    return el("div", { class: "pn-game" }, bars, note, el("div", { class: "pn-row" }, press, box));
   }
 
-  P.dice = { widget, many, roll };
+  P.samplingGame = { widget, many, roll };
 })();

@@ -3,8 +3,8 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const MOST = 6,
-    ROOM = 400_000;
+  const MAX_ANSWERS = 6,
+    MAX_CHARACTERS = 400_000;
 
   function kept(name) {
     const key = "specviz." + name + ".1";
@@ -12,15 +12,15 @@
       try {
         const list = JSON.parse(localStorage.getItem(key) || "[]");
         return Array.isArray(list)
-          ? list.filter((x) => x && typeof x.at === "string" && x.answer && typeof x.answer === "object").slice(0, MOST)
+          ? list.filter((x) => x && typeof x.at === "string" && x.answer && typeof x.answer === "object").slice(0, MAX_ANSWERS)
           : [];
       } catch {
         return [];
       }
     };
     function add(answer, now = new Date()) {
-      const list = [{ at: now.toISOString(), answer }, ...read()].slice(0, MOST);
-      while (list.length && JSON.stringify(list).length > ROOM) list.pop();
+      const list = [{ at: now.toISOString(), answer }, ...read()].slice(0, MAX_ANSWERS);
+      while (list.length && JSON.stringify(list).length > MAX_CHARACTERS) list.pop();
       try {
         localStorage.setItem(key, JSON.stringify(list));
       } catch {
@@ -31,5 +31,5 @@
     return { read, add };
   }
 
-  P.kept = kept;
+  P.savedAnswers = kept;
 })();

@@ -12,7 +12,7 @@
   /* ms from the beginning of one painting to that of the next, where one takes so long. */
   const share = (took, of = own) => Math.min(MOST, took / of);
 
-  class Pace {
+  class PaintRate {
     constructor(of = own) {
       this.of = of;
       this.took = 0;
@@ -34,5 +34,5 @@
     }
   }
 
-  SV.pace = { Pace, share, part };
+  SV.paintRate = { PaintRate, share, part };
 })();

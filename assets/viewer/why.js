@@ -1,10 +1,10 @@
-/* The short answer: why the selected token was kept, refused or written, in one sentence; and what dice have to do with it. */
+/* The short answer: why the selected token was kept, refused or written, in one sentence. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el } = SV.dom;
 
-  const heat = (lane) => (lane.header && lane.header.sampling && lane.header.sampling.temperature) || 0;
+  const temperature = (lane) => (lane.header && lane.header.sampling && lane.header.sampling.temperature) || 0;
   const TAGS = {
     acc: "\u2713 Kept",
     rej: "\u2715 Refused",
@@ -15,10 +15,10 @@
     pla: "Written",
   };
 
-  /* What is said of a guess, or of the large model's own token; tail: the token that the pass ended with. */
+  /* The sentence for a drafted node, or for the target's own token. tail: the last token of the round. */
   function reason(v, cls, node, tail) {
     const r = v.round,
-      hot = heat(v.lane) > 0,
+      hot = temperature(v.lane) > 0,
       last = r.commit && r.why === "correction" ? (r.path[r.path.length - 1] ?? -1) : null;
     if (node === "tail")
       return (
@@ -34,19 +34,19 @@
       );
     if (cls === "acc")
       return hot
-        ? "The large model finds this token likely enough, and the throw was on its side: it is kept without a pass of its own."
+        ? "The large model finds this token likely enough, and the random draw accepted it: it is kept without a pass of its own."
         : "The large model would have written the same token here, so it is kept without a pass of its own.";
     if (cls === "rej") {
       if (hot)
         return (
-          "The large model wants this token less than the small one does, and the throw went against it. " +
-          "What was guessed behind it is thrown away."
+          "The large model wants this token less than the small one does, and the random draw refused it. " +
+          "What was guessed after it is thrown away."
         );
       if (last !== null && node.parent === last)
         return [
           "The large model would write ",
           el("bdi", { class: "mono" }, SV.fold.label(v.lane, tail, 24)),
-          " here, so the guess is refused and everything behind it is thrown away.",
+          " here, so the guess is refused and everything after it is thrown away.",
         ];
       return "The large model would write another token here, so the guess is refused.";
     }
@@ -65,9 +65,9 @@
       id = v.phase < 3 && v.sel === "tail" && r.nodes.length ? 0 : sel,
       n = typeof id === "number" ? r.nodes[id] : null;
     if (!n && !r.commit) return box;
-    if (SV.told.is(v.lane)) {
-      box.append(el("p", null, "The server sent this text. Which guesses were behind it, no server tells."));
-      box.append(...SV.served.table(v.lane).filter(Boolean));
+    if (SV.serverFacts.is(v.lane)) {
+      box.append(el("p", null, "The server sent this text. The server does not report which guesses were behind it."));
+      box.append(...SV.serverTable.table(v.lane).filter(Boolean));
       return box;
     }
     const cls = n ? SV.fold.verdictOf(r, n.id, v.phase) : { bonus: "bon", correction: "cor" }[r.why] || "pla",
@@ -80,9 +80,9 @@
     return box;
   }
 
-  /* At temperature 0 a throw decides nothing; where the page can run, it offers to throw. */
-  function cold(v) {
-    if (heat(v.lane) > 0 || !v.round.judges.size) return null;
+  /* At temperature 0 the draw decides nothing; where the page can run, offer a sampled run. */
+  function greedyNote(v) {
+    if (temperature(v.lane) > 0 || !v.round.judges.size) return null;
     const h = v.lane.header,
       page = globalThis.SpecVizPage;
     const go = () =>
@@ -96,12 +96,12 @@
     return el(
       "p",
       { class: "cold" },
-      "Temperature 0: every chance is 0 or 1, so a throw decides nothing here.",
+      "Temperature 0: every acceptance probability is 0 or 1, so the random draw decides nothing here.",
       page && page.run && h.prompt && h.prompt.text
-        ? el("button", { type: "button", on: { click: go } }, "Run it with dice")
+        ? el("button", { type: "button", on: { click: go } }, "Run it at temperature 1")
         : null,
     );
   }
 
-  SV.short = { draw, cold, heat };
+  SV.why = { draw, greedyNote, temperature };
 })();

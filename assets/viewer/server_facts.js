@@ -1,5 +1,5 @@
-/* A lane that a server wrote: what is known of it, and how. Its rounds are messages, its clock is the client's. A fact is
-   {name, badge, value}: observed (told by the server or by the clock), inferred (from the sizes of messages) or unknown. */
+/* Facts about a lane that a server wrote, each with its source. Its rounds are messages, its clock is the client's. A fact is
+   {name, badge, value}: observed (sent by the server or measured by the clock), inferred (from the sizes of messages) or unknown. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -41,7 +41,7 @@
     return null;
   }
 
-  /* The figures of metrics.js for such a lane: what nobody told stays null; badges says of each where it comes from. */
+  /* The figures of metrics.js for such a lane: what is not reported stays null; badges says of each where it comes from. */
   function figures(m, lane, k) {
     const over = ended(lane, k),
       all = over ? facts(lane) : [],
@@ -58,7 +58,7 @@
       steps = value("steps") ?? passes;
     const places = get("by_position"),
       list = Array.isArray(places.value) ? places.value : [];
-    const told = (name) => (live ? "observed" : get(name).badge);
+    const badgeOf = (name) => (live ? "observed" : get(name).badge);
     return {
       ...m,
       tokens,
@@ -90,8 +90,8 @@
       baseline_tokens_per_second: null,
       badges: {
         tokens: over ? get("tokens").badge : "observed",
-        passes: told("passes"),
-        draft: told("drafted"),
+        passes: badgeOf("passes"),
+        draft: badgeOf("drafted"),
         per_position: places.badge,
       },
     };
@@ -113,5 +113,5 @@
     return { at: i, same: n };
   }
 
-  SV.told = { is, facts, doubts, figures, parting, ended, BADGES };
+  SV.serverFacts = { is, facts, doubts, figures, parting, ended, BADGES };
 })();

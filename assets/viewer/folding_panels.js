@@ -33,5 +33,5 @@
     };
   }
 
-  SV.shut = { all };
+  SV.folding = { all };
 })();

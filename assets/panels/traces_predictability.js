@@ -71,13 +71,13 @@
     return { drawn: out, w: text.clientWidth, h: text.scrollHeight };
   }
 
-  function heat(env) {
+  function predictability(env) {
     const root = el("div", { class: "pn-view" });
     let last;
     function paint(l) {
       const list = ease(l),
         tokens = l.folded.tokens.slice(0, Math.min(list.length, SHOWN)),
-        text = el("p", { class: "pn-heat", dir: "auto" });
+        text = el("p", { class: "pn-shaded", dir: "auto" });
       const by = new Map(KINDS.map(([k]) => [k, { asked: 0, kept: 0 }]));
       tokens.forEach((t, i) => {
         const e = list[i],
@@ -174,7 +174,7 @@
             "the shaded text",
             () => text,
             () => ({
-              name: "heat",
+              name: "predictability",
               title: "Where it was easy: " + l.title,
               caption:
                 "The higher the shade, the likelier it was that the guess would be refused. Dashed: it was refused. " +
@@ -226,6 +226,6 @@
     };
   }
 
-  (P.views = P.views || {}).heat = heat;
-  P.heat = { ease, kindOf };
+  (P.views = P.views || {}).predictability = predictability;
+  P.predictability = { ease, kindOf };
 })();

@@ -1,4 +1,4 @@
-/* Which pictures of the board can be saved, and what is said under each. */
+/* Which pictures of the board can be saved, and the line under each. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
@@ -44,7 +44,7 @@
       runs = SV.metrics.common(board.list()),
       drawn = svg("g");
     lanes.forEach((lane, i) => {
-      const pen = new SV.pen.Pen(),
+      const pen = new SV.svgContext.Pen(),
         m = SV.metrics.of(lane, lane.committed, base, runs),
         say = (x, y, text, size, weight, fill, anchor) =>
           svg(
@@ -139,5 +139,5 @@
     board.inspector.saves = keys(board, "detail", "this picture");
   }
 
-  SV.prints = { add };
+  SV.boardPictures = { add };
 })();

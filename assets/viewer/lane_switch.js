@@ -1,10 +1,10 @@
-/* The lane switch of Watch: one lane is large, the others wait behind its name with their speed. */
+/* The lane switch of Watch: one lane is large, the others are names with their speed. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, setText, setAttr, rate } = SV.dom;
 
-  class Pick {
+  class LaneSwitch {
     constructor(board) {
       this.board = board;
       this.root = el("div", { class: "lanepick", role: "group", "aria-label": "Lane shown large", hidden: true });
@@ -43,5 +43,5 @@
     }
   }
 
-  SV.pick = { Pick };
+  SV.laneSwitch = { LaneSwitch };
 })();

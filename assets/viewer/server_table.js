@@ -3,11 +3,11 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el, pct, span, count } = SV.dom;
-  const { facts, doubts, BADGES } = SV.told;
+  const { facts, doubts, BADGES } = SV.serverFacts;
   const MEANS = {
-    observed: "The server told it, or this client's clock did.",
+    observed: "The server reported it, or this client's clock measured it.",
     inferred: "It follows from the sizes of the server's messages, if each is what one pass wrote.",
-    unknown: "Nobody tells it, so nothing is drawn in its place.",
+    unknown: "It is not reported, so nothing is drawn in its place.",
   };
   const two = (x) => x.toFixed(2);
   const whole = (x) => String(Math.round(x));
@@ -78,5 +78,5 @@
     ];
   }
 
-  SV.served = { line, table, badge, MEANS };
+  SV.serverTable = { line, table, badge, MEANS };
 })();

@@ -129,5 +129,5 @@
     return drafts.find((l) => where && l.id === where.lane) || drafts[0] || null;
   }
 
-  P.read = { lanes, costs, levels, focus };
+  P.traceLanes = { lanes, costs, levels, focus };
 })();

@@ -6,7 +6,7 @@
   const { sum } = P.kit;
   const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
-  const dice = [
+  const sampling = [
     {
       title: "What \u201cthe same\u201d means",
       find: (ls) => {
@@ -28,8 +28,8 @@
       },
       say: (ls) =>
         drafting(ls).some((l) => !(l.temperature > 0))
-          ? "Temperature 0: a guess stays if it is the large model's first choice. Select any token and the " +
-            "dice card shows why it stayed."
+          ? "Temperature 0: a guess stays if it is the large model's first choice. Select any token, and " +
+            "Probabilities shows why it stayed."
           : "This trace was sampled. At temperature 0 a guess stays if it is the large model's first choice, " +
             "and nothing else counts.",
     },
@@ -54,7 +54,7 @@
     {
       title: "With chance: weigh, then draw",
       tab: "why",
-      widget: "dice",
+      widget: "sampling",
       find: (ls) => {
         const l = drafting(ls).find((x) => x.temperature > 0),
           r = l && pick(l, (x) => x.raw.trials.some((j) => j.a !== null && j.a > 0.05 && j.a < 0.95));
@@ -71,7 +71,7 @@
     },
     {
       title: "What the draft took too often is given back",
-      widget: "dice",
+      widget: "sampling",
       find: () => null,
       quiet: true,
       say: () =>
@@ -107,5 +107,5 @@
     },
   ];
 
-  (P.tracks = P.tracks || {}).dice = dice;
+  (P.tracks = P.tracks || {}).sampling = sampling;
 })();
