@@ -1,13 +1,31 @@
-"""The vocabulary of a run: sampling, dice, tree, state, parts, the round, methods. Torch and the standard
-library only; everything else is built on it."""
-from .lazy_scalars import LazyScalar, token_tensor, numbers, plain, read, select_rows, to_device
-from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
-from .parts import (StopBelowProbability, Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Decision, IncompatibleVerifier,
-                    Verdict, Verifier, has_nan, compatible_verifiers, never_stop)
-from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
-from .sampling import InvalidDistribution, RandomStreams, SingleStream, Sampling, argmax_tokens, check_distributions
-from .state import Clock, Costs, FixedCosts, State, common
-from .draft_steps import UnbatchedCall, ForwardPass, DraftSteps, run_alone
-from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, DeviceTopology
+"""The types every other package builds on: sampling, random streams, draft tree, state, parts, the round, methods.
 
-__all__ = [name for name, value in list(globals().items()) if not name.startswith("_") and type(value).__name__ != "module"]
+Imports torch and the standard library only."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .lazy_scalars import LazyScalar, token_tensor, numbers, plain, read, select_rows, to_device
+    from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
+    from .parts import (StopBelowProbability, Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Decision, IncompatibleVerifier,
+                        Verdict, Verifier, has_nan, compatible_verifiers, never_stop)
+    from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
+    from .sampling import InvalidDistribution, RandomStreams, SingleStream, Sampling, argmax_tokens, check_distributions
+    from .state import Clock, Costs, FixedCosts, State, common
+    from .draft_steps import UnbatchedCall, ForwardPass, DraftSteps, run_alone
+    from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, DeviceTopology
+
+_MODULES = ("method", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round")  # light ones first
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on first use (PEP 562), so that the catalogue of methods can be read without torch."""
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+        return import_module(f".{name}", __name__)
+    for module in () if name.startswith("_") else _MODULES:
+        found = vars(import_module(f".{module}", __name__))
+        if name in found:
+            return globals().setdefault(name, found[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

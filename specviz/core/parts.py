@@ -1,28 +1,30 @@
-"""The parts a method is made of, and what passes between them in one round.
+"""The parts of a method (target, drafter, policy, verifier), and the data they exchange in one round.
 
-Ask what a part needs, never who it is: a target lists what it ``provides``, a drafter what it ``needs``.
+No code branches on the class of a part: a target lists its ``capabilities``, a drafter what it ``needs``.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Protocol, Sequence
 
-import torch
-from torch import Tensor
+from .draft_labels import CHOSEN
 
-from .sampling import argmax_tokens
-from .state import State
-from .draft_steps import DraftSteps
-from .tree import CHOSEN, DraftTree
+if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
+    from torch import Tensor
+
+    from .draft_steps import DraftSteps
+    from .state import State
+    from .tree import DraftTree
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``taps``: "final", "layer:k" -> [1 + nodes, d].
+    """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``hidden_states``: "final", "layer:k" -> [1 + nodes, d].
 
-    ``at`` is the absolute position of row 0. From ``sync``: taps hold every row fed, logits may hold the last one only, and
-    ``fed`` counts the rows. best: the likeliest token of each row, where they were read from a device all at once; foreseen: what the
-    verifier foresaw there; seconds: what the pass took, asked once it is over, None where the host waited for nothing else.
+    ``at`` is the absolute position of row 0. From ``sync``: hidden_states hold every token computed, logits may hold the last row
+    only, and ``num_computed`` counts the tokens. best: argmax of each row, where all were read from a device at once; precomputed:
+    the verifier's ``precompute`` result; seconds: duration of the forward pass, asked once it is over; None where the host waited
+    for nothing else.
     """
 
     logits: Tensor
@@ -34,17 +36,21 @@ class Scores:
     seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
 
     def top(self, row: int) -> int:
-        """The likeliest token of a row, the first of several as argmax has them."""
+        """Return the argmax of a row; of equal logits the first."""
+        from .sampling import argmax_tokens
+
         return argmax_tokens(self.logits[row:row + 1])[0] if self.best is None else self.best[row]
 
     def tops(self, rows: Sequence[int]) -> list[int]:
+        from .sampling import argmax_tokens
+
         return argmax_tokens(self.logits[list(rows)]) if self.best is None else [self.best[row] for row in rows]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Why one node was accepted or refused: accepted iff draw < accept. law/residual [vocab]: the target law it was held
-    against (after earlier refusals) and the law after this refusal; kept for views, may be None."""
+    """Why one node was accepted or rejected: accepted iff draw < accept. probs [vocab]: the target distribution it was tested
+    against (after earlier rejections); residual [vocab]: the distribution after this rejection. Both are kept for views, may be None."""
 
     node: int
     rule: str
@@ -59,7 +65,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The accepted path (node indices from the root down) and the token after it, drawn from ``law`` [vocab].
+    """The accepted path (node indices from the root down) and the token after it, drawn from ``probs`` [vocab].
 
     kind: "bonus" | "correction" | "plain" | "accepted" (cut at an end token or the limit) | "unchecked" | "forced" | "small".
     """
@@ -73,7 +79,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Step:
-    """One draft step, for a policy that decides when to stop: the token just kept, its law [vocab], its depth (0 first)."""
+    """One draft step, for a policy that decides when to stop: the token just kept, its distribution [vocab], its depth (0 first)."""
 
     token: int
     probs: Tensor
@@ -82,13 +88,14 @@ class Step:
 
 
 def never_stop(step: Step) -> bool:
+    """Draft to the budget's full depth."""
     return False
 
 
 @dataclass(frozen=True)
 class StopBelowProbability:
-    """Stop after a token to which the draft gives a chance below ``least``. Since it looks at one number only, a model that writes many
-    tokens in one call sees to it by itself."""
+    """Stop after a token whose draft probability is below ``least``. It needs one number per token, so a model that drafts a chain in
+    one call (``write``) applies it inside that call."""
 
     least: float
 
@@ -96,14 +103,14 @@ class StopBelowProbability:
         return self.takes(float(step.probs[step.token]))
 
     def takes(self, prob: float) -> bool:
-        """Asked once for each token, in order."""
+        """Return whether drafting stops after a token of this probability. Called once for each token, in order."""
         return prob < self.least
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to draft this round. gamma: greatest depth; width: children a node; nodes: most nodes; arm: which choice of a
-    bandit; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
+    """How much to draft this round. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; arm: index of a
+    bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
 
     gamma: int = 4
     width: int = 1
@@ -114,8 +121,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A round as parts learn from it. kept[i] is the row of scores that predicted committed[i]: zip(kept, committed) pairs the
-    feature at t with the token at t+1. seconds: plan, draft, verify, judge, commit, observe on the engine's clock."""
+    """The result of a round, from which parts learn. kept[i] is the row of scores that predicted committed[i]: zip(kept, committed)
+    pairs the feature at t with the token at t+1. seconds: plan, draft, verify, judge, commit, observe on the engine's clock."""
 
     tree: DraftTree
     scores: Scores
@@ -128,22 +135,22 @@ class Outcome:
 
 
 class Early(Protocol):
-    """The first layers of a target, leaving their work in the target's own scratch."""
+    """The first layers of a target; their keys and values stay in the target's scratch, so that the verification continues them."""
 
     def step(self, tree: DraftTree, start: int) -> Tensor:
-        """States [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
+        """Return hidden states [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [kv_heads, rows, head_dim] that a layer below the exit holds of the text, the root and the last step's nodes."""
+        """Return keys and values [kv_heads, rows, head_dim] of a layer below the exit: text, root and the last step's nodes."""
 
 
 class Target(Protocol):
-    """A causal language model with its cache; targets and draft models alike.
+    """A causal language model with its KV cache; targets and draft models alike.
 
-    The cache holds tokens[:-1]; the last token is the un-cached root of the next round. Nobody else touches keys and values.
-    provides: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
+    The KV cache holds tokens[:-1]; the last token is the un-cached root of the next round. No other part touches keys and values.
+    capabilities: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
     (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``),
-    "write" (``write(after, count, heat, roll, least)``: as ``count`` score()s of a chain that grows by a token each, in one call).
+    "write" (``write(after, count, temperature, roll, least)``: drafts a chain of ``count`` tokens in one call).
     """
 
     capabilities: frozenset[str]
@@ -151,56 +158,57 @@ class Target(Protocol):
     context: int
 
     def capture(self, names: frozenset[str]) -> None:
-        """Ask for states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
+        """Capture hidden states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
 
     def expect(self, rows: int) -> None:
-        """At most so many rows will be scored at once, as far as is known: a hint for a target of fixed shapes."""
+        """Expect at most ``rows`` tokens in a forward pass: a hint for a target of fixed shapes."""
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Make the cache hold tokens[:-1]: keep what agrees, drop the rest, feed what is missing; Scores of the rows fed."""
+        """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, prefill what is missing. Returns Scores of the
+        tokens computed."""
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits of the root and every node. Rows before node ``start`` already lie in scratch from the call before."""
+        """Return logits of the root and every node. Nodes before ``start`` are in scratch already from the call before."""
 
     def learning(self) -> Target:
-        """This model with weights of its own, which may change: ``weights``, the leaves that gradients reach; ``logits(tokens)``
-        [n, vocab] of a text, with gradients; ``renew()`` after they have changed."""
+        """Return a trainable copy: ``weights``, the leaves that gradients reach; ``logits(tokens)`` [n, vocab] of a text, with
+        gradients; ``renew()`` after the weights have changed."""
 
     def commit(self, verdict: Verdict) -> None:
-        """Keep root and path; the verdict's token becomes the root. Afterwards sync(state.tokens) does nothing."""
+        """Keep root and accepted path in the KV cache; the verdict's token becomes the root. sync(state.tokens) then does nothing."""
 
     def close(self) -> None:
-        """Give the cache's memory back."""
+        """Free the KV cache."""
 
 
 class Drafter:
-    """Proposes a tree. ``taps``: states it wants from the target; ``needs``: what the target must provide;
-    ``restartable``: it follows any state.tokens, also a hypothetical continuation."""
+    """Proposes a draft tree. ``hidden_states``: names of target states to capture; ``needs``: capabilities the target must have;
+    ``restartable``: it can draft after any state.tokens, including a hypothetical continuation."""
 
     hidden_states: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     restartable: bool = True
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        """A run begins; prefill holds the rows of the prompt that were fed just now (maybe not all, maybe none)."""
+        """Begin a run. prefill holds Scores of the prompt tokens computed just now (maybe not all, maybe none)."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        """A tree of depth at most budget.gamma under state.tokens[-1]."""
+        """Return a tree of depth at most budget.gamma under state.tokens[-1]."""
         return DraftTree()
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        """``propose`` for a batch: yields the passes of its own model, is sent their Scores and returns the tree, so that the passes
-        of many requests can be one. Whoever has these says ``propose`` as ``by_itself`` of them, and whoever changes the one below
-        such a class changes the other; without them the whole proposal is one step."""
+        """``propose`` for a batch: yield forward passes of the drafter's own model, receive their Scores and return the tree, so that
+        passes of many requests can be merged. A class that overrides this defines ``propose`` as ``run_alone(self.steps(...))``, and a
+        subclass overrides both or neither. The default is one step without passes."""
         return self.propose(state, budget)
         yield
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """The round is over and state.tokens holds what was committed."""
+        """Learn from a finished round; state.tokens holds the committed tokens."""
 
 
 class Policy:
-    """How much to draft."""
+    """Decides how much to draft in each round."""
 
     hidden_states: frozenset[str] = frozenset()
 
@@ -212,28 +220,28 @@ class Policy:
 
 
 class JointPolicy(Policy):
-    """One policy for all requests of a batch: they share the one of the request that came first.
+    """One policy shared by all requests of a batch: that of the first request.
 
-    What a request is given may depend on the others, which their own dice draw; never on what its own dice have yet to draw.
+    A request's budget may depend on the other requests' drafts, never on random draws of its own that are still to come.
     """
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
-        """A budget for each request of the round."""
+        """Return a budget for each request of the round."""
         raise TypeError(f"{type(self).__name__} does not say how to plan")
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        """The trees that are scored: the same, or what of them fits into the batch's rows."""
+        """Return the trees to score: the same ones, or cut to fit the batch's token budget."""
         return trees
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
-        """Learn from a round of the batch; the seconds of each outcome are those of the whole batch's drafting and pass."""
+        """Learn from a round of the batch; each outcome's seconds are those of the whole batch."""
 
     def plan(self, state: State) -> Budget:
         return self.plan_all([state])[0]
 
 
 class Verifier:
-    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges lawfully; ``title``: for people."""
+    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges correctly; ``title``: for people."""
 
     hidden_states: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
@@ -243,21 +251,21 @@ class Verifier:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """What ``verify`` may come to need of scores on a device, before it is waited for: its numbers ``asked`` [n] are read into ``told``
-        with everything else, and it comes back as ``scores.foreseen``. None: this rule reads as it goes."""
+        """Compute on the device all that ``verify`` may need, so that the round synchronises once: the result's numbers ``asked`` [n] are
+        read into its ``values`` with everything else, and ``verify`` finds it as ``scores.precomputed``. None: the rule reads as it goes."""
 
     def check(self, tree: DraftTree) -> None:
-        """Refuse a tree with draws this rule would judge wrongly."""
+        """Raise IncompatibleVerifier for a tree with draws that this rule would judge wrongly."""
         found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
-        alien = found - self.labels
-        if alien:
+        unknown = found - self.labels
+        if unknown:
             others = ", ".join(compatible_verifiers(found)) or "no verifier here"
-            raise IncompatibleVerifier(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed {_and(alien)}: "
-                               f"lawful is {others}")
+            raise IncompatibleVerifier(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed "
+                                       f"{_and(unknown)}: compatible is {others}")
 
 
 def compatible_verifiers(labels) -> list[str]:
-    """The titles of all verifiers that judge draws of these kinds."""
+    """Return the titles of all verifiers that judge draws of these kinds."""
     found, work = set(), [Verifier]
     while work:
         kind = work.pop()
@@ -268,7 +276,7 @@ def compatible_verifiers(labels) -> list[str]:
 
 
 class IncompatibleVerifier(ValueError):
-    """A verifier was given draws whose law it does not follow; the output would be biased."""
+    """A verifier was given draws that it cannot judge; the output would be biased."""
 
 
 def _and(words) -> str:
@@ -277,7 +285,7 @@ def _and(words) -> str:
 
 @dataclass(frozen=True)
 class Parts:
-    """A method, built. ``loop`` None means the ordinary draft-then-verify loop."""
+    """The built parts of a method. ``loop`` None means the ordinary draft-then-verify loop."""
 
     drafter: Drafter
     policy: Policy
@@ -291,5 +299,5 @@ class Parts:
 
 
 def has_nan(x: Tensor) -> bool:
-    """Whether a row of logits is broken. A sum carries one NaN through, and is far quicker than looking at each number."""
-    return bool(torch.isnan(x.sum()))
+    """Return whether logits hold a NaN. The sum propagates one NaN and is much faster than an elementwise test."""
+    return bool(x.sum().isnan())

@@ -1,9 +1,8 @@
-"""The draft tree: what a drafter proposes and a verifier judges. A chain is a tree; plain decoding is an empty one.
+"""The draft tree: proposed by a drafter, judged by a verifier. A chain is a tree; plain decoding uses an empty one.
 
 Every node names the draw it came from, so one rule can judge chains, i.i.d. siblings, siblings drawn without replacement,
-chosen siblings (top-k, n-gram, retrieval) and mixtures. Three laws keep that exact:
-drawn siblings come before chosen ones; drawn twins are never merged; a cut that looked at token identities demotes what is
-left to chosen.
+chosen siblings (top-k, n-gram, retrieval) and mixtures. Three invariants keep that exact: drawn siblings come before chosen ones;
+duplicate drawn siblings are never merged; a cut that looked at token identities turns the remaining nodes into chosen ones.
 """
 from __future__ import annotations
 
@@ -14,13 +13,12 @@ from typing import Callable, NamedTuple
 import torch
 from torch import Tensor
 
+from .draft_labels import CHOSEN, IID, WITHOUT_REPLACEMENT
 from .lazy_scalars import LazyScalar, token_tensor
-
-CHOSEN, IID, WITHOUT_REPLACEMENT = "chosen", "iid", "without_replacement"
 
 
 class Origin(NamedTuple):  # made for every copied token: three times quicker than a frozen dataclass
-    """Where a node was copied from: ``source`` ("context" or a store's name), token positions [start, end)."""
+    """The place a node was copied from: ``source`` ("context" or a store's name), token positions [start, end)."""
 
     source: str
     start: int
@@ -29,7 +27,7 @@ class Origin(NamedTuple):  # made for every copied token: three times quicker th
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows that are not vocabulary tokens: what enters ``layer`` (0 = the embeddings) in place of the running state."""
+    """Rows that are not vocabulary tokens: hidden states that enter ``layer`` (0 = the embeddings)."""
 
     layer: int
     nodes: tuple[int, ...]
@@ -38,8 +36,8 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class DeviceTopology:
-    """What a target of fixed shapes needs of a tree whose parents lie on a device: depths of the nodes, which are known; there, their
-    parents [nodes] and who sees whom [1 + nodes, 1 + nodes], row 0 the root, a row itself included."""
+    """Topology of a tree whose parents stay on a device, for a target of fixed shapes: depths (on the host), parents [nodes], and the
+    attention mask ``sees`` [1 + nodes, 1 + nodes] with row 0 the root; a row sees itself."""
 
     depths: tuple[int, ...]
     parents: Tensor
@@ -53,13 +51,13 @@ class DraftTree:
     tokens   ids, -1 where a probe is not a vocabulary token
     parents  index of each node's parent, -1 = root; siblings in draw order, drawn before chosen
     draw     per node, the index of its draw; -1 = chosen, not drawn
-    probs    [draws, vocab], the law of each draw's first token, in the target's width
+    probs    [draws, vocab], the distribution of each draw's first token, in the target's width
     drawn    per draw, "iid", "without_replacement" or a label that some verifier lists
     probes   nodes that are scored but never accepted, never above a candidate
-    inputs   rows that enter the network as states instead of tokens
+    inputs   rows that enter the network as hidden states instead of tokens
     origin   per node, where it was copied from (may be shorter than tokens)
-    chances  per node, its probability by its draw's law; only where they were read from a device with everything else
-    unread   of a tree that is still growing on a device, whose parents nobody has asked for
+    token_probs  per node, its probability under its draw's distribution; only where read from a device with everything else
+    device_topology  of a tree that is still growing on a device
     """
 
     tokens: tuple[int, ...] = ()
@@ -86,7 +84,7 @@ class DraftTree:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """Distance from the root, 1 for its children."""
+        """Distance of each node from the root, 1 for its children."""
         if self.device_topology is not None:
             return self.device_topology.depths
         out: list[int] = []
@@ -95,11 +93,11 @@ class DraftTree:
         return tuple(out)
 
     def children(self, i: int) -> list[int]:
-        """Candidates under node i (-1 = root), in draw order."""
+        """Return the candidates under node i (-1 = root), in draw order."""
         return self._children.get(i, [])
 
     def path(self, i: int) -> list[int]:
-        """Nodes from below the root down to i."""
+        """Return the nodes from below the root down to i."""
         out = []
         while i >= 0:
             out.append(i)
@@ -110,7 +108,7 @@ class DraftTree:
         return CHOSEN if self.draw[i] < 0 else self.drawn[self.draw[i]]
 
     def draft_probs(self, i: int) -> Tensor | None:
-        """The law node i was really drawn from, given its earlier siblings; None = chosen, not drawn."""
+        """Return the distribution node i was drawn from, given its earlier siblings; None = chosen, not drawn."""
         k = self.draw[i]
         if k < 0:
             return None
@@ -124,34 +122,34 @@ class DraftTree:
         return row
 
     def prob(self, i: int) -> float | None:
-        """The probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
+        """Return the probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
         if self.draw[i] < 0:
             return None
         return float(self.draft_probs(i)[self.tokens[i]]) if self.token_probs is None else self.token_probs[i]
 
     def chances_on(self, device: torch.device) -> Tensor | None:
-        """``chances`` as a tensor of the device where the laws lie, for reading; None elsewhere, and where a law follows from others."""
+        """Return ``token_probs`` as a tensor on the distributions' device; None on another device, and for draws without replacement."""
         if self.probs is None or self.probs.device != device or WITHOUT_REPLACEMENT in self.drawn:
             return None
         tokens = [token if type(token) is LazyScalar else max(0, token) for token in self.tokens]
         return self.probs[token_tensor(device, [max(0, k) for k in self.draw]), token_tensor(device, tokens)]
 
     def add(self, token: int, parent: int, draw: int = -1, probe: bool = False) -> DraftTree:
-        """One more node. For many nodes use TreeBuilder, which does not copy."""
+        """Return the tree with one more node. For many nodes use TreeBuilder, which does not copy."""
         probes = self.probes | {len(self)} if probe else self.probes
         return replace(self, tokens=self.tokens + (token,), parents=self.parents + (parent,), draw=self.draw + (draw,), probes=probes)
 
     def begin(self, probs: Tensor, drawn: str) -> tuple[DraftTree, int]:
-        """Open a draw from the law probs [vocab]; returns the tree and the draw's index."""
+        """Open a draw from probs [vocab]; return the tree and the draw's index."""
         row = probs[None]
         rows = row if self.probs is None else torch.cat([self.probs, row])
         return replace(self, probs=rows, drawn=self.drawn + (drawn,)), len(self.drawn)
 
     def keep(self, nodes, looked: bool) -> DraftTree:
-        """The part of the tree on ``nodes`` (closed under parents), renumbered.
+        """Return the part of the tree on ``nodes`` (closed under parents), renumbered.
 
-        looked: the choice saw the identity of what it drops, so what is left counts as chosen. Otherwise the cut must keep a
-        prefix of each draw, or ValueError is raised: dropping an earlier sibling would change a later one's law.
+        looked: the choice depended on the identity of dropped tokens, so the remaining nodes become chosen. Otherwise the cut must
+        keep a prefix of each draw, or ValueError is raised: dropping an earlier sibling would change a later one's distribution.
         """
         nodes = sorted(nodes)
         at = {c: i for i, c in enumerate(nodes)} | {-1: -1}
@@ -183,7 +181,7 @@ class DraftTree:
 
     @classmethod
     def chain(cls, tokens, probs: Tensor | None = None, drawn: str = IID) -> DraftTree:
-        """A single path; with probs [len(tokens), vocab] each token was drawn from its row, without it was chosen."""
+        """Return a single path; with probs [len(tokens), vocab] each token was drawn from its row, without it was chosen."""
         n = len(tokens)
         draw, labels = ((-1,) * n, ()) if probs is None or not n else (tuple(range(n)), (drawn,) * n)
         return cls(tuple(tokens), tuple(range(-1, n - 1)), draw, probs if labels else None, labels)
@@ -191,7 +189,7 @@ class DraftTree:
 
 @dataclass
 class TreeBuilder:
-    """A tree under construction; ``tree()`` freezes what is there so far."""
+    """A tree under construction; ``tree()`` returns it as a DraftTree."""
 
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -206,13 +204,13 @@ class TreeBuilder:
         return len(self.tokens)
 
     def begin(self, probs: Tensor, drawn: str) -> int:
-        """Open a draw from the law probs [vocab]; returns its index."""
+        """Open a draw from probs [vocab]; return its index."""
         self.distributions.append(probs)
         self.drawn.append(drawn)
         return len(self.drawn) - 1
 
     def add(self, token: int, parent: int, draw: int = -1, probe: bool = False, origin: Origin | None = None) -> int:
-        """One more node; returns its index."""
+        """Add a node; return its index."""
         index = len(self.tokens)
         self.tokens.append(token)
         self.parents.append(parent)
@@ -223,7 +221,7 @@ class TreeBuilder:
         return index
 
     def chain(self, tokens: list[int], origin: list[Origin | None]) -> None:
-        """Chosen nodes below each other, the first at the root."""
+        """Add a chain of chosen nodes under the root."""
         index, n = len(self.tokens), len(tokens)
         self.tokens += tokens
         self.parents += (-1, *range(index, index + n - 1)) if n else ()

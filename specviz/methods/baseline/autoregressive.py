@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from ...core import Drafter, Method, Parts
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit) -> Parts:
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(Drafter(), Fixed(gamma=0), TokenRejection())
 
 

@@ -3,9 +3,12 @@ then reads what was written, and takes back what it finds too unlikely (rollback
 """
 from __future__ import annotations
 
-from ...core import Budget, Knob, Method, Parts, Policy, State
-from ...drafters.model.while_confident import SureChain
-from ...verifiers.relaxed import Rollback
+from typing import TYPE_CHECKING
+
+from ...core import Budget, Knob, Method, Parts, Policy
+
+if TYPE_CHECKING:
+    from ...core import State
 
 
 class LargeFirst(Policy):
@@ -19,7 +22,10 @@ class LargeFirst(Policy):
 
 
 def build(kit, fallback: float, rollback: float, most: int) -> Parts:
-    return Parts(SureChain(kit.open("middle"), fallback), LargeFirst(most), Rollback(rollback))
+    from ...drafters.model.while_confident import ConfidentChain
+    from ...verifiers.allowed_tokens import Rollback
+
+    return Parts(ConfidentChain(kit.open("middle"), fallback), LargeFirst(most), Rollback(rollback))
 
 
 METHOD = Method(

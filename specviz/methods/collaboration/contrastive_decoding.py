@@ -5,15 +5,16 @@ that speculation changes nothing about it (speculative contrastive decoding, Yua
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.combined import contrast, together
-from ...policies.routers import ROUTERS, drafting
-from ...verifiers import TokenRejection
 
 
 def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...loops.mixed_target import contrast, decode_mixture
+    from ...policies.routers import ROUTERS, drafting
+    from ...verifiers import TokenRejection
+
     helpers = {"small": kit.open("middle"), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
-    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), together, helpers)
+    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), decode_mixture, helpers)
 
 
 METHOD = Method(
@@ -26,7 +27,8 @@ METHOD = Method(
     knobs=(
         Knob("beta", 0.5, 0.0, 3.0, "0 is the small model, 1 the target; above 1 what only the small model likes counts against a token"),
         Knob("alpha", 0.1, 0.001, 1.0, "tokens with less than this share of the target's best probability are out"),
-        Knob("router", "always", choices=tuple(ROUTERS), help="where the target has a say: everywhere, or where the small model's "
+        Knob("router", "always", choices=("always", "max probability", "delta"),
+             help="where the target has a say: everywhere, or where the small model's "
              "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
         Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
     ),

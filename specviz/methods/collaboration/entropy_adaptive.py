@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
-from ...loops import switching
-from ...policies.switch import EntropySwitch
-from ...verifiers import TokenRejection
 
 
 def build(kit, window: int, limit: float, dwell: int) -> Parts:
+    from ...loops import switching
+    from ...policies.model_switch import EntropySwitch
+    from ...verifiers import TokenRejection
+
     return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("middle")})
 
 

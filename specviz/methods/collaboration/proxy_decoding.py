@@ -5,20 +5,21 @@ model, and the draft model stopped after half of its layers, read through its ow
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.combined import shifted, together
-from ...policies.routers import ROUTERS, drafting
-from ...verifiers import TokenRejection
 
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...loops.mixed_target import decode_mixture, shifted
+    from ...policies.routers import ROUTERS, drafting
+    from ...verifiers import TokenRejection
+
     small = kit.open("middle")
     if not {"tap:layer", "head"} <= small.capabilities or not hasattr(small, "norm") or small.layers < 2:
         raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
     half = f"layer:{(small.layers + 1) // 2}"
     helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
                "router": ROUTERS[router], "hidden_states": frozenset({half})}
-    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), together, helpers)
+    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), decode_mixture, helpers)
 
 
 METHOD = Method(
@@ -30,7 +31,8 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("alpha", 1.0, 0.0, 3.0, "how much of the small model's gain is added; 0 is the target alone, where it has a say"),
-        Knob("router", "always", choices=tuple(ROUTERS), help="where the target has a say: everywhere, or where the small model's "
+        Knob("router", "always", choices=("always", "max probability", "delta"),
+             help="where the target has a say: everywhere, or where the small model's "
              "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
         Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
     ),

@@ -4,17 +4,18 @@ large one writes the others anew (Liao et al. 2501.19324). What comes of it is a
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops import Stepwise
-from ...policies import Fixed
-from ...policies.until import MARKS, UntilMark
-from ...verifiers import TokenRejection
-from ...verifiers.steps import Rewarded
 
 
 def build(kit, least: float, mixture: str, step: str, longest: int) -> Parts:
-    steps, alone = UntilMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
-    verifier = Rewarded(kit.head("reward"), least, mixture == "by chance")
+    from ...drafters.model.chain import DraftChain
+    from ...loops import Stepwise
+    from ...policies import Fixed
+    from ...policies.stop_when import StopAtMark
+    from ...verifiers import TokenRejection
+    from ...verifiers.step_grade import RewardGrade
+
+    steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
+    verifier = RewardGrade(kit.head("reward"), least, mixture == "by chance")
     return Parts(DraftChain(kit.open("draft")), steps, verifier, Stepwise(alone, steps.ends, longest))
 
 
@@ -29,7 +30,8 @@ METHOD = Method(
         Knob("least", 0.7, 0.0, 1.0, "reward from which on a step is kept; the authors take 0.7"),
         Knob("mixture", "threshold", choices=("threshold", "by chance"),
              help="keep what reaches the threshold, which the paper proves best; or each step with its reward as the chance"),
-        Knob("step", "sentence", choices=tuple(MARKS), help="what a step is; the paper's are paragraphs, ended by an empty line"),
+        Knob("step", "sentence", choices=("sentence", "line", "paragraph"),
+             help="what a step is; the paper's are paragraphs, ended by an empty line"),
         Knob("longest", 32, 1, 512, "most tokens of a step"),
     ),
     needs=frozenset({"draft", "head:reward", "tap:final"}),

@@ -4,16 +4,17 @@ al. 2504.07891). A step that passes stays as it is: what counts is that it is go
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops import Stepwise
-from ...policies import Fixed
-from ...policies.until import MARKS, UntilMark
-from ...verifiers import TokenRejection
-from ...verifiers.steps import Grade
 
 def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
-    steps, alone = UntilMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
-    return Parts(DraftChain(kit.open("middle")), steps, Grade(least), Stepwise(alone, steps.ends, longest, first))
+    from ...drafters.model.chain import DraftChain
+    from ...loops import Stepwise
+    from ...policies import Fixed
+    from ...policies.stop_when import StopAtMark
+    from ...verifiers import TokenRejection
+    from ...verifiers.step_grade import StepGrade
+
+    steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
+    return Parts(DraftChain(kit.open("middle")), steps, StepGrade(least), Stepwise(alone, steps.ends, longest, first))
 
 
 METHOD = Method(
@@ -25,7 +26,8 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("least", 7.0, 0.0, 9.0, "grade from which on a step is kept: nine times the geometric mean of its tokens' probabilities"),
-        Knob("step", "sentence", choices=tuple(MARKS), help="what a step is; the paper's are paragraphs, which end with an empty line"),
+        Knob("step", "sentence", choices=("sentence", "line", "paragraph"),
+             help="what a step is; the paper's are paragraphs, which end with an empty line"),
         Knob("longest", 32, 1, 512, "most tokens of a step; the paper allows 512"),
         Knob("first", 0, 0, 64, "steps at the beginning that the target writes by itself"),
     ),

@@ -3,19 +3,20 @@
 """
 from __future__ import annotations
 
-import torch
-
-from ...core import Knob, Method, Parts, State
-from ...drafters.heads.features import Features
-from ...drafters.model.chain import DraftChain
-from ...policies import PredictedLength
-from ...verifiers import TokenRejection
+from ...core import Knob, Method, Parts
 
 
 def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
+    import torch
+
+    from ...drafters.heads.features import Features
+    from ...drafters.model.chain import DraftChain
+    from ...policies import PredictedLength
+    from ...verifiers import TokenRejection
+
     quick, drafter, target = kit.head("adaeagle").quick(), Features(kit.head("eagle"), DraftChain), kit.target
 
-    def predict(state: State) -> float | None:
+    def predict(state) -> float | None:
         before = drafter.model.before
         if before is None:
             return None

@@ -5,21 +5,21 @@ arms at random and assumes nothing about them. The arms are draft lengths, or wh
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
-from ...drafters.model.chain import DraftChain, DraftShape
-from ...drafters.lookup.prompt_lookup import PromptLookup
-from ...drafters.several.arms import Armed
-from ...policies import Exp3, Ucb
-from ...trees import sparse
-from ...verifiers import TokenRejection
 
 
 def lengths(kit, count: int, shortest: int):
+    from ...drafters.model.chain import DraftChain
+
     draft = DraftChain(kit.open("draft"))
     return [("", draft, Budget(gamma)) for gamma in range(shortest, shortest + count)]
 
 
 def configurations(kit, count: int, shortest: int):
     """Few rows and no draft model at first, many rows last. All share one draft model: each syncs it before it writes."""
+    from ...drafters.model.chain import DraftChain, DraftShape
+    from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...trees import sparse
+
     model, lookup = kit.open("draft"), PromptLookup(3)
     chain, tree = DraftChain(model), DraftShape(model, sparse(3, 4, 8), drawn=False)
     return [("lookup", lookup, Budget(8)), ("chain of 2", chain, Budget(2)), ("chain of 5", chain, Budget(5)),
@@ -30,10 +30,14 @@ ARMS = {"lengths": lengths, "configurations": configurations}
 
 
 def build(kit, rule: str, choose: str, arms: int, shortest: int, radius: str, reward: str, delta: float) -> Parts:
+    from ...drafters.combined.policy_selected import PolicySelector
+    from ...policies import Exp3, Ucb
+    from ...verifiers import TokenRejection
+
     names, drafters, budgets = zip(*ARMS[choose](kit, arms, shortest))
     names = names if any(names) else ()
     policy = Ucb(budgets, names, reward, radius, delta=delta) if rule == "UCBSpec" else Exp3(budgets, names, reward)
-    return Parts(Armed(*drafters), policy, TokenRejection())
+    return Parts(PolicySelector(*drafters), policy, TokenRejection())
 
 
 METHOD = Method(

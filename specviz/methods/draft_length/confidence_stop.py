@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Confidence
-from ...verifiers import TokenRejection
 
 
 def build(kit, most: int, threshold: float, learn: bool) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Confidence
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), Confidence(most, threshold, learn), TokenRejection())
 
 

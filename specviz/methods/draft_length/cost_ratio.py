@@ -4,12 +4,13 @@ verification, the length with the most tokens a second follows from a formula (L
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import CostRatio
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, most: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import CostRatio
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), CostRatio(first, most), TokenRejection())
 
 

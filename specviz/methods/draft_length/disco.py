@@ -4,12 +4,13 @@ probabilities, its entropy and the token's place. The token it looked at is kept
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Classified
-from ...verifiers import TokenRejection
 
 
 def build(kit, threshold: float, most: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Classified
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").quick(), threshold, most), TokenRejection())
 
 

@@ -4,12 +4,13 @@ after any other.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Heuristic
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, up: int, down: int, most: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Heuristic
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), Heuristic(first, up, down, most), TokenRejection())
 
 

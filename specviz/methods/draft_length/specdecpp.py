@@ -4,12 +4,13 @@ refusal has become too likely (Huang et al. 2405.19715). The stop looks at kept 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import StateChain
-from ...policies import PredictedAcceptance
-from ...verifiers import TokenRejection
 
 
 def build(kit, threshold: float, least: int, most: int) -> Parts:
+    from ...drafters.model.chain import StateChain
+    from ...policies import PredictedAcceptance
+    from ...verifiers import TokenRejection
+
     head = kit.head("specdecpp")
     return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.quick(), threshold, least, most), TokenRejection())
 

@@ -4,12 +4,13 @@ root of the entropy bounds the chance of a refusal from above.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Entropy
-from ...verifiers import TokenRejection
 
 
 def build(kit, most: int, limit: float, scale: float) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Entropy
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), Entropy(most, limit, scale), TokenRejection())
 
 

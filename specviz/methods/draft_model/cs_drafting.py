@@ -4,16 +4,17 @@ behind them come from these counts alone (Chen et al. 2312.11462).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.copying import NgramDraft
-from ...drafters.model.staged import Staged
-from ...drafters.several.cascade import Cascade
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, tail: int, inner: int, ngram: int) -> Parts:
+    from ...drafters.lookup.copying import NgramDraft
+    from ...drafters.model.staged import StagedDrafter
+    from ...drafters.combined.cascade import Cascade
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     sped_up = Parts(NgramDraft(ngram, min(2, ngram)), Fixed(inner), TokenRejection())
-    drafter = Cascade(Staged(sped_up, kit.open("draft")), NgramDraft(ngram, min(2, ngram)), first)
+    drafter = Cascade(StagedDrafter(sped_up, kit.open("draft")), NgramDraft(ngram, min(2, ngram)), first)
     return Parts(drafter, Fixed(first + tail), TokenRejection())
 
 

@@ -4,13 +4,14 @@ the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding: what 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.watched import WatchedChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
-    return Parts(WatchedChain(kit.open("draft:distillspec")), Fixed(gamma), TokenRejection())
+    from ...drafters.model.overlap import OverlapChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(OverlapChain(kit.open("draft:distillspec")), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.online import OnlineChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, every: int, rate: float) -> Parts:
+    from ...drafters.model.online import OnlineChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(OnlineChain(kit.open("draft"), every, rate), Fixed(gamma), TokenRejection())
 
 

@@ -4,12 +4,13 @@ from its own row's distribution, whatever the others became, so token rejection 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.masked import MaskedDraft
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.model.masked import MaskedDraft
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(MaskedDraft(kit.head("pard")), Fixed(gamma), TokenRejection())
 
 

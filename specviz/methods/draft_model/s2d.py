@@ -4,14 +4,15 @@ et al. 2407.01955). Which size spoke is decided by distributions alone, before a
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.nested import NestedChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 SIZES = {"adaptive": None, "half": 0, "three quarters": 1, "whole": -1}
 
 
 def build(kit, gamma: int, size: str, sure: float) -> Parts:
+    from ...drafters.model.nested import NestedChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(NestedChain(kit.open("draft:s2d"), SIZES[size], sure), Fixed(gamma), TokenRejection())
 
 

@@ -6,12 +6,13 @@ refused one is replaced by a draw from norm((p - q)+), which makes the output ex
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(DraftChain(kit.open("draft")), Fixed(gamma), TokenRejection())
 
 

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.prompt_lookup import PromptLookup
-from ...drafters.model.staged import Staged
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, inner: int, ngram: int, drafts: str, width: int, nodes: int) -> Parts:
+    from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...drafters.model.staged import StagedDrafter
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import TokenRejection
+
     parts = Parts(PromptLookup(ngram, latest=True), Fixed(inner), TokenRejection())
     if drafts == "chain":
-        return Parts(Staged(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
-    drafter = Staged(parts, kit.open("draft"), sparse(width, gamma, nodes))
+        return Parts(StagedDrafter(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
+    drafter = StagedDrafter(parts, kit.open("draft"), sparse(width, gamma, nodes))
     return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 

@@ -4,13 +4,14 @@ et al. 2403.00858). Decoding is plain speculative decoding: what is special is i
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.watched import WatchedChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
-    return Parts(WatchedChain(kit.open("draft:tvdpp")), Fixed(gamma), TokenRejection())
+    from ...drafters.model.overlap import OverlapChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(OverlapChain(kit.open("draft:tvdpp")), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.dynamic import ConfidentTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
-def build(kit, beam: int, depth: int, nodes: int, gain: float, heated: bool) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), beam, gain, heated), Fixed(depth, beam, nodes), TokenRejection())
+def build(kit, beam: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(ConfidentTree(kit.open("draft"), beam, gain, with_temperature), Fixed(depth, beam, nodes), TokenRejection())
 
 
 METHOD = Method(

@@ -4,18 +4,18 @@ without replacement, Jeon et al. 2402.14160). The tree's shape is fixed beforeha
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import chosen_children, drawn_children, hub_children, independent_children, sparse
-from ...verifiers import BlockVerification, KSeq, SpecHub, TokenRejection, Traversal
-
-CHILDREN = {"top-k": chosen_children, "sampled": drawn_children, "independent": independent_children, "hub pairs": hub_children}
-JUDGES = {"token": TokenRejection, "block": BlockVerification, "traversal": Traversal, "k-seq": KSeq, "spechub": SpecHub}
 
 
 def build(kit, children: str, verifier: str, width: int, depth: int, nodes: int) -> Parts:
-    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children != "top-k", CHILDREN[children])
-    return Parts(drafter, Fixed(depth, width, nodes), JUDGES[verifier]())
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import chosen_children, drawn_children, hub_children, independent_children, sparse
+    from ...verifiers import BlockVerification, KSeq, SpecHub, TokenRejection, Traversal
+
+    draw = {"top-k": chosen_children, "sampled": drawn_children, "independent": independent_children, "hub pairs": hub_children}[children]
+    verifiers = {"token": TokenRejection, "block": BlockVerification, "traversal": Traversal, "k-seq": KSeq, "spechub": SpecHub}
+    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children != "top-k", draw)
+    return Parts(drafter, Fixed(depth, width, nodes), verifiers[verifier]())
 
 
 METHOD = Method(

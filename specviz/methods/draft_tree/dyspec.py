@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.dynamic import GreedyTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, width: int, depth: int, grow: str, draft_temperature: float) -> Parts:
+    from ...drafters.model.confidence_trees import GreedyTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = GreedyTree(kit.open("draft"), temperature=draft_temperature, layered=grow == "layers")
     return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
 

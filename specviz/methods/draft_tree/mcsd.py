@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import product
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, later: int, depth: int, draft_temperature: float) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import product
+    from ...verifiers import TokenRejection
+
     shape = product((first,) + (later,) * (depth - 1))
-    return Parts(DraftShape(kit.open("draft"), shape, temperature=draft_temperature), Fixed(depth, max(first, later), len(shape)), TokenRejection())
+    drafter = DraftShape(kit.open("draft"), shape, temperature=draft_temperature)
+    return Parts(drafter, Fixed(depth, max(first, later), len(shape)), TokenRejection())
 
 
 METHOD = Method(

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.dynamic import ConfidentTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
-def build(kit, nodes: int, depth: int, gain: float, heated: bool) -> Parts:
-    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, heated, asks=True), Fixed(depth, nodes, nodes), TokenRejection())
+def build(kit, nodes: int, depth: int, gain: float, with_temperature: bool) -> Parts:
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, with_temperature, asks=True), Fixed(depth, nodes, nodes), TokenRejection())
 
 
 METHOD = Method(

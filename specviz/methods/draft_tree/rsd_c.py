@@ -4,13 +4,14 @@ tested recursively, each against what the earlier ones left (RSD-C, Jeon et al. 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import product
-from ...verifiers import TokenRejection
 
 
 def build(kit, branches: int, depth: int) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import product
+    from ...verifiers import TokenRejection
+
     shape = product((branches,) * depth)
     return Parts(DraftShape(kit.open("draft"), shape), Fixed(depth, branches, len(shape)), TokenRejection())
 

@@ -4,12 +4,13 @@ their probability, which are draws without replacement of whole sequences (RSD-S
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.paths import StochasticBeam
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, width: int, depth: int) -> Parts:
+    from ...drafters.model.multi_draft import StochasticBeam
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(StochasticBeam(kit.open("draft")), Fixed(depth, width, width * depth), TokenRejection())
 
 

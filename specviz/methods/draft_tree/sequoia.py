@@ -4,12 +4,13 @@ et al. 2402.12374). How often the first, second, third sibling is the accepted o
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.sequoia import SequoiaTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int, width: int) -> Parts:
+    from ...drafters.model.sequoia import SequoiaTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(SequoiaTree(kit.open("draft"), width, depth, nodes), Fixed(depth, width, nodes), TokenRejection())
 
 

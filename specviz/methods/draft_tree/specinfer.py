@@ -6,16 +6,17 @@ likely tokens. Several draft models may each draw a tree of their own; the trees
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...drafters.several.fused import Fused
-from ...policies import Fixed
-from ...trees import independent_children, product
-from ...verifiers import MultiStep
 
 DRAFTS = ("draft", "wide", "deep")
 
 
 def build(kit, width: int, split: int, depth: int, models: int) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...drafters.combined.fusion import Fused
+    from ...policies import Fixed
+    from ...trees import independent_children, product
+    from ...verifiers import MultiStep
+
     shape = product([width if level == split else 1 for level in range(1, depth + 1)])
     trees = [DraftShape(kit.open(role), shape, children=independent_children) for role in DRAFTS[:models]]
     return Parts(trees[0] if len(trees) == 1 else Fused(*trees), Fixed(depth, width, len(trees) * len(shape)), MultiStep())

@@ -4,14 +4,15 @@ asked at which the model was in a similar state (Liu et al. 2606.05742).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.by_state import DenseCopy
-from ...drafters.lookup.several_copies import BranchedCopy
-from ...drafters.several.fused import Preferred
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, length: int, ngram: int, least: int, branches: int, likeness: float, nodes: int) -> Parts:
+    from ...drafters.lookup.hidden_state_lookup import DenseCopy
+    from ...drafters.lookup.branched_copy import BranchedCopy
+    from ...drafters.combined.fusion import Preferred
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = Preferred(BranchedCopy(ngram, least, branches), DenseCopy(branches, likeness))
     return Parts(drafter, Fixed(length, branches, nodes), TokenRejection())
 

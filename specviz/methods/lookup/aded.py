@@ -4,20 +4,22 @@ that balances likely continuations against little tried ones (Liu et al. 2407.12
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.trigrams import TrigramSearch
-from ...indexes.earlier_answers import memory_of
-from ...indexes.trigrams import Trigrams, trigrams_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, iterations: int, gain: float, start: str) -> Parts:
+    from ...drafters.lookup.trigram_search import TrigramSearch
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = TrigramSearch(iterations, gain, memory=memory_of(kit), corpus=corpus(kit) if start == "store" else None)
     return Parts(drafter, Fixed(depth, 12, nodes), TokenRejection())
 
 
-def corpus(kit) -> Trigrams | None:
+def corpus(kit):
     """The library's tri-grams; None where there is no library, or none in the words of this target."""
+    from ...indexes.trigrams import trigrams_of
+
     try:
         return trigrams_of(kit.open_store("text").array.tokens)
     except ValueError:

@@ -4,14 +4,16 @@ drafts token by token; the target checks the draft in one pass (Ou et al. 2404.0
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.copying import NgramDraft
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gamma: int, ngram: int, least: int, caution: float) -> Parts:
-    return Parts(gated(NgramDraft(ngram, min(least, ngram)), caution), Fixed(gamma), TokenRejection())
+    from ...drafters.lookup.copying import NgramDraft
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(NgramDraft(ngram, min(least, ngram)), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -23,7 +25,7 @@ METHOD = Method(
         Knob("gamma", 24, 1, 32, "most tokens drafted a round (K; the paper's 7); the gate lets through as many as pay"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted (N)"),
         Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes rows on fresh text, where pairs are common"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="The ladder of n-grams: how long a piece of known text stood behind each drafted token, and where it backed off.",
     wins="Text that repeats its own phrases, also in new combinations that no single copy would give.",

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from ...core import StopBelowProbability, Budget, Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...drafters.lookup.copying import GramCopy
-from ...drafters.several.fused import Limited, Preferred
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gram: int, block: int, gamma: int, least: float) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...drafters.lookup.copying import GramCopy
+    from ...drafters.combined.fusion import Limited, Preferred
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))))
     return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
 

@@ -4,14 +4,16 @@ kept in a table, so finding it costs nothing however long the text is (Dumitru e
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.copying import GramCopy
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gram: int, block: int, occurrence: str, caution: float) -> Parts:
-    return Parts(gated(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection())
+    from ...drafters.lookup.copying import GramCopy
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection())
 
 
 METHOD = Method(
@@ -23,7 +25,7 @@ METHOD = Method(
         Knob("gram", 2, 1, 10, "tokens that must repeat before anything is copied (the paper's 3); the gate learns which to trust"),
         Knob("block", 32, 1, 64, "most tokens copied a round (the paper's 10); the gate lets through as many as pay"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several places to copy from; the first is the paper's"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",
     wins="Second turns that rewrite, shorten or translate code and text of the first: it drafts only when it is likely right.",

@@ -4,14 +4,17 @@ continuation of the most similar places is the draft (Gritta et al. 2502.15572).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.by_state import DenseCopy
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, length: int, neighbours: int, least: float, dims: int, caution: float) -> Parts:
-    return Parts(gated(DenseCopy(neighbours, least, dims), caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+    from ...drafters.lookup.hidden_state_lookup import DenseCopy
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    drafter = with_cost_gate(DenseCopy(neighbours, least, dims), caution)
+    return Parts(drafter, Fixed(length, neighbours, neighbours * length), TokenRejection())
 
 
 METHOD = Method(
@@ -24,7 +27,7 @@ METHOD = Method(
         Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.3, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
         Knob("dims", 64, 1, 4096, "main directions of the states that are compared, where there are more (the paper's 64)"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     needs=frozenset({"tap:final"}),
     look="Which earlier places it finds similar: often the same meaning in other words, where a match of words is short.",

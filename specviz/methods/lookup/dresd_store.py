@@ -4,15 +4,17 @@ al. 2502.15572). Exactly among the places of the same token, or, in a large stor
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.by_state_store import StoreStates
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
+    from ...drafters.lookup.hidden_state_datastore import StoreStates
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = StoreStates(kit.open_store("dense"), kit.target, neighbours, least)
-    return Parts(gated(drafter, caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+    return Parts(with_cost_gate(drafter, caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
 
 
 METHOD = Method(
@@ -24,7 +26,7 @@ METHOD = Method(
         Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
         Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.5, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     needs=frozenset({"store:dense", "tap:final", "embed", "head"}),
     look="Places of the library that are alike in meaning, not in words, and whether the search was exact or approximate.",

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.input_copy import InputCopy
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, longest: int, from_start: bool) -> Parts:
+    from ...drafters.lookup.input_copy import InputCopy
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(InputCopy(longest, from_start), Fixed(gamma), TokenRejection())
 
 

@@ -4,12 +4,13 @@ what followed it in the text (Liu et al. 2507.01449).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.next_next import NextNext
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, longest: int, reach: int) -> Parts:
+    from ...drafters.lookup.logit_successors import NextNext
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(NextNext(longest, reach), Fixed(max(reach, 4), nodes, nodes), TokenRejection())
 
 

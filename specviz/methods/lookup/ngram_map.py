@@ -4,14 +4,16 @@ ngram-map-k, ngram-map-k4v).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.gate import CAUTION, gated
-from ...drafters.lookup.ngram_map import NgramMap
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, key: int, gamma: int, values: str, least: int, caution: float) -> Parts:
-    return Parts(gated(NgramMap(key, least, values == "most frequent"), caution), Fixed(gamma), TokenRejection())
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.ngram_map import NgramMap
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(NgramMap(key, least, values == "most frequent"), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -25,7 +27,7 @@ METHOD = Method(
         Knob("values", "latest", choices=("latest", "most frequent"),
              help="which continuation: the latest one (simple, map-k), or of up to four the one clearly ahead (map-k4v)"),
         Knob("least", 1, 1, 8, "times the key must have stood in the text before (its min-hits)"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="No draft for a long time, and then dozens of tokens at once.",
     wins="Rewriting a long text or a program with few changes: a long key is hardly ever wrong.",

@@ -4,15 +4,17 @@ token.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.gate import CAUTION, gated
-from ...drafters.lookup.ngram_map import NgramPool
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, key: int, gamma: int, least: int, caution: float) -> Parts:
-    return Parts(gated(NgramPool(memory_of(kit), key, least), caution), Fixed(gamma), TokenRejection())
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.ngram_map import NgramPool
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(NgramPool(memory_of(kit), key, least), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -24,7 +26,7 @@ METHOD = Method(
         Knob("key", 6, 1, 32, "tokens of a key (llama.cpp's n-match, 24)"),
         Knob("gamma", 64, 1, 64, "most tokens drafted a round (its n-max); the gate lets through as many as pay"),
         Knob("least", 1, 1, 64, "shorter drafts are dropped (its n-min, 48)"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="The pool fills up with every answer, and a repeated question is drafted from what the first one left.",
     wins="Going over the same block of text or code again and again: memory and time stay the same however long it gets.",

@@ -4,14 +4,16 @@ own all the same. Without such a text the prompt is the prediction.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.gate import CAUTION, gated
-from ...drafters.lookup.prediction import Prediction, predicted_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gamma: int, longest: int, least: int, caution: float) -> Parts:
-    return Parts(gated(Prediction(predicted_of(kit), longest, least), caution), Fixed(gamma), TokenRejection())
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.prediction import Prediction, predicted_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(Prediction(predicted_of(kit), longest, least), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -23,7 +25,7 @@ METHOD = Method(
         Knob("gamma", 64, 1, 256, "most tokens copied a round; the gate lets through as many as pay"),
         Knob("longest", 8, 1, 24, "longest end of the answer by which the place is found again"),
         Knob("least", 2, 1, 8, "shortest end that may tell the place"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="Long copies from the predicted text, a correction where the answer differs, and how soon it is back on the track.",
     wins="Edits of a text or a program: nearly all of the answer is known beforehand, and each round copies dozens of tokens.",

@@ -4,14 +4,16 @@ the draft (Saxena 2023; "assisted generation by prompt lookup" in transformers).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.prompt_lookup import PromptLookup
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gamma: int, ngram: int, occurrence: str, caution: float) -> Parts:
-    return Parts(gated(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection())
+    from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(with_cost_gate(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -23,7 +25,7 @@ METHOD = Method(
         Knob("gamma", 32, 1, 32, "most tokens to copy (usually 10); the gate lets through as many as pay, so long copies may go on"),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
         Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="The arc from the matched words to the place they were copied from.",
     wins="Editing, quoting, summaries, code: whenever the answer repeats the prompt. The draft costs nothing.",

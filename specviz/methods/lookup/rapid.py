@@ -6,16 +6,17 @@ With transfer 0 the target stays itself: ordinary, exact speculative decoding wi
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.short_context import ShortContext
-from ...policies import Fixed
-from ...verifiers.enriched import Enriched
 
 READERS = {"draft model": "draft", "the target itself": "target"}
 
 
 def build(kit, transfer: float, floor: float, gamma: int, sure: float, room: int, piece: int, reader: str) -> Parts:
+    from ...drafters.model.short_context import ShortContext
+    from ...policies import Fixed
+    from ...verifiers.rapid import RapidVerification
+
     drafter = ShortContext(kit.open(READERS[reader]), room, piece, sure)
-    return Parts(drafter, Fixed(gamma), Enriched(transfer, floor, lambda: drafter.beliefs))
+    return Parts(drafter, Fixed(gamma), RapidVerification(transfer, floor, lambda: drafter.beliefs))
 
 
 METHOD = Method(

@@ -4,17 +4,18 @@ which retrieved branches are worth a row (Quan et al. 2503.03434).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.counted_suffixes import CountedSuffixes
-from ...indexes.earlier_answers import memory_of
-from ...drafters.lookup.rasd import PrunedUnion
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...indexes.earlier_answers import memory_of
+    from ...drafters.lookup.rasd import PrunedUnion
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import TokenRejection
+
     memory = memory_of(kit)
-    retrieval = CountedSuffixes(memory, depth=32, room=memory.room, factor=4.0)
+    retrieval = CountedSuffixes(memory, depth=32, capacity=memory.capacity, factor=4.0)
     drafter = PrunedUnion(kit.open("draft"), sparse(width, depth, nodes), True, retrieval, top, found)
     return Parts(drafter, Fixed(max(depth, reach), 8, max(nodes, found)), TokenRejection())
 

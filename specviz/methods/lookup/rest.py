@@ -4,14 +4,16 @@ them there most often is the draft, as a tree (He et al. 2311.08252).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.gate import CAUTION, gated
-from ...drafters.lookup.datastore import StoreTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, depth: int, nodes: int, longest: int, least: int, hits: int, caution: float) -> Parts:
-    drafter = gated(StoreTree(kit.open_store("text"), longest, min(least, longest), hits), caution)
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.datastore import StoreTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    drafter = with_cost_gate(StoreTree(kit.open_store("text"), longest, min(least, longest), hits), caution)
     return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())
 
 
@@ -26,7 +28,7 @@ METHOD = Method(
         Knob("longest", 16, 1, 16, "longest end of the text that is looked up; shorter ones follow"),
         Knob("least", 2, 1, 16, "shortest end that may be looked up"),
         Knob("hits", 5000, 1, 20000, "most places that are counted"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     needs=frozenset({"store:text", "tree"}),
     look="Which store a drafted token was copied from, and how many places agreed on it.",

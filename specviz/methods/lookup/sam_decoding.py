@@ -4,17 +4,19 @@ matches are copied, and where there is none another drafter may step in (Hu et a
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.recycling import Recycling
-from ...drafters.lookup.copying import SuffixCopy
-from ...drafters.several.fused import Preferred
-from ...drafters.lookup.gate import CAUTION, gated
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int, caution: float) -> Parts:
-    copy = gated(SuffixCopy(least, stretch), caution)
+    from ...drafters.lookup.token_recycling import Recycling
+    from ...drafters.lookup.copying import SuffixCopy
+    from ...drafters.combined.fusion import Preferred
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import TokenRejection
+
+    copy = with_cost_gate(SuffixCopy(least, stretch), caution)
     if otherwise == "nothing":
         return Parts(copy, Fixed(gamma), TokenRejection())
     depth = min(gamma, 6)
@@ -32,7 +34,7 @@ METHOD = Method(
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
         Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
         Knob("nodes", 16, 1, 80, "places in the other drafter's tree"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",
     wins="Long copies: edits, quotations, logs, code. A match of ten tokens drafts forty, and most of them stand.",

@@ -5,15 +5,17 @@ the same matches.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.gate import CAUTION, gated
-from ...indexes.earlier_answers import memory_of
-from ...drafters.lookup.datastore import LongerMatch
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float) -> Parts:
-    drafter = gated(LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution)
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...indexes.earlier_answers import memory_of
+    from ...drafters.lookup.datastore import LongerMatch
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    drafter = with_cost_gate(LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution)
     return Parts(drafter, Fixed(gamma, 8, gamma), TokenRejection())
 
 
@@ -27,7 +29,7 @@ METHOD = Method(
         Knob("least", 2, 1, 16, "shortest match in the text that is copied from (the paper's 5); the gate learns which to trust"),
         Knob("bias", 2, 0, 16, "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     needs=frozenset({"store:text"}),
     look="Arcs into the text for its own repetitions, nodes from the store for common phrases.",

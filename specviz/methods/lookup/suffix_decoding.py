@@ -4,16 +4,18 @@ expected to bring most tokens becomes the draft, and a longer match may draft mo
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.counted_suffixes import CountedSuffixes
-from ...drafters.lookup.gate import CAUTION, gated
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
+from . import CAUTION
 
 
 def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float) -> Parts:
-    drafter = CountedSuffixes(memory_of(kit), depth=depth, room=room, factor=factor, least=least)
-    return Parts(gated(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    drafter = CountedSuffixes(memory_of(kit), depth=depth, capacity=room, factor=factor, least=least)
+    return Parts(with_cost_gate(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -28,7 +30,7 @@ METHOD = Method(
         Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
         Knob("room", 8000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
-        Knob(**CAUTION),
+        CAUTION,
     ),
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",
     wins="Agents, repeated questions, edits: the second answer to a similar question is drafted almost whole.",

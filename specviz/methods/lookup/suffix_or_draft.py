@@ -4,17 +4,18 @@ repetition of this text or of an earlier answer; then what followed there is dra
 from __future__ import annotations
 
 from ...core import StopBelowProbability, Budget, Knob, Method, Parts
-from ...drafters.lookup.counted_suffixes import CountedSuffixes
-from ...drafters.model.chain import DraftChain
-from ...drafters.several.fused import Overridden
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...drafters.model.chain import DraftChain
+    from ...drafters.combined.fusion import Overridden
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     memory = memory_of(kit)
-    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least)))
     return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
 

@@ -4,20 +4,21 @@ repetition of this text or of an earlier answer; then what followed there is dra
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
-from ...drafters.heads.features import Features
-from ...drafters.lookup.counted_suffixes import CountedSuffixes
-from ...drafters.model.chain import DraftShape
-from ...drafters.model.dynamic import ConfidentTree
-from ...drafters.several.fused import Overridden
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int, gain: float) -> Parts:
+    from ...drafters.heads.features import Features
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...drafters.model.chain import DraftShape
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...drafters.combined.fusion import Overridden
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import TokenRejection
+
     memory = memory_of(kit)
-    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     shape = sparse(width, depth, nodes)
     head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width, gain))
     drafter = Overridden(suffixes, head, match, Budget(depth, width, nodes))

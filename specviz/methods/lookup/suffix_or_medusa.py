@@ -4,18 +4,19 @@ repetition of this text or of an earlier answer; then what followed there is dra
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
-from ...drafters.heads.last_state import MedusaTree
-from ...drafters.heads.shapes import shape_of
-from ...drafters.lookup.counted_suffixes import CountedSuffixes
-from ...drafters.several.fused import Overridden
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.last_state import MedusaTree
+    from ...drafters.heads.shapes import shape_of
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...drafters.combined.fusion import Overridden
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     memory = memory_of(kit)
-    suffixes = CountedSuffixes(memory, room=memory.room, factor=factor)
+    suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     heads = kit.head("medusa")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     drafter = Overridden(suffixes, MedusaTree(heads, shape), match, Budget(depth, 10, len(shape)))

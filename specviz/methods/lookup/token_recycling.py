@@ -4,14 +4,15 @@ table (token -> its eight latest successors) they fill the next draft tree, with
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.recycling import Recycling
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...trees import RECYCLING, sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int, start: str) -> Parts:
+    from ...drafters.lookup.token_recycling import Recycling
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...trees import RECYCLING, sparse
+    from ...verifiers import TokenRejection
+
     shape = RECYCLING if nodes == len(RECYCLING) else sparse(8, depth, nodes)
     drafter = Recycling(shape, warm=start != "empty", memory=memory_of(kit) if start == "hot" else None)
     return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())

@@ -4,13 +4,14 @@ from the end of the text are tried as one tree (Zhao et al. 2312.12728).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.branches_of_text import TrieLookahead
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, length: int, longest: int, nodes: int, wide: int) -> Parts:
+    from ...drafters.lookup.trie_lookahead import TrieLookahead
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(TrieLookahead(memory_of(kit), length, longest), Fixed(length, wide, nodes), TokenRejection())
 
 

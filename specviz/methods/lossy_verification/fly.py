@@ -2,21 +2,22 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.lookup.copying import NgramDraft
-from ...drafters.model.chain import DraftChain
-from ...drafters.model.staged import Staged
-from ...policies import Fixed
-from ...verifiers import TokenRejection
-from ...verifiers.loose import Deferred
 
 
 def build(kit, unsure: float, window: int, gamma: int, inner: int) -> Parts:
+    from ...drafters.lookup.copying import NgramDraft
+    from ...drafters.model.chain import DraftChain
+    from ...drafters.model.staged import Staged
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+    from ...verifiers.deferred import DeferredAcceptance
+
     draft = kit.open("draft")
     if inner:
         drafter = Staged(Parts(NgramDraft(3, 2), Fixed(inner), TokenRejection()), draft)
     else:
         drafter = DraftChain(draft)
-    return Parts(drafter, Fixed(gamma), Deferred(unsure, window))
+    return Parts(drafter, Fixed(gamma), DeferredAcceptance(unsure, window))
 
 
 METHOD = Method(

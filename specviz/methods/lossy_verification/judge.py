@@ -4,13 +4,14 @@ al. 2501.19309). The text is no longer the target's; what each forgiven token ga
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers import Judged
 
 
 def build(kit, least: float, gamma: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Judged(kit.head("judge"), least))
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers import JudgeDecoding
+
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), JudgeDecoding(kit.head("judge"), least))
 
 
 METHOD = Method(

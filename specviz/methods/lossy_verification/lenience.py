@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers import Lenient
 
 
 def build(kit, gamma: int, lenience: float) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers import Lenient
+
     return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Lenient(lenience))
 
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers.relaxed import TopBeta
 
 
 def build(kit, beta: int, tau: float, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers.allowed_tokens import TopBeta
+
     return Parts(DraftChain(kit.open("draft")), Fixed(gamma), TopBeta(beta, tau))
 
 

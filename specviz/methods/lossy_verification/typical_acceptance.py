@@ -4,12 +4,13 @@ place is (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al. 2
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers import Typical
 
 
 def build(kit, gamma: int, floor: float, share: float, last: str) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers import Typical
+
     return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Typical(floor, share, last))
 
 

@@ -5,14 +5,15 @@ draft was accepted whole, and falls by a tenth and more otherwise (Qian et al. 2
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.batched import alone
-from ...policies import Grown
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, up: int, most: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Grown(first, up, most), TokenRejection(), alone)
+    from ...drafters.model.chain import DraftChain
+    from ...loops.batched import batch_of_one
+    from ...policies import BatchDraftLength
+    from ...verifiers import TokenRejection
+
+    return Parts(DraftChain(kit.open("draft")), BatchDraftLength(first, up, most), TokenRejection(), batch_of_one)
 
 
 METHOD = Method(

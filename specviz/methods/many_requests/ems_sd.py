@@ -5,14 +5,15 @@ longest (Ni et al. 2405.07542). Here each drafts until its draft model doubts.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.batched import alone
-from ...policies import Ragged
-from ...verifiers import TokenRejection
 
 
 def build(kit, most: int, least: float) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Ragged(most, least), TokenRejection(), alone)
+    from ...drafters.model.chain import DraftChain
+    from ...loops.batched import batch_of_one
+    from ...policies import RaggedDraftLengths
+    from ...verifiers import TokenRejection
+
+    return Parts(DraftChain(kit.open("draft")), RaggedDraftLengths(most, least), TokenRejection(), batch_of_one)
 
 
 METHOD = Method(

@@ -4,14 +4,15 @@ passes and drafts and by the acceptance so far; under load it falls to 0 (Liu et
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.batched import alone
-from ...policies import Goodput
-from ...verifiers import TokenRejection
 
 
 def build(kit, first: int, most: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Goodput(first, most), TokenRejection(), alone)
+    from ...drafters.model.chain import DraftChain
+    from ...loops.batched import batch_of_one
+    from ...policies import Goodput
+    from ...verifiers import TokenRejection
+
+    return Parts(DraftChain(kit.open("draft")), Goodput(first, most), TokenRejection(), batch_of_one)
 
 
 METHOD = Method(

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops.batched import alone
-from ...policies import RowBudget
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, extra: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), RowBudget(gamma, extra), TokenRejection(), alone)
+    from ...drafters.model.chain import DraftChain
+    from ...loops.batched import batch_of_one
+    from ...policies import BatchTokenBudget
+    from ...verifiers import TokenRejection
+
+    return Parts(DraftChain(kit.open("draft")), BatchTokenBudget(gamma, extra), TokenRejection(), batch_of_one)
 
 
 METHOD = Method(

@@ -4,14 +4,15 @@ say; several of its tokens that are one of the target's are proposed as that one
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.vocabulary.omni import OmniChain, untaught
-from ...policies import Fixed, PredictedAcceptance
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, ahead: int, every: int, rate: float, weight: float, adaptive: bool, threshold: float) -> Parts:
+    from ...drafters.vocabulary.omni import OmniChain, untrained_head
+    from ...policies import Fixed, PredictedAcceptance
+    from ...verifiers import TokenRejection
+
     model = kit.open("other_draft")
-    head = untaught(model.hidden, model.vocab) if adaptive else None
+    head = untrained_head(model.hidden, model.vocab) if adaptive else None
     drafter = OmniChain(model, kit.bridge("other_draft"), ahead, every, rate, weight, head)
     return Parts(drafter, Fixed(gamma) if head is None else PredictedAcceptance(head, threshold, 1, gamma), TokenRejection())
 

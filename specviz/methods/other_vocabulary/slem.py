@@ -4,12 +4,13 @@ target's own choice agrees, token by token (Timor et al. 2502.05202). At tempera
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.vocabulary.chains import StringMatch
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.vocabulary.chains import StringMatch
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(StringMatch(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
 
 

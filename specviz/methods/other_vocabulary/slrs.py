@@ -5,12 +5,13 @@ token, and over two where the first is among the likeliest, which is exact for w
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.vocabulary.chains import StringRejection
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, ahead: int) -> Parts:
+    from ...drafters.vocabulary.chains import StringRejection
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(StringRejection(kit.open("other_draft"), kit.bridge("other_draft"), ahead), Fixed(gamma), TokenRejection())
 
 

@@ -4,12 +4,13 @@ rule is exact (Timor et al. 2502.05202). The supports of the two laws differ; th
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.vocabulary.chains import Intersection
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.vocabulary.chains import Intersection
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(Intersection(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
 
 

@@ -4,16 +4,17 @@ et al. 2403.00835). Exact for those weights, whatever the temperature; they are 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.blocks import BlockJacobi
-from ...loops.instead import instead
-from ...policies import Fixed
-from ...targets.fast import FastTarget
-from ...verifiers import TokenRejection
 
 
 def build(kit, block: int) -> Parts:
+    from ...drafters.parallel.blocks import BlockJacobi
+    from ...loops.target_replacement import replace_target
+    from ...policies import Fixed
+    from ...targets.fast import FastTarget
+    from ...verifiers import TokenRejection
+
     helpers = {"writer": FastTarget(kit.head("cllm").fused)}
-    return Parts(BlockJacobi(block, "prompt"), Fixed(block), TokenRejection(), instead, helpers)
+    return Parts(BlockJacobi(block, "prompt"), Fixed(block), TokenRejection(), replace_target, helpers)
 
 
 METHOD = Method(

@@ -4,12 +4,13 @@ block stands still, and only then the next block is begun (Santilli et al. 2305.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.blocks import BlockJacobi
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, block: int, fill: str) -> Parts:
+    from ...drafters.parallel.blocks import BlockJacobi
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(BlockJacobi(block, fill), Fixed(block), TokenRejection())
 
 

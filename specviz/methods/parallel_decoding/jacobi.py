@@ -6,13 +6,14 @@ gives it, and the target's law is kept with it: a guess is fixed before anything
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.blocks import BlockJacobi
-from ...drafters.parallel.jacobi import Jacobi
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, block: int, window: str) -> Parts:
+    from ...drafters.parallel.blocks import BlockJacobi
+    from ...drafters.parallel.jacobi import Jacobi
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(Jacobi() if window == "sliding" else BlockJacobi(block, "prompt"), Fixed(block), TokenRejection())
 
 

@@ -4,12 +4,13 @@ there, and tries those that begin with its last token as drafts, all in one pass
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.lookahead import Lookahead
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, window: int, ngram: int, guesses: int) -> Parts:
+    from ...drafters.parallel.lookahead import Lookahead
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(Lookahead(window, ngram, guesses), Fixed(ngram - 1, guesses), TokenRejection())
 
 

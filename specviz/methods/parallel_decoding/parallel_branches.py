@@ -4,15 +4,16 @@ under which they do not see each other (Yu 2025, 2503.20533). A pass writes one 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.branches import Branches
-from ...loops.passes import own_passes
-from ...policies import Fixed
-from ...verifiers.unchecked import Unchecked
 
 
 def build(kit, branches: int, title: int, length: int) -> Parts:
+    from ...drafters.parallel.branches import Branches
+    from ...loops.drafting_passes import count_drafting_passes
+    from ...policies import Fixed
+    from ...verifiers.accept_all import AcceptAll
+
     most = branches * (title + length + 8)
-    return Parts(Branches(branches, title, length, kit.encode, kit.ends_line), Fixed(most, 1, most), Unchecked(), own_passes)
+    return Parts(Branches(branches, title, length, kit.encode, kit.ends_line), Fixed(most, 1, most), AcceptAll(), count_drafting_passes)
 
 
 METHOD = Method(

@@ -4,12 +4,13 @@ the pass before and is tested against the law of this pass; refused ones are dra
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.blocks import SampledJacobi
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, window: int) -> Parts:
+    from ...drafters.parallel.blocks import SampledJacobi
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(SampledJacobi(), Fixed(window), TokenRejection())
 
 

@@ -4,14 +4,16 @@ likely one is written, the others are shown beside it (Shen et al. 2405.18400).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.superposed import Superposed
-from ...loops.passes import own_passes
-from ...policies import Fixed
-from ...verifiers.unchecked import Unchecked
 
 
 def build(kit, drafts: int, length: int, best: int, ranking_temperature: float, blend: float) -> Parts:
-    return Parts(Superposed(drafts, length, max(best, drafts), ranking_temperature, blend), Fixed(length), Unchecked(), own_passes)
+    from ...drafters.parallel.superposed import Superposed
+    from ...loops.drafting_passes import count_drafting_passes
+    from ...policies import Fixed
+    from ...verifiers.accept_all import AcceptAll
+
+    drafter = Superposed(drafts, length, max(best, drafts), ranking_temperature, blend)
+    return Parts(drafter, Fixed(length), AcceptAll(), count_drafting_passes)
 
 
 METHOD = Method(

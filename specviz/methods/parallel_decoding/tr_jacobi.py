@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.parallel.blocks import JacobiTree
-from ...policies import Fixed
-from ...trees import MEDUSA, sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, depth: int, nodes: int, wide: int, chain: int, match: int) -> Parts:
+    from ...drafters.parallel.blocks import JacobiTree
+    from ...policies import Fixed
+    from ...trees import MEDUSA, sparse
+    from ...verifiers import TokenRejection
+
     shape = MEDUSA.within(depth, wide) if nodes == len(MEDUSA) else sparse(wide, depth, nodes)
     drafter = JacobiTree(shape, wide, chain, match)
     return Parts(drafter, Fixed(max(depth, chain), wide, nodes + chain), TokenRejection())

@@ -5,14 +5,15 @@ values are made anew in order once tokens are accepted.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.side_by_side import LayerParallel
-from ...drafters.model.chain import DraftChain, DraftShape
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import TokenRejection
 
 
 def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
+    from ...drafters.layers.layer_parallel import LayerParallel
+    from ...drafters.model.chain import DraftChain, DraftShape
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import TokenRejection
+
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
     if "fuzzy" not in drafter.capabilities:
         raise ValueError("the draft model cannot run its layers side by side; choose the target's own layers")

@@ -4,16 +4,17 @@ layers at equal distances, and nobody checks it (Liu et al. 2404.06954, who trai
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
-from ...drafters.layers.fewer import spread
-from ...loops.layers import FewerLayers
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, speedup: int) -> Parts:
+    from ...drafters.layers.layer_skipping import spread
+    from ...loops.layer_skipping import LayerSkippingLoop
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     kept = spread(kit.target.layers, speedup)
     skipped = frozenset(s for layer in range(kit.target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1))
-    return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), FewerLayers(lambda written: skipped if written else frozenset()))
+    return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), LayerSkippingLoop(lambda written: skipped if written else frozenset()))
 
 
 METHOD = Method(

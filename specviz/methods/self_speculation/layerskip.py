@@ -4,12 +4,13 @@ the draft left behind (Elhoushi et al. 2404.16710, who also train the model so t
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.fewer import ExitChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, share: float, gamma: int) -> Parts:
+    from ...drafters.layers.layer_skipping import ExitChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(ExitChain(share), Fixed(gamma), TokenRejection())
 
 

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.own_cache import OwnCache
-from ...policies import Fixed
-from ...targets.own_cache import Latest
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, window: int, sinks: int) -> Parts:
-    return Parts(OwnCache(kit.target.lean(Latest(sinks, window))), Fixed(gamma), TokenRejection())
+    from ...drafters.layers.own_cache import OwnCache
+    from ...policies import Fixed
+    from ...targets.cache_selection import SinksAndWindow
+    from ...verifiers import TokenRejection
+
+    return Parts(OwnCache(kit.target.lean(SinksAndWindow(sinks, window))), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.own_cache import OwnCache
-from ...policies import Fixed
-from ...targets.own_cache import Rounded
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, bits: int, group: int, window: int) -> Parts:
-    return Parts(OwnCache(kit.target.lean(Rounded(bits, group, window)), bits), Fixed(gamma), TokenRejection())
+    from ...drafters.layers.own_cache import OwnCache
+    from ...policies import Fixed
+    from ...targets.cache_selection import RoundedCache
+    from ...verifiers import TokenRejection
+
+    return Parts(OwnCache(kit.target.lean(RoundedCache(bits, group, window)), bits), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

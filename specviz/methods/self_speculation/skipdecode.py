@@ -4,15 +4,16 @@ the keys and values of all layers it uses (Del Corro et al. 2307.02628, who trai
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
-from ...drafters.layers.fewer import fading
-from ...loops.layers import FewerLayers
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, most: float, least: float, length: int, warm: int) -> Parts:
+    from ...drafters.layers.layer_skipping import fading
+    from ...loops.layer_skipping import LayerSkippingLoop
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     skipped = fading(kit.target.layers, most, min(least, most), length, warm)
-    return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), FewerLayers(skipped))
+    return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), LayerSkippingLoop(skipped))
 
 
 METHOD = Method(

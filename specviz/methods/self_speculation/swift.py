@@ -4,13 +4,14 @@ on its own text (Xia et al. 2410.06916).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.fewer import NARROW, PUBLISHED, SkippedLayers
-from ...indexes.earlier_answers import memory_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, ratio: float, gamma: int, sure: float, wide: int, widths: str, context: int, every: int) -> Parts:
+    from ...drafters.layers.layer_skipping import NARROW, PUBLISHED, SkippedLayers
+    from ...indexes.earlier_answers import memory_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = SkippedLayers(ratio, sure, wide, context, every, PUBLISHED if widths == "published" else NARROW, memory_of(kit))
     return Parts(drafter, Fixed(gamma, wide, gamma * wide), TokenRejection())
 

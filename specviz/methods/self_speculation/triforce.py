@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...drafters.model.staged import Staged
-from ...policies import Fixed
-from ...targets.own_cache import Relevant
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, inner: int, budget: int, size: int, window: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...drafters.model.staged import StagedDrafter
+    from ...policies import Fixed
+    from ...targets.cache_selection import RelevantChunks
+    from ...verifiers import TokenRejection
+
     below = Parts(DraftChain(kit.open("draft")), Fixed(inner), TokenRejection())
-    view = kit.target.lean(Relevant(size, budget, window))
-    return Parts(Staged(below, view), Fixed(gamma), TokenRejection())
+    view = kit.target.lean(RelevantChunks(size, budget, window))
+    return Parts(StagedDrafter(below, view), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -4,12 +4,13 @@ who decode with those layers alone, unchecked, after training for it).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.layers.fewer import KeptLayers, spread
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, speedup: int, gamma: int) -> Parts:
+    from ...drafters.layers.layer_skipping import KeptLayers, spread
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = KeptLayers(kit.target, spread(kit.target.layers, speedup))
     return Parts(drafter, Fixed(gamma), TokenRejection())
 

@@ -4,12 +4,13 @@ become a tree, best first. Its nodes are chosen, so each is accepted with the ta
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.block import BlockTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, drafter: str, nodes: int, width: int, depth: int) -> Parts:
+    from ...drafters.heads.block import BlockTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(BlockTree(kit.head(drafter), width, nodes), Fixed(depth, width, nodes), TokenRejection())
 
 

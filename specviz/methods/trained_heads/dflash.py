@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.block import BlockChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.heads.block import BlockChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(BlockChain(kit.head("dflash")), Fixed(gamma), TokenRejection())
 
 

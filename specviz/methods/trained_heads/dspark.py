@@ -5,12 +5,13 @@ each has the distribution it was drawn from and token rejection is exact.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.block import BlockChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, sure: float) -> Parts:
+    from ...drafters.heads.block import BlockChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(BlockChain(kit.head("dspark"), sure), Fixed(gamma), TokenRejection())
 
 

@@ -7,11 +7,6 @@ from __future__ import annotations
 import math
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.features import Features
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import Shape
-from ...verifiers import TokenRejection
 
 PAPER = ("0 1 2 3  00 01 02 10 11 20 21 30  000 001 002 010 011 020 021 100  0000 0001 0002  00000 00001").split()
 
@@ -22,6 +17,12 @@ def share(path: str) -> float:
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.features import Features
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import Shape
+    from ...verifiers import TokenRejection
+
     best = sorted(PAPER, key=lambda path: -share(path))[:nodes]
     shape = Shape.of_paths(tuple(map(int, path)) for path in best).within(depth, 4)
     drafter = Features(kit.head("eagle"), lambda model: DraftShape(model, shape))

@@ -5,13 +5,14 @@ probability of it, which is exact at every temperature.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.confidence_trees import ConfidentTree
-from ...drafters.heads.features import Features
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...drafters.heads.features import Features
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, with_temperature))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 

@@ -5,13 +5,14 @@ token that the draft vocabulary lacks is never proposed; the target says it itse
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.features import Features
-from ...drafters.model.confidence_trees import ConfidentTree
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    from ...drafters.heads.features import Features
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     drafter = Features(kit.head("eagle3"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 

@@ -4,13 +4,14 @@ through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exa
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.in_target import InTargetTree, everywhere
-from ...drafters.heads.shapes import shape_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.in_target import InTargetTree, everywhere
+    from ...drafters.heads.shapes import shape_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     heads = kit.head("hidden_transfer")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(InTargetTree(heads, everywhere(shape, min(depth, len(heads)))), Fixed(depth, 10, len(shape)), TokenRejection())

@@ -4,13 +4,14 @@ layer in front, as in Hydra++, they also read the whole text. The tree is chosen
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.last_state import HydraTree
-from ...drafters.heads.shapes import shape_of
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.last_state import HydraTree
+    from ...drafters.heads.shapes import shape_of
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     heads = kit.head("hydra")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(HydraTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())

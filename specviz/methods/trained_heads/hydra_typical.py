@@ -4,13 +4,14 @@ target finds likely enough stay. Faster than the exact rule there, and no longer
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.last_state import HydraTree
-from ...drafters.heads.shapes import shape_of
-from ...policies import Fixed
-from ...verifiers import Typical
 
 
 def build(kit, floor: float, share: float, last: str, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.last_state import HydraTree
+    from ...drafters.heads.shapes import shape_of
+    from ...policies import Fixed
+    from ...verifiers import Typical
+
     heads = kit.head("hydra")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(HydraTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share, last))

@@ -4,13 +4,14 @@ section 2.3.1). Faster than the exact rule at temperatures above 0, and no longe
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.last_state import MedusaTree
-from ...drafters.heads.shapes import shape_of
-from ...policies import Fixed
-from ...verifiers import Typical
 
 
 def build(kit, floor: float, share: float, last: str, nodes: int, depth: int) -> Parts:
+    from ...drafters.heads.last_state import MedusaTree
+    from ...drafters.heads.shapes import shape_of
+    from ...policies import Fixed
+    from ...verifiers import Typical
+
     heads = kit.head("medusa")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), Typical(floor, share, last))

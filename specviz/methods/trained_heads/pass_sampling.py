@@ -4,12 +4,13 @@ the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what tho
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.in_target import InTargetChain
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.heads.in_target import InTargetChain
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(InTargetChain(kit.head("pass_sampling")), Fixed(gamma), TokenRejection())
 
 

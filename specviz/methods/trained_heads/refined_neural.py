@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.lattice import BlockGuess, ByModel
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, top: int, weight: float) -> Parts:
+    from ...drafters.heads.lattice import BlockGuess, ByModel
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     return Parts(BlockGuess(kit.head("blockwise"), top, ByModel(kit.open("draft"), weight)), Fixed(gamma), TokenRejection())
 
 

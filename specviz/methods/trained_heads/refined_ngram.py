@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.lattice import BlockGuess, ByNgrams
-from ...policies import Fixed
-from ...verifiers import TokenRejection
 
 
 def build(kit, gamma: int, top: int, order: int, weight: float, paths: int) -> Parts:
+    from ...drafters.heads.lattice import BlockGuess, ByNgrams
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
     refine = ByNgrams(kit.open_store("text").array, order, weight, paths)
     return Parts(BlockGuess(kit.head("blockwise"), top, refine), Fixed(gamma, paths, gamma * paths), TokenRejection())
 

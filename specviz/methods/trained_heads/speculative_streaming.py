@@ -4,13 +4,14 @@ the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidate
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.heads.in_target import StreamTree, everywhere
-from ...policies import Fixed
-from ...trees import product
-from ...verifiers import TokenRejection
 
 
 def build(kit, depth: int, top: int, least: float) -> Parts:
+    from ...drafters.heads.in_target import StreamTree, everywhere
+    from ...policies import Fixed
+    from ...trees import product
+    from ...verifiers import TokenRejection
+
     heads = kit.head("speculative_streaming")
     shape = product((top,) * min(depth, len(heads)))
     return Parts(StreamTree(heads, everywhere(shape, len(heads)), least), Fixed(depth, top, len(shape)), TokenRejection())

@@ -5,12 +5,13 @@ saved by a good continuation. Never shorter on average than token rejection, and
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...policies import Fixed
-from ...verifiers import BlockVerification
 
 
 def build(kit, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers import BlockVerification
+
     return Parts(DraftChain(kit.open("draft")), Fixed(gamma), BlockVerification())
 
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import sparse, top_and_one_children
-from ...verifiers import TokenRejection
 
 
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import sparse, top_and_one_children
+    from ...verifiers import TokenRejection
+
     drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children=top_and_one_children)
     return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import hub_children, sparse
-from ...verifiers import SpecHub
 
 
 def build(kit, depth: int, nodes: int) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import hub_children, sparse
+    from ...verifiers import SpecHub
+
     drafter = DraftShape(kit.open("draft"), sparse(2, depth, nodes), children=hub_children)
     return Parts(drafter, Fixed(depth, 2, nodes), SpecHub())
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.paths import DraftPaths
-from ...policies import Fixed
-from ...verifiers import KSeq
 
 
 def build(kit, drafts: int, gamma: int) -> Parts:
+    from ...drafters.model.multi_draft import DraftPaths
+    from ...policies import Fixed
+    from ...verifiers import KSeq
+
     return Parts(DraftPaths(kit.open("draft")), Fixed(gamma, drafts, drafts * gamma), KSeq())
 
 

@@ -4,13 +4,14 @@ alone would have been refused (Weng et al. 2505.12398). On a chain it is block v
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftShape
-from ...policies import Fixed
-from ...trees import sparse
-from ...verifiers import Traversal
 
 
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
+    from ...drafters.model.chain import DraftShape
+    from ...policies import Fixed
+    from ...trees import sparse
+    from ...verifiers import Traversal
+
     return Parts(DraftShape(kit.open("draft"), sparse(width, depth, nodes)), Fixed(depth, width, nodes), Traversal())
 
 

@@ -4,12 +4,13 @@ same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.lattice import BlockGuess
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ....drafters.heads.lattice import BlockGuess
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(BlockGuess(kit.head("blockwise")), Fixed(gamma), TokenRejection())
 
 

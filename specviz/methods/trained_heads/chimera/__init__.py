@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.shapes import shape_of
-from .drafter import ChimeraTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from ....drafters.heads.shapes import shape_of
+    from .drafter import ChimeraTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     heads = kit.head("chimera")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(ChimeraTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())

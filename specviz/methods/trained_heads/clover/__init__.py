@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import CloverTree
-from ....drafters.heads.shapes import shape_of
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from .drafter import CloverTree
+    from ....drafters.heads.shapes import shape_of
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     heads = kit.head("clover")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(CloverTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import BlockwiseTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
+    from .drafter import BlockwiseTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(BlockwiseTree(kit.head("falcon"), top_k), Fixed(depth, top_k, nodes), TokenRejection())
 
 

@@ -5,14 +5,15 @@ tokens, so nothing changes but what is drafted.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.features import Features
-from .drafter import FrequentTokens, most_frequent
-from ....drafters.model.confidence_trees import ConfidentTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    from ....drafters.heads.features import Features
+    from .drafter import FrequentTokens, most_frequent
+    from ....drafters.model.confidence_trees import ConfidentTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     head = kit.head("eagle")
     tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)
     drafter = FrequentTokens(Features(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens)

@@ -5,13 +5,14 @@ temperature.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import FspadTree
-from ....drafters.model.confidence_trees import ConfidentTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
+    from .drafter import FspadTree
+    from ....drafters.model.confidence_trees import ConfidentTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     drafter = FspadTree(kit.head("fspad"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 

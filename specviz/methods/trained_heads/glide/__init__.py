@@ -4,13 +4,14 @@ doubt (Du et al. 2402.02082).
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import DoubtfulChain, Glide
-from ....drafters.model.chain import DraftChain
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
+    from .drafter import DoubtfulChain, Glide
+    from ....drafters.model.chain import DraftChain
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     grow = DoubtfulChain if drafts == "with candidates" else DraftChain
     return Parts(Glide(kit.head("glide"), grow), Fixed(gamma, width, nodes), TokenRejection())
 

@@ -4,12 +4,13 @@ first token it is not sure of, and the check goes on from the first layers' work
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import ExitAdapter
-from ....policies import Confidence
-from ....verifiers import TokenRejection
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
+    from .drafter import ExitAdapter
+    from ....policies import Confidence
+    from ....verifiers import TokenRejection
+
     return Parts(ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection())
 
 

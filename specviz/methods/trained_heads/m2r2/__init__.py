@@ -4,12 +4,13 @@ early exit; the check goes on from the first layers' work (Bhendawade et al. 250
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import FastExit
-from ....policies import Confidence
-from ....verifiers import TokenRejection
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
+    from .drafter import FastExit
+    from ....policies import Confidence
+    from ....verifiers import TokenRejection
+
     return Parts(FastExit(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
 
 

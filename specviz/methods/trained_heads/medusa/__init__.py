@@ -5,13 +5,14 @@ rule, typical acceptance, is the method ``medusa_typical``.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.last_state import MedusaTree
-from ....drafters.heads.shapes import shape_of
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
+    from ....drafters.heads.last_state import MedusaTree
+    from ....drafters.heads.shapes import shape_of
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     heads = kit.head("medusa")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
     return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())

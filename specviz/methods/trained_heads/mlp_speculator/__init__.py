@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.recurrent import LevelTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, depth: int, paths: int, top: int) -> Parts:
+    from ....drafters.heads.recurrent import LevelTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(LevelTree(kit.head("mlp_speculator"), paths, top), Fixed(depth, 16, 64), TokenRejection())
 
 

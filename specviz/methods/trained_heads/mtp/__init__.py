@@ -4,13 +4,14 @@ Each token is drawn from the module's distribution, so token rejection is exact 
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.features import Features
-from ....drafters.model.chain import DraftChain
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from ....drafters.heads.features import Features
+    from ....drafters.model.chain import DraftChain
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(Features(kit.head("mtp"), DraftChain), Fixed(gamma), TokenRejection())
 
 

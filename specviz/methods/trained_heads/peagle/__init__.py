@@ -4,12 +4,13 @@ drawn from its own row's distribution, whatever the others became, so token reje
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import OnePassFeatures
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, gamma: int) -> Parts:
+    from .drafter import OnePassFeatures
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(OnePassFeatures(kit.head("peagle")), Fixed(gamma), TokenRejection())
 
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....drafters.heads.in_target import InTargetTree
-from .drafter import prompt_trees
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, rows: int, depth: int) -> Parts:
+    from ....drafters.heads.in_target import InTargetTree
+    from .drafter import prompt_trees
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     heads = kit.head("ppd")
     trees = prompt_trees(tuple(map(tuple, heads.accuracy)), min(depth, len(heads)), rows, heads.chains)
     return Parts(InTargetTree(heads, trees.__getitem__), Fixed(depth, 10, rows), TokenRejection())

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from .drafter import BeamTree
-from ....policies import Fixed
-from ....verifiers import TokenRejection
 
 
 def build(kit, beams: int, depth: int) -> Parts:
+    from .drafter import BeamTree
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
     return Parts(BeamTree(kit.head("redrafter"), beams), Fixed(depth, beams, beams * depth), TokenRejection())
 
 

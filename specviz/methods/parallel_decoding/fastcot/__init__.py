@@ -5,27 +5,14 @@ The reasoning up to the glance is exact, what follows is not. When to glance, an
 """
 from __future__ import annotations
 
-from ...core import DraftTree, Knob, Method, Parts, Scores, State, Verdict
-from ...drafters.parallel.jacobi import Jacobi
-from ...policies import Fixed
-from ...verifiers import TokenRejection
-
-
-class Glance(TokenRejection):
-    """The ordinary test, but in one round the whole window is kept unchecked."""
-
-    def __init__(self, when: int):
-        self.when = when
-
-    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        verdict = super().verify(tree, scores, state)
-        if state.round + 1 != self.when or len(verdict.path) == len(tree):
-            return verdict
-        probs = state.sampling.probs(scores.logits[-1])
-        return Verdict(tuple(range(len(tree))), state.rng.pick("verify", probs), "unchecked", verdict.trials, probs)
+from ....core import Knob, Method, Parts
 
 
 def build(kit, window: int, rounds: int) -> Parts:
+    from ....drafters.parallel.jacobi import Jacobi
+    from ....policies import Fixed
+    from .verifier import Glance
+
     return Parts(Jacobi(), Fixed(window), Glance(rounds))
 
 

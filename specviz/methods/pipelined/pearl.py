@@ -4,14 +4,15 @@ of a draft is judged while the rest is being written, and the next draft is writ
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...drafters.model.chain import DraftChain
-from ...loops import Pipelined
-from ...policies import Fixed
-from ...verifiers.ahead import Ahead
 
 
 def build(kit, gamma: int) -> Parts:
-    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), Ahead(), Pipelined())
+    from ...drafters.model.chain import DraftChain
+    from ...loops import Pipelined
+    from ...policies import Fixed
+    from ...verifiers.pearl import PearlVerification
+
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), PearlVerification(), Pipelined())
 
 
 METHOD = Method(
