@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import bench, context_costs, load_test, models, run_server, serving, space
+from . import bench, chat, context_costs, doctor, load_test, models, run_server, serving, space
 from .open_page import open_page
 from .errors import INTERRUPTED, UsageError
 from .run_output import text_of
@@ -106,6 +106,8 @@ def parser() -> Parser:
     models.add(command)
     serving.add(command)
     space.add(command)
+    chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
+    doctor.add(command, _models)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")
     sub.add_argument("trace", metavar="TRACE")
@@ -231,7 +233,7 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..evidence.whole_answers import answers
 
     loaded, rows = _loaded(args), []
-    through = certify.one_bucket(loaded)
+    through = certify.fix_bucket(loaded)
     for key in tqdm(chosen, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
                  "answers": answers(loaded, key, knobs=knobs)}

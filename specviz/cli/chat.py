@@ -1,0 +1,148 @@
+"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they come; after each answer a line shows the
+method, its speed and the tokens per target pass."""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from typing import Any, Callable
+
+from .errors import UsageError
+
+HELP = """\
+/method KEY       switch the method (its knobs take their defaults); /method alone lists the keys
+/knob NAME=VALUE  set a knob of the method
+/temperature T    0 is greedy
+/new              forget the conversation
+/quit             end (also Ctrl-D)
+Ctrl-C            stop the answer"""
+
+
+def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+    """Add the command to the parser; ``options`` adds those of models and sampling."""
+    sub = command("chat", chat, "A conversation in the terminal, with coloured tokens and /method to switch.")
+    sub.add_argument("--method", default="speculative", metavar="KEY", help="a key of the list (speculative)")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
+    sub.add_argument("--system", metavar="TEXT", help="a system message before the conversation")
+    options(sub)
+
+
+def chat(args: argparse.Namespace) -> int:
+    from ..zoo import load
+
+    talk = Conversation(args)
+    talk.loaded = load(args.target, args.draft, args.device, deterministic=args.deterministic)
+    if sys.stdin.isatty():
+        import readline  # noqa: F401  line editing and history for input()
+
+        print(f"{talk.loaded.name}. /help lists the commands.", file=sys.stderr)
+    while (line := _read()) is not None:
+        try:
+            if line.startswith("/"):
+                if not talk.command(line):
+                    break
+            elif line.strip():
+                talk.answer(line)
+        except (ValueError, RuntimeError) as error:  # SessionError, UsageError, RunFailed: a sentence, and the conversation goes on
+            print(f"specviz: {error}", file=sys.stderr)
+    return 0
+
+
+def _read() -> str | None:
+    """The next line of the user; None at the end."""
+    try:
+        return input("> " if sys.stdin.isatty() else "")
+    except EOFError:
+        return None
+    except KeyboardInterrupt:
+        return ""
+
+
+class Conversation:
+    """Messages so far, and how the next answer is decoded."""
+
+    def __init__(self, args: argparse.Namespace):
+        from ..run.request import read_sampling
+        from ..run.session import find_method
+
+        self.args, self.loaded = args, None
+        self.method, self.knobs = find_method(args.method), {}
+        self.sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+        for pair in args.knob:
+            self._set_knob(pair)
+        self.messages: list[dict[str, str]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.messages = [{"role": "system", "content": self.args.system}] if self.args.system else []
+
+    def _set_knob(self, pair: str) -> None:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"A knob takes NAME=VALUE, not {pair!r}.")
+        knobs = self.knobs | {name.strip(): value.strip()}
+        self.method.read_knobs(knobs)
+        self.knobs = knobs
+
+    def command(self, line: str) -> bool:
+        """Run a line that begins with a slash; False ends the conversation."""
+        from ..methods import catalogue
+        from ..run.request import read_sampling
+        from ..run.session import find_method
+
+        name, _, value = line[1:].partition(" ")
+        value = value.strip()
+        if name in ("quit", "exit", "q"):
+            return False
+        if name == "method" and value:
+            self.method, self.knobs = find_method(value), {}
+        elif name == "method":
+            print(", ".join(key for key, method in catalogue().items() if self.loaded.why_not(method) is None), file=sys.stderr)
+        elif name == "knob":
+            self._set_knob(value)
+        elif name == "temperature":
+            self.sampling = read_sampling(value, self.args.top_k, self.args.top_p, self.args.seed)
+        elif name == "new":
+            self._begin()
+        else:
+            print(HELP, file=sys.stderr)
+        return True
+
+    def answer(self, line: str) -> None:
+        """Decode an answer, print it as it grows, and remember it."""
+        from ..run.result import Result, RunFailed
+        from ..run.session import Session
+        from .run_output import ctrl_c
+        from .terminal import Writer
+
+        asked = [*self.messages, {"role": "user", "content": line}]
+        cancel, result = threading.Event(), Result()
+        writer = None if self.args.json else Writer(sys.stdout, self.loaded.token_bytes)
+        session = Session(self.loaded, self.method, self.knobs, self.sampling, deterministic=self.args.deterministic)
+        with ctrl_c(cancel):
+            for event in session.run(asked, self.args.max_new_tokens, cancel=cancel):
+                result.take(event)
+                if writer:
+                    writer.take(event)
+        if writer:
+            writer.close()
+            print(flush=True)
+        if result.why:
+            raise RunFailed(result.why)
+        self.messages = [*asked, {"role": "assistant", "content": result.text}]
+        self._show(result)
+
+    def _show(self, result: Any) -> None:
+        """The figures of an answer: one JSON object on stdout, or a line to the right on stderr."""
+        figures = result.metrics()
+        if self.args.json:
+            print(json.dumps({"method": self.method.key, **result.record()}, ensure_ascii=False), flush=True)
+            return
+        from rich.console import Console
+
+        from .terminal import shown
+
+        console = Console(stderr=True, highlight=False)
+        console.print(f"{self.method.title} | {shown(figures['tokens_per_second'])} tokens/s | "
+                      f"{shown(figures['block_efficiency'])} tokens per target pass", style="dim", justify="right", markup=False)

@@ -1,0 +1,59 @@
+"""``specviz doctor``: what machine this is, which forward and kernel run, what a pass costs, what is missing."""
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any, Callable
+
+from .errors import UsageError
+
+
+def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
+    """Add the command to the parser; ``models`` adds the options that choose target and draft."""
+    sub = command("doctor", doctor, "Report the machine, the installed libraries, which forward runs, and measure a pass for two seconds.")
+    sub.add_argument("--seconds", default="2", metavar="N", help="length of the measurement (2); 0 measures nothing")
+    models(sub)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    try:
+        seconds = float(args.seconds)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 600:
+        raise UsageError("--seconds takes a number from 0 to 600.")
+    from ..evidence.doctor import report
+
+    found = report(args.target, args.draft, args.device, seconds)
+    print(json.dumps(found, ensure_ascii=False, indent=2) if args.json else text(found))
+    return 1 if "problem" in found["target"] else 0
+
+
+def text(found: dict[str, Any]) -> str:
+    """The report for people."""
+    from .terminal import table
+
+    machine, memory, libraries, target = found["machine"], found["memory"], found["libraries"], found["target"]
+    rows = [("processor", f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"),
+            ("instructions", f"{' '.join(machine['instructions']) or '-'} (torch uses {machine['torch_uses']})"),
+            ("memory", f"{memory['total_gb'] or '-'} GB, {memory['available_gb'] or '-'} GB available"),
+            *[("gpu", f"{gpu['name']}, {gpu['memory_gb']} GB, driver {gpu['driver'] or '-'}") for gpu in found["gpu"] or ()],
+            *([] if found["gpu"] else [("gpu", "none")]),
+            ("libraries", ", ".join(f"{name} {libraries[name]}" for name in ("python", "torch", "transformers", "gradio", "specviz"))),
+            ("torch build", f"CUDA {libraries['cuda_build'] or 'no'}, quantised engines {' '.join(libraries['quantised_engines'])}")]
+    if "problem" in target:
+        rows.append(("target", f"not loaded: {target['problem']}"))
+    else:
+        rows += [("target", f"{target['name']}, {target['parameters'] / 1e6:.0f} M parameters; draft {target['draft'] or 'none'}"),
+                 ("forward", f"{target['backend']} ({target['forward']}), {target['numbers']}, on {target['device']}")]
+    width = max(len(name) for name, _ in rows)
+    parts = ["\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)]
+    if target.get("passes"):
+        parts.append(table(target["passes"], ["tokens", "ms", "relative"]))
+        if target.get("draft_pass_ms"):
+            parts.append(f"a pass of the draft model: {target['draft_pass_ms']} ms")
+    if found["missing"]:
+        parts.append("Not installed:\n" + table(found["missing"], ["name", "needed_for", "get"]))
+    if found["to_fetch"]:
+        parts.append("Models to fetch (specviz models --fetch NAME):\n" + ", ".join(found["to_fetch"]))
+    return "\n\n".join(parts)

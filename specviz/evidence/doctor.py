@@ -1,0 +1,164 @@
+"""Describe this machine: processor, memory, GPU, libraries, which forward and kernel run, the cost of a forward pass, and what is
+missing with the command that gets it. The data behind ``specviz doctor``."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import statistics
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from packaging.requirements import Requirement
+
+from ..core import DraftTree
+
+CPU_FLAGS = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm", "bf16")
+PASS_TOKENS = (1, 2, 4, 8, 16)  # tokens of the forward passes that are timed
+CONTEXT = 64  # cached tokens before each of them
+SECONDS = 2.0
+OPTIONAL = {  # import name: (what needs it, how to get it)
+    "rich": ("specviz chat", "pip install rich"),
+    "pandas": ("compare() and Trace.frame() in a notebook, bench --csv", "pip install 'specviz[notebook]'"),
+    "pyarrow": ("bench --parquet", "pip install 'specviz[notebook]'"),
+    "llama_cpp": ("the llama.cpp row of bench --reference", "pip install 'specviz[engines]'"),
+    "gguf": ("export --gguf", "pip install 'specviz[engines]'"),
+    "faiss": ("approximate search of hidden-state datastores", "pip install 'specviz[train]'"),
+    "bitsandbytes": ("quantise: bnb-8bit, bnb-4bit", "pip install 'specviz[gpu]'"),
+    "torchao": ("quantise: ao-int8, ao-int4", "pip install 'specviz[gpu]'"),
+}
+
+
+def report(target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS) -> dict[str, Any]:
+    """Return plain data for JSON. A target that cannot be loaded is named under ``target.problem``; the rest is reported all the same.
+
+    seconds: budget of the measurement, 0 for none.
+    """
+    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(),
+            "target": _target(target, draft, device, seconds), "missing": missing(), "to_fetch": to_fetch()}
+
+
+def machine() -> dict[str, Any]:
+    from ..zoo.device import physical_cores, use_cores
+
+    use_cores()
+    text = _text("/proc/cpuinfo")
+    name = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), platform.machine())
+    words = set(text.replace("\n", " ").split())
+    return {"processor": name, "cores": physical_cores(), "threads": torch.get_num_threads(), "system": platform.platform(),
+            "instructions": [flag for flag in CPU_FLAGS if flag in words], "torch_uses": torch.backends.cpu.get_cpu_capability(),
+            "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None}
+
+
+def memory() -> dict[str, float | None]:
+    """Total and available memory in GB; None where the system does not tell."""
+    found = {line.split(":")[0]: line.split()[1] for line in _text("/proc/meminfo").splitlines() if len(line.split()) > 1}
+    return {name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
+            for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))}
+
+
+def gpus() -> list[dict[str, Any]]:
+    rows = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        found = torch.cuda.get_device_properties(index)
+        rows.append({"name": found.name, "memory_gb": round(found.total_memory / 1e9, 1), "capability": f"{found.major}.{found.minor}",
+                     "driver": _text("/sys/module/nvidia/version").strip() or None})
+    return rows
+
+
+def libraries() -> dict[str, Any]:
+    versions = {name: _version(name) for name in ("specviz", "torch", "transformers", "gradio", "numpy", "safetensors", "huggingface_hub")}
+    from .. import VERSION
+
+    versions["specviz"] = VERSION
+    return {"python": platform.python_version(), **versions, "cuda_build": torch.version.cuda,
+            "quantised_engines": list(torch.backends.quantized.supported_engines), "mkldnn": torch.backends.mkldnn.is_available()}
+
+
+def missing() -> list[dict[str, str]]:
+    """What is not installed, what needs it and the command that gets it."""
+    rows = [{"name": name, "needed_for": why, "get": how} for name, (why, how) in OPTIONAL.items()
+            if importlib.util.find_spec(name) is None]
+    rows += [{"name": need.name, "needed_for": "specviz", "get": f"pip install '{need}'"} for need in _requirements()
+             if _version(need.name) is None]
+    return rows
+
+
+def _requirements() -> list[Requirement]:
+    try:
+        found = [Requirement(line) for line in metadata.requires("specviz") or ()]
+    except metadata.PackageNotFoundError:  # a checkout
+        from .. import ROOT
+
+        lines = (line.strip() for line in _text(ROOT / "requirements.txt").splitlines())
+        found = [Requirement(line) for line in lines if line and not line.startswith(("#", "-"))]
+    return [need for need in found if not need.marker or need.marker.evaluate({"extra": ""})]
+
+
+def to_fetch() -> list[str]:
+    """Targets of models.yaml whose weights are not on this machine: ``specviz models --fetch NAME`` gets one."""
+    from ..zoo.registry import ZooError, here, register
+
+    try:
+        entries = register().entries.values()
+    except ZooError:
+        return []
+    return [e.name for e in entries if e.role == "target" and not (e.path.is_dir() if e.path else here(e))]
+
+
+def _target(target: str | None, draft: str | None, device: str, seconds: float) -> dict[str, Any]:
+    from ..zoo import load
+    from ..zoo.registry import ZooError
+
+    try:
+        loaded = load(target, draft, device)
+        env = loaded.facts["env"]
+    except (ZooError, OSError, RuntimeError) as error:
+        return {"problem": str(error)}
+    facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
+             "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name}
+    if seconds > 0:
+        facts["passes"] = passes(loaded, seconds * (0.75 if loaded.draft is not None else 1.0))
+        if loaded.draft is not None:
+            facts["draft_pass_ms"] = _milliseconds(loaded.draft, 1, seconds * 0.25)
+    return facts
+
+
+def passes(loaded: Any, seconds: float) -> list[dict[str, float]]:
+    """Median milliseconds of a forward pass of 1, 2, ... tokens after 64 cached ones, in about ``seconds``."""
+    rows = [{"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))} for count in PASS_TOKENS]
+    return [row | {"relative": round(row["ms"] / rows[0]["ms"], 2)} for row in rows]
+
+
+def _milliseconds(model: Any, tokens: int, seconds: float) -> float:
+    target, took = model.open(), []
+    try:
+        with torch.inference_mode():
+            target.sync([0] * min(CONTEXT, model.context // 2))
+            tree = DraftTree.chain([0] * (tokens - 1)) if tokens > 1 else DraftTree()
+            target.score(tree).logits[0, 0].item()
+            until = time.perf_counter() + seconds
+            while len(took) < 3 or time.perf_counter() < until:
+                began = time.perf_counter()
+                target.score(tree).logits[0, 0].item()
+                took.append(time.perf_counter() - began)
+    finally:
+        getattr(target, "close", lambda: None)()
+    return round(1000 * statistics.median(took), 3)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

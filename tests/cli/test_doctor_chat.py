@@ -1,0 +1,68 @@
+"""``specviz doctor`` and ``specviz chat`` on the tiny pair."""
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from specviz.cli import commands as cli
+from specviz.evidence import doctor
+
+
+@pytest.fixture
+def command(at_home, capsys, monkeypatch):
+    def run(*argv, typed=""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        status = cli.main([str(a) for a in argv])
+        out = capsys.readouterr()
+        return status, out.out, out.err
+    return run
+
+
+def test_doctor_reports_the_machine_the_forward_and_what_a_pass_costs(command):
+    status, out, _ = command("doctor", "--json", "--seconds", "0.1")
+    found = json.loads(out)
+    assert status == 0 and found["machine"]["cores"] >= 1 and found["libraries"]["torch"] and found["libraries"]["specviz"]
+    assert [row["tokens"] for row in found["target"]["passes"]] == list(doctor.PASS_TOKENS)
+    assert all(row["ms"] > 0 for row in found["target"]["passes"]) and found["target"]["forward"] in ("eager", "static", "captured")
+    assert all(row.keys() == {"name", "needed_for", "get"} for row in found["missing"])
+
+
+def test_doctor_goes_on_without_a_target_and_measures_nothing_when_asked(command):
+    status, out, _ = command("doctor", "--json", "--target", "no_such_model")
+    found = json.loads(out)
+    assert status == 1 and "no_such_model" in found["target"]["problem"] and found["machine"]["processor"]
+    assert "passes" not in json.loads(command("doctor", "--json", "--seconds", "0")[1])["target"]
+    assert command("doctor", "--seconds", "-1")[0] == command("doctor", "--seconds", "soon")[0] == 2
+
+
+def test_doctor_for_people_names_the_processor_and_the_passes(command):
+    status, out, _ = command("doctor", "--seconds", "0.05")
+    assert status == 0 and out.startswith("processor") and "relative" in out
+
+
+def test_a_missing_package_is_named_with_the_command_that_gets_it(monkeypatch):
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    assert {row["name"]: row["get"] for row in doctor.missing()}["rich"] == "pip install rich"
+
+
+def test_chat_remembers_switches_methods_and_forgets(command):
+    typed = "the cat\n/method prompt_lookup\nthe cat\n/new\nthe cat\n/quit\nnever read\n"
+    status, out, _ = command("chat", "--json", "--max-new-tokens", 6, typed=typed)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert status == 0 and [row["method"] for row in rows] == ["speculative", "prompt_lookup", "prompt_lookup"]
+    first, second, third = (len(row["prompt_ids"]) for row in rows)
+    assert first < second and third == first and rows[0]["text"] == rows[2]["text"]  # greedy: exact methods agree
+
+
+def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
+    status, out, err = command("chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n")
+    assert status == 0 and out.endswith("\n") and "Plain decoding" in err and "1 tokens per target pass" in err
+
+
+@pytest.mark.parametrize("line", ["/method nothing", "/knob gamma", "/knob colour=blue", "/temperature hot", "/knob gamma=-1"])
+def test_a_mistake_is_one_sentence_and_the_conversation_goes_on(command, line):
+    status, out, err = command("chat", "--json", "--max-new-tokens", 3, typed=f"{line}\nthe cat\n")
+    assert status == 0 and err.startswith("specviz: ") and len(err.strip().splitlines()) == 1 and json.loads(out)["text"] is not None
