@@ -47,7 +47,7 @@ def test_every_cell_is_known_beforehand(children, verifier):
         for other in JUDGES:
             if not KNOBS["verifier"].why_not(other, {"children": children, "width": width}):
                 assert other in told and not judged(children, other, width)
-        assert JUDGES[verifier].title in run and "lawful is" in run
+        assert JUDGES[verifier].title in run and "compatible is" in run
 
 
 def test_block_verification_takes_chains_alone():
@@ -88,6 +88,6 @@ def test_an_unlawful_pair_is_refused_in_the_run_and_nothing_is_written():
     kit = toy(6)
     parts = build(kit, "sampled", "k-seq", 3, 2, 5)
     state = begin(Parts(parts.drafter, Fixed(2, 3, 5), parts.verifier), kit, Sampling(1.0), 6)
-    with pytest.raises(IncompatibleVerifier, match="K-SEQ judges chosen and iid; the drafter proposed without_replacement: lawful is .*token"):
+    with pytest.raises(IncompatibleVerifier, match="K-SEQ judges chosen and iid; the drafter proposed without_replacement: compatible is .*token"):
         play(parts, kit.target, state)
     assert state.tokens == PROMPT

@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("nodes", 5, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
              "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
-        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
+        Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The shape changes every round: compare a sure place with an open one.",

@@ -23,7 +23,7 @@ METHOD = Method(
         Knob("nodes", 6, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
         Knob("depth", 10, 1, 12, "most levels"),
         Knob("gain", 0.5, 0.0, 1.0, "accepted tokens a level must promise for the next one to be grown"),
-        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
+        Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The depth of the tree from round to round: deep where the draft is sure, a single level where it is not.",

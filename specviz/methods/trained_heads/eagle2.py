@@ -29,7 +29,7 @@ METHOD = Method(
              "CPU without AVX-512 multiplies at once"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
              "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
-        Knob("heated", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
+        Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
-from ....models.linear import fastest, without_timing
+from ....models.linear import fastest_layout, without_timing
 
 _cut_at_stop: WeakKeyDictionary[Any, dict[int, Frequent]] = WeakKeyDictionary()  # by head: measuring and cutting is done once, not every run
 
@@ -37,7 +37,7 @@ class Frequent:
             rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
         self.vocab, self.tokens = target.vocab, tokens.to(states.device)
         with without_timing():  # cut within a run, which must write the same in the next process
-            self.linear = fastest([rows], rows.numel() * rows.element_size())(rows)
+            self.linear = fastest_layout([rows], rows.numel() * rows.element_size())(rows)
 
     def __call__(self, states: Tensor) -> Tensor:
         said = self.linear(states)
