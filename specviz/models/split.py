@@ -1,5 +1,7 @@
-"""A shard that is larger than hosts of plain git take (one matrix alone may be) lies in its folder in parts. Before the folder is
-read they are joined again, once, in the cache; every other file is linked there.
+"""Store files in parts that plain git hosts accept (at most 10 MB each), and find them again.
+
+A shard of safetensors is joined once, in a cache folder that links to every other file of the model's folder. A GGUF file is joined
+in memory when it is read (gguf_reader.py).
 """
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from pathlib import Path
 
 from .weights import ModelError
 
-LARGEST = 10 * 2**20  # bytes of a file that git hosts take without LFS
+LARGEST = 10 * 2**20  # bytes: the largest file that git hosts accept without LFS
 PART = 8_000_000  # bytes
-_PART = re.compile(r"(.+\.safetensors)\.part-(\d{2})-of-(\d{2})")
+_PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 
 def split(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
@@ -22,17 +24,22 @@ def split(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
         old.unlink()
     for shard in sorted(folder.glob("*.safetensors")):
         if shard.stat().st_size > largest:
-            data = shard.read_bytes()
-            pieces = [data[at:at + part] for at in range(0, len(data), part)]
-            for number, piece in enumerate(pieces, 1):
-                (folder / f"{shard.name}.part-{number:02d}-of-{len(pieces):02d}").write_bytes(piece)
+            cut(shard, folder, part)
             shard.unlink()
 
 
+def cut(file: Path, folder: Path, part: int = PART) -> None:
+    """Write a file's bytes into ``folder`` as numbered parts of at most ``part`` bytes."""
+    data = file.read_bytes()
+    pieces = [data[at:at + part] for at in range(0, len(data), part)]
+    for number, piece in enumerate(pieces, 1):
+        (folder / f"{file.name}.part-{number:02d}-of-{len(pieces):02d}").write_bytes(piece)
+
+
 def whole(folder: Path) -> Path:
-    """The folder itself, or where its shards lie in one piece. Raises ModelError where a part is missing or the cache cannot be
-    written."""
-    shards = _shards(folder)
+    """Return the folder itself, or the cached copy in which its safetensors shards are in one piece. Raises ModelError where a part is
+    missing or the cache cannot be written. A GGUF file stays in parts: its reader joins them in memory."""
+    shards = parts_of(folder, ".safetensors")
     if not shards:
         return folder
     digest = hashlib.sha256()
@@ -49,10 +56,11 @@ def whole(folder: Path) -> Path:
     return place
 
 
-def _shards(folder: Path) -> dict[str, list[Path]]:
-    """The parts of each cut shard, in order."""
+def parts_of(folder: Path, ending: str) -> dict[str, list[Path]]:
+    """The parts, in order, of every file of the folder that was cut, by its whole name, which ends in ``ending``. Raises ModelError
+    where a part is missing."""
     found: dict[str, list[tuple[int, int, Path]]] = {}
-    for file in folder.glob("*.safetensors.part-*"):
+    for file in folder.glob(f"*{ending}.part-*"):
         if match := _PART.fullmatch(file.name):
             found.setdefault(match[1], []).append((int(match[2]), int(match[3]), file))
     for shard, parts in found.items():
@@ -63,7 +71,7 @@ def _shards(folder: Path) -> dict[str, list[Path]]:
 
 
 def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
-    """Make ``place`` beside itself and move it there whole: two programs may do so at once."""
+    """Build the joined folder under a temporary name and rename it to ``place``, so that two processes may do so at once."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
         inner = Path(made) / "whole"
@@ -83,7 +91,7 @@ def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
 
 
 def _cache() -> Path:
-    """Where joined shards are kept: the home's cache where it can be written, else the system's folder for passing things."""
+    """The folder of joined shards: under the home's cache where that can be written, else under the temporary folder."""
     home = Path.home() / ".cache"
     writable = home if home.is_dir() else home.parent
     return (home if os.access(writable, os.W_OK) else Path(tempfile.gettempdir())) / "specviz" / "models"

@@ -1,10 +1,11 @@
-"""Reading a Hugging Face folder without transformers: config.json and safetensors, whole or in shards.
+"""Read a model's folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF file.
 
-What is wrong with a checkpoint is said in one sentence (ModelError), before anything is run on it.
+A checkpoint that cannot be used raises ModelError with one sentence, before anything is run on it.
 """
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from torch import Tensor
 
 from . import mx
 
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
 
 class ModelError(ValueError):
-    """A checkpoint cannot be used; the message is a sentence for people."""
+    """A checkpoint cannot be used; the message is one sentence for a person."""
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON file of the folder. Raises ModelError when it is missing or is not a JSON object."""
+    """Read a JSON file of the folder. Raises ModelError when it is missing or is not a JSON object."""
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -35,30 +38,44 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 class Weights:
-    """The tensors of a folder, read when asked for; ``count`` numbers were read so far."""
+    """The tensors of a folder, read on demand; ``count`` is the number of values read so far.
+
+    Files: model.safetensors, or the shards of model.safetensors.index.json, or else one GGUF file, whole or in parts.
+    """
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype):
         self._folder, self._device, self._dtype = folder, device, dtype
-        where = self._index()
+        self._gguf = self._find_gguf()
+        where = self._index() if self._gguf is None else dict.fromkeys(self._gguf.names, self._gguf.file.name)
         self._scales = {name: shard for name, shard in where.items() if name.endswith(mx.SCALE) and name.removesuffix(mx.SCALE) in where}
         self._where = {name: shard for name, shard in where.items() if name not in self._scales}
         self._open: dict[str, Any] = {}
         self.count = 0
 
+    def _find_gguf(self) -> Any:
+        """The tensors of the folder's GGUF file (GGUFTensors); None where there is none, or safetensors next to it."""
+        from .gguf_names import GGUFTensors
+        from .gguf_reader import GGUFFile, gguf_in
+
+        if any(self._folder.glob("*.safetensors*")):
+            return None
+        found = gguf_in(self._folder)
+        return None if found is None else GGUFTensors(GGUFFile(found))
+
     def _index(self) -> dict[str, str]:
-        if (self._folder / "model.safetensors.index.json").exists():
-            where = read_json(self._folder, "model.safetensors.index.json").get("weight_map")
+        if (self._folder / INDEX).exists():
+            where = read_json(self._folder, INDEX).get("weight_map")
             if not isinstance(where, dict) or not all(isinstance(shard, str) for shard in where.values()):
-                raise ModelError(f"model.safetensors.index.json of {self._folder.name} has no weight_map")
+                raise ModelError(f"{INDEX} of {self._folder.name} has no weight_map")
             missing = sorted({shard for shard in where.values() if not (self._folder / shard).is_file()})
             if missing:
                 raise ModelError(f"{self._folder.name} lacks the shard {', '.join(missing)}")
             if any(Path(shard).name != shard for shard in where.values()):
                 raise ModelError(f"the index of {self._folder.name} points outside its folder")
             return where
-        if not (self._folder / "model.safetensors").is_file():
-            raise ModelError(f"{self._folder.name} has no model.safetensors")
-        return dict.fromkeys(self._file("model.safetensors").keys(), "model.safetensors")
+        if not (self._folder / WHOLE).is_file():
+            raise ModelError(f"{self._folder.name} has no {WHOLE}")
+        return dict.fromkeys(self._file(WHOLE).keys(), WHOLE)
 
     def _file(self, shard: str):
         try:
@@ -67,8 +84,11 @@ class Weights:
             raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})") from None
 
     def headers(self) -> dict[str, dict[str, Any]]:
-        """What the files say of their tensors without reading them: name -> dtype, shape, data_offsets."""
+        """Describe the tensors without reading them: name -> dtype, shape, data_offsets. Tensors of a GGUF file count as decoded, F32."""
         found: dict[str, dict[str, Any]] = {}
+        if self._gguf is not None:
+            return {name: {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 4 * prod(shape)]}
+                    for name in self._where for shape in [self._gguf.shape(name)]}
         for shard in sorted(set(self._where.values())):
             self._file(shard)  # safetensors checks the header; what follows only repeats it
             with open(self._folder / shard, "rb") as file:
@@ -85,13 +105,15 @@ class Weights:
         tensor = self._stored(self._where[name], name)
         if tuple(tensor.shape) != shape:
             raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
-        tensor = self._eight_bits(name, tensor).to(self._device, self._dtype)
+        tensor = self._dequantise(name, tensor).to(self._device, self._dtype)
         self.count += tensor.numel()
         if not bool(torch.isfinite(tensor).all()):
             raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
         return tensor
 
     def _stored(self, shard: str, name: str) -> Tensor:
+        if self._gguf is not None:
+            return self._gguf.get(name)
         if shard not in self._open:
             self._open[shard] = self._file(shard)
         try:
@@ -99,15 +121,15 @@ class Weights:
         except SafetensorError:
             raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names") from None
 
-    def _eight_bits(self, name: str, tensor: Tensor) -> Tensor:
-        """The numbers of a tensor that lies in eight bits beside its scales (mx.py); any other as it is."""
+    def _dequantise(self, name: str, tensor: Tensor) -> Tensor:
+        """The values of a tensor that is stored as int8 with scales (mx.py); any other tensor unchanged."""
         if name + mx.SCALE not in self._scales:
             return tensor
         scales = self._stored(self._scales[name + mx.SCALE], name + mx.SCALE)
         blocks = (*tensor.shape[:-1], -(-tensor.shape[-1] // mx.BLOCK)) if tensor.dim() else ()
         if (tensor.dtype, scales.dtype) != (torch.int8, torch.uint8) or tuple(scales.shape) != blocks:
-            raise ModelError(f"{name} of {self._folder.name} has scales beside it, and together they are not weights in eight bits as "
-                             "they are written here")
+            raise ModelError(f"{name} of {self._folder.name} is stored with scales, and together they are not weights in the MXINT8 "
+                             "format that is read here")
         return mx.unpacked(tensor, scales)
 
     def maybe(self, name: str, *shape: int) -> Tensor | None:

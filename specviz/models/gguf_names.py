@@ -1,0 +1,106 @@
+"""Map the tensors of a GGUF file to the names and layouts of Hugging Face, per architecture.
+
+llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a rotating pair becomes two
+neighbouring rows), and for Gemma it stores norm weights with 1 added. Both are undone here. A tensor without a place in the table is
+refused: leaving it out would run another model.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .gguf_reader import GGUFFile
+from .weights import ModelError
+
+LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+         "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+GEMMA2 = {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+          "post_ffw_norm": "post_feedforward_layernorm"}
+FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")  # read with the config, not as weights
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of a layer's tensors, whether rotating pairs are neighbours, whether norms have 1 added, and whether the layers may
+    have biases."""
+
+    layer: dict[str, str]
+    paired: bool = False
+    norms_plus_one: bool = False
+    biases: bool = False
+
+
+LAYOUTS = {
+    "llama": Layout(LAYER, paired=True, biases=True),
+    "qwen2": Layout(LAYER, biases=True),
+    "qwen3": Layout(LAYER | HEAD_NORMS),
+    "gemma": Layout(LAYER, norms_plus_one=True),
+    "gemma2": Layout(LAYER | GEMMA2, norms_plus_one=True),
+    "gemma3": Layout(LAYER | GEMMA2 | HEAD_NORMS, norms_plus_one=True),
+    "phi3": Layout({name: there for name, there in LAYER.items() if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")} | FUSED),
+}
+
+
+class GGUFTensors:
+    """The tensors of a GGUF file by their Hugging Face names. Raises ModelError: an unknown architecture, or a tensor without a place."""
+
+    def __init__(self, file: GGUFFile):
+        self.file, self.architecture = file, architecture(file)
+        self._layout = LAYOUTS[self.architecture]
+        layers = integer(file, f"{self.architecture}.block_count")
+        self.names = {self._name(name, layers): name for name in file.tensors if name not in FACTORS}
+
+    def _name(self, name: str, layers: int) -> str:
+        stem, _, ending = name.rpartition(".")
+        where, _, rest = stem.partition(".")
+        number, _, part = rest.partition(".")
+        known = ending == "weight" or ending == "bias" and self._layout.biases
+        if known and stem in TOP and ending == "weight":
+            return f"{TOP[stem]}.weight"
+        if not (known and where == "blk" and number.isdecimal() and int(number) < layers and part in self._layout.layer):
+            raise ModelError(f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here")
+        return f"model.layers.{int(number)}.{self._layout.layer[part]}.{ending}"
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.file.tensors[self.names[name]].shape
+
+    def get(self, name: str) -> Tensor:
+        """A tensor in Hugging Face's layout, float32."""
+        there = self.names[name]
+        tensor = self.file.tensor(there)
+        if self._layout.norms_plus_one and there.endswith("norm.weight"):
+            return tensor - 1
+        if self._layout.paired and (".attn_q." in there or ".attn_k." in there):
+            heads = integer(self.file, f"{self.architecture}.attention.head_count")
+            if ".attn_k." in there:
+                heads = integer(self.file, f"{self.architecture}.attention.head_count_kv", heads)
+            if len(tensor) % (2 * heads):
+                raise ModelError(f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share")
+            return halved(tensor, heads)
+        return tensor
+
+
+def halved(tensor: Tensor, heads: int) -> Tensor:
+    """Reorder the rows [heads * size, ...] of each head: rows 2i and 2i + 1, which rotate as a pair, become rows i and i + size / 2."""
+    return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).reshape(tensor.shape)
+
+
+def architecture(file: GGUFFile) -> str:
+    """The architecture of a file, one of LAYOUTS. Raises ModelError."""
+    found = file.metadata.get("general.architecture")
+    if found not in LAYOUTS:
+        raise ModelError(f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read")
+    return found
+
+
+def integer(file: GGUFFile, key: str, default: int | None = None) -> int:
+    """A whole number above 0 of the metadata. Raises ModelError."""
+    found = file.metadata.get(key, default)
+    if type(found) is not int or not 0 < found < 2**31:
+        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand")
+    return found

@@ -1,0 +1,180 @@
+"""Read GGUF files (llama.cpp's format, versions 2 and 3): metadata and tensors, decoded to float32.
+
+A file may lie in numbered parts (``model.gguf.part-01-of-13``, as split.py cuts them); they are joined in memory. The header is
+parsed here because the reader of the package ``gguf`` trusts the lengths and counts that a file states and takes 5 s for a vocabulary
+of 49,152 tokens; the types of blocks and their decoding are the package's. Every length is checked against the file's size before
+anything is allocated. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .split import parts_of
+from .weights import ModelError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_KEYS, MOST_TENSORS, MOST_DIMENSIONS, LONGEST_NAME = 2**12, 2**16, 4, 2**8
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # struct's letters by value type
+STRING, ARRAY = 8, 9
+SLICE = 2**14  # blocks that are decoded at a time
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Where a tensor lies: shape as torch has it (rows first), block type (a GGMLQuantizationType), first byte and number of bytes."""
+
+    shape: tuple[int, ...]
+    kind: Any
+    start: int
+    size: int
+
+
+def gguf_in(folder: Path) -> Path | None:
+    """The GGUF file of a folder (the name it has when its parts are joined); None where there is none. Raises ModelError for two."""
+    found = sorted({*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))})
+    if len(found) > 1:
+        raise ModelError(f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece")
+    return found[0] if found else None
+
+
+class GGUFFile:
+    """A GGUF file: ``metadata`` by key, ``tensors`` by name. Raises ModelError with a sentence for a broken or unknown file."""
+
+    def __init__(self, path: Path):
+        self.name = path.name
+        self._data = self._map(path)
+        self._view, self._at = memoryview(self._data), 0
+        self.metadata: dict[str, Any] = {}
+        self.tensors: dict[str, TensorInfo] = {}
+        try:
+            self._parse()
+        except UnicodeDecodeError:
+            raise ModelError(f"{self.name} holds a name or a text that is not UTF-8") from None
+
+    def _map(self, path: Path) -> np.ndarray:
+        """The bytes of the file: mapped into memory, or read from its parts and compared with the checksum next to them."""
+        try:
+            if path.is_file():
+                if not path.stat().st_size:
+                    raise ModelError(f"{self.name} is empty")
+                return np.memmap(path, np.uint8, "r")
+            parts = parts_of(path.parent, ".gguf").get(path.name)
+            if not parts:
+                raise ModelError(f"{path.parent.name} has no {path.name}")
+            data = np.empty(sum(part.stat().st_size for part in parts), np.uint8)
+            view, at = memoryview(data), 0
+            for part in parts:
+                with open(part, "rb") as file:
+                    at += file.readinto(view[at:at + part.stat().st_size])
+            checksum = path.with_name(f"{path.name}.sha256")
+            wanted = checksum.read_text("ascii").split()[0] if checksum.is_file() else None
+        except (OSError, UnicodeDecodeError, IndexError) as error:
+            raise ModelError(f"{self.name} cannot be read: {getattr(error, 'strerror', None) or 'its checksum is no text'}") from None
+        if wanted is not None and hashlib.sha256(data).hexdigest() != wanted:
+            raise ModelError(f"the parts of {self.name} do not add up to the published file: its sha256 differs")
+        return data
+
+    # --- the header --------------------------------------------------------------------------------------------------------
+    def _parse(self) -> None:
+        from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        if bytes(self._view[:4]) != MAGIC:
+            raise ModelError(f"{self.name} is not a GGUF file")
+        self._at = 4
+        version = self._number("I")
+        if version not in VERSIONS:
+            big = version and not version & 0xFFFF
+            raise ModelError(f"{self.name} is {'big-endian' if big else f'version {version} of GGUF'}; versions 2 and 3, "
+                             "little-endian, are read")
+        tensors, keys = self._count(MOST_TENSORS, "tensors"), self._count(MOST_KEYS, "metadata keys")
+        for _ in range(keys):
+            key = self._text(LONGEST_NAME)
+            if key in self.metadata:
+                raise ModelError(f"{self.name} gives {key!r} twice")
+            self.metadata[key] = self._value(self._number("I"), key)
+        infos = {}
+        for _ in range(tensors):
+            name = self._text(LONGEST_NAME)
+            dimensions = self._number("I")
+            if name in infos or not 0 < dimensions <= MOST_DIMENSIONS:
+                raise ModelError(f"{self.name} describes its tensor {name[:60]!r} in a way that cannot be read")
+            infos[name] = [self._number("Q") for _ in range(dimensions)], self._number("I"), self._number("Q")
+        align = self.metadata.get("general.alignment", 32)
+        if type(align) is not int or not 0 < align <= 2**16 or align & (align - 1):
+            raise ModelError(f"general.alignment of {self.name} is {str(align)[:40]}, which is no power of two")
+        base = -(-self._at // align) * align
+        for name, (shape, number, offset) in infos.items():
+            try:
+                kind = GGMLQuantizationType(number)
+            except ValueError:
+                raise ModelError(f"{name} of {self.name} has blocks of the unknown type {number}") from None
+            block, width = GGML_QUANT_SIZES[kind]
+            if not all(0 < one < 2**40 for one in shape) or shape[0] % block or offset % align:
+                raise ModelError(f"{name} of {self.name} has shape {tuple(reversed(shape))}, which {kind.name} blocks cannot have")
+            size = prod(shape) // block * width
+            if base + offset + size > len(self._data):
+                raise ModelError(f"{self.name} is cut short: {name} would end at byte {base + offset + size:,} of {len(self._data):,}")
+            self.tensors[name] = TensorInfo(tuple(reversed(shape)), kind, base + offset, size)
+
+    def _take(self, size: int) -> memoryview:
+        """The next bytes of the header."""
+        if size > len(self._data) - self._at:
+            raise ModelError(f"{self.name} is cut short in its header, or broken there")
+        self._at += size
+        return self._view[self._at - size:self._at]
+
+    def _number(self, letter: str) -> Any:
+        return struct.unpack(f"<{letter}", self._take(struct.calcsize(f"<{letter}")))[0]
+
+    def _count(self, most: int, of: str) -> int:
+        found = self._number("Q")
+        if found > most:
+            raise ModelError(f"{self.name} claims {found:,} {of}; {most:,} are the most that are read")
+        return found
+
+    def _text(self, longest: int | None = None) -> str:
+        size = self._number("Q")
+        if longest is not None and size > longest:
+            raise ModelError(f"{self.name} has a name of {size:,} bytes in its header; {longest} are the most that are read")
+        return str(self._take(size), "utf-8")
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind in NUMBERS:
+            return self._number(NUMBERS[kind])
+        if kind == STRING:
+            return self._text()
+        inner, count = (self._number("I"), self._number("Q")) if kind == ARRAY else (None, 0)
+        if inner in NUMBERS:
+            letter = NUMBERS[inner]
+            return list(struct.unpack(f"<{count}{letter}", self._take(count * struct.calcsize(f"<{letter}"))))
+        if inner != STRING:
+            raise ModelError(f"the metadata key {key[:60]!r} of {self.name} has a value of an unknown type")
+        if count * 8 > len(self._data) - self._at:
+            raise ModelError(f"{self.name} claims {count:,} texts under {key[:60]!r}, more than it can hold")
+        return [self._text() for _ in range(count)]
+
+    # --- tensors -----------------------------------------------------------------------------------------------------------
+    def tensor(self, name: str) -> Tensor:
+        """A tensor of ``tensors``, decoded to float32. Raises ModelError for blocks that the package cannot decode."""
+        from gguf import GGML_QUANT_SIZES
+        from gguf.quants import dequantize
+
+        info, out = self.tensors[name], np.empty(prod(self.tensors[name].shape), np.float32)
+        numbers, width = GGML_QUANT_SIZES[info.kind]
+        data = self._data[info.start:info.start + info.size].view(np.ndarray).reshape(-1, width)
+        try:  # in slices of one row each: the package goes through 16 rows at a time, which is slow for short ones
+            for at in range(0, len(data), SLICE):
+                out[at * numbers:(at + SLICE) * numbers] = dequantize(data[at:at + SLICE].reshape(1, -1), info.kind)[0]
+        except NotImplementedError:
+            raise ModelError(f"{name} of {self.name} has {info.kind.name} blocks, which the package gguf cannot decode") from None
+        return torch.from_numpy(out).view(info.shape)
