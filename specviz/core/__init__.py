@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .lazy_scalars import LazyScalar, token_tensor, numbers, plain, read, select_rows, to_device
-    from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method
-    from .parts import (StopBelowProbability, Budget, Drafter, Early, JointPolicy, Outcome, Parts, Policy, Scores, Step, Target, Decision, IncompatibleVerifier,
-                        Verdict, Verifier, has_nan, compatible_verifiers, never_stop)
+    from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
+    from .parts import (Budget, Decision, Drafter, Early, IncompatibleVerifier, JointPolicy, Outcome, Parts, Policy, Scores, Step,
+                        StopBelowProbability, Target, Verdict, Verifier, compatible_verifiers, has_nan, never_stop)
     from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
     from .sampling import InvalidDistribution, RandomStreams, SingleStream, Sampling, argmax_tokens, check_distributions
     from .state import Clock, Costs, FixedCosts, State, common

@@ -1,4 +1,4 @@
-"""What a drafter asks for while it drafts: passes of its own model, which may be run together with those of others."""
+"""Forward passes that a drafter asks for while it drafts, so that a batched loop can merge those of many requests."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from .tree import DraftTree
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """A pass that a drafter asks for: ``model.score(tree, start)``, by itself or together with others of the same weights."""
+    """One forward pass that a drafter asks for: ``model.score(tree, start)``, alone or merged with others of the same weights."""
 
-    model: Any  # a Target, or what a drafter asks like one
+    model: Any  # a Target, or an object with the same ``score``
     tree: DraftTree
     start: int = 0
     alone = False
@@ -22,8 +22,8 @@ class ForwardPass:
 
 @dataclass(frozen=True, eq=False)
 class UnbatchedCall:
-    """What a drafter does quicker by itself, ``run``; who runs the passes of many requests together sends None instead, and the drafter
-    asks for passes."""
+    """A faster way to draft for a single request: call ``run``. A loop that batches sends None back, and the drafter then asks for
+    forward passes one by one."""
 
     run: Callable[[], Any]
     alone = True
@@ -33,7 +33,7 @@ DraftSteps = Generator[ForwardPass | UnbatchedCall, Any, DraftTree]
 
 
 def run_alone(steps: DraftSteps) -> DraftTree:
-    """What the steps of a proposal come to when each pass is run as it is asked for."""
+    """Run the steps of one proposal, each as it is asked for, and return its tree."""
     found = None
     while True:
         try:

@@ -1,8 +1,10 @@
-"""Numbers that lie on a device until somebody asks for one of them: to ask is to wait for the device, and a round should wait once.
+"""Lazy device scalars: integers that stay on a device until the host reads one. Reading synchronises host and device.
 
-A drafter that takes the likeliest token of each step need not know it: the next step reads it where it lies. ``Later`` stands in its
-place among plain tokens and becomes one when it is compared, hashed or used as a number; then all numbers that wait are read in
-one go. On a processor nothing waits, and no number is ever one of these.
+A drafter that takes the argmax of each step does not need its value on the host: the next step reads it on the device. A
+``LazyScalar`` stands among plain token ids in its place, and becomes an int when it is compared, hashed or used as a number. One
+read copies all pending scalars of the thread at once, so that a round synchronises once. On a CPU everything is a plain int.
+
+docs/lazy_scalars.md explains what must stay lazy and why.
 """
 from __future__ import annotations
 
@@ -15,22 +17,22 @@ import torch
 from torch import Tensor
 
 
-class _Waiting(threading.local):
+class _Pending(threading.local):
     def __init__(self):
         self.transfers: list[weakref.ref[PendingTransfer]] = []
-        self.promises: list[tuple[Tensor, type[Exception]]] = []
+        self.checks: list[tuple[Tensor, type[Exception]]] = []
 
 
-_waiting = _Waiting()
+_pending = _Pending()
 
 
 class PendingTransfer:
-    """Whole numbers [n] of one device; ``values`` reads them, with all others of this thread that wait there."""
+    """Integers [n] on a device. ``values`` copies them to the host, with all other pending ones of this thread and device."""
 
     def __init__(self, numbers: Tensor):
         self.numbers = numbers
         self._values: list[int] | None = None
-        _waiting.transfers.append(weakref.ref(self))
+        _pending.transfers.append(weakref.ref(self))
 
     @property
     def values(self) -> list[int]:
@@ -40,41 +42,45 @@ class PendingTransfer:
 
 
 def read(more: Tensor, *also: PendingTransfer) -> list[float]:
-    """The numbers of ``more`` [n], read from its device in one go with every number that waits there."""
-    transfers = [transfer for ref in _waiting.transfers if (transfer := ref()) is not None and transfer._values is None]
+    """Copy ``more`` [n] to the host, in one transfer with everything pending on its device.
+
+    Raises the error of a pending check (see ``raise_if``) that holds.
+    """
+    transfers = [transfer for ref in _pending.transfers if (transfer := ref()) is not None and transfer._values is None]
     mine = [transfer for transfer in {*transfers, *also} if transfer.numbers.device == more.device]
-    promises = [promise for promise in _waiting.promises if promise[0].device == more.device]
-    _waiting.promises = [promise for promise in _waiting.promises if promise[0].device != more.device]
-    told = torch.cat([more.double(), *(broken.double() for broken, _ in promises), *(transfer.numbers.double() for transfer in mine)]).tolist()
+    checks = [check for check in _pending.checks if check[0].device == more.device]
+    _pending.checks = [check for check in _pending.checks if check[0].device != more.device]
+    parts = [more, *(broken for broken, _ in checks), *(transfer.numbers for transfer in mine)]
+    values = torch.cat([part.double() for part in parts]).tolist()
     at = len(more)
-    for _, error in promises:
-        if told[at]:
+    for _, error in checks:
+        if values[at]:
             raise error
         at += 1
     for transfer in mine:
-        transfer._values = [int(number) for number in told[at:at + len(transfer.numbers)]]
+        transfer._values = [int(number) for number in values[at:at + len(transfer.numbers)]]
         at += len(transfer.numbers)
-    _waiting.transfers = [weakref.ref(transfer) for transfer in transfers if transfer._values is None]
-    return told[:len(more)]
+    _pending.transfers = [weakref.ref(transfer) for transfer in transfers if transfer._values is None]
+    return values[:len(more)]
 
 
 def raise_if(broken: Tensor, error: type[Exception]) -> None:
-    """Raise the error if ``broken`` (bool, [1] or []) holds; on a device, when something is next read there."""
+    """Raise ``error`` if ``broken`` (bool, [1] or []) holds; on a device, at the next read from it."""
     if broken.device.type == "cpu":
         if bool(broken):
             raise error
     else:
-        _waiting.promises.append((broken.reshape(1), error))
+        _pending.checks.append((broken.reshape(1), error))
 
 
 def clear_pending() -> None:
-    """A run begins: what another one left unread, since it was stopped in the middle of a round, is nobody's."""
-    _waiting.promises = []
+    """Drop pending checks when a run begins: they belong to a run that was stopped inside a round."""
+    _pending.checks = []
 
 
 @total_ordering
 class LazyScalar:
-    """One number of a reel."""
+    """One integer of a pending transfer."""
 
     __slots__ = ("transfer", "at")
 
@@ -101,11 +107,11 @@ class LazyScalar:
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        return "Later()" if self.transfer._values is None else repr(int(self))
+        return "LazyScalar()" if self.transfer._values is None else repr(int(self))
 
 
 def numbers(tensor: Tensor) -> Any:
-    """``tensor.tolist()`` of whole numbers [...], not read before they are asked for where that would mean to wait."""
+    """``tensor.tolist()`` of integers [...]: plain ints of a CPU tensor, else lazy scalars."""
     if tensor.device.type == "cpu":
         return tensor.tolist()
     transfer = PendingTransfer(tensor.flatten())
@@ -116,25 +122,25 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def plain(tokens: tuple[int, ...]) -> tuple[int, ...]:
-    """The same, every one a number of the host's."""
+    """The same tokens as plain ints."""
     return tuple(map(int, tokens)) if any(type(token) is LazyScalar for token in tokens) else tokens
 
 
 def to_device(here: Tensor, device: torch.device) -> Tensor:
-    """A host's tensor on the device; the host goes on meanwhile."""
+    """Copy a CPU tensor to the device without blocking the host."""
     return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
 def token_tensor(device: torch.device, ids: Sequence[int]) -> Tensor:
-    """Token ids [n] as a tensor of the device, without waiting for those that lie there."""
-    late = [(place, token) for place, token in enumerate(ids) if type(token) is LazyScalar]
+    """Token ids [n] as a tensor of the device, without reading the lazy ones."""
+    lazy = [(place, token) for place, token in enumerate(ids) if type(token) is LazyScalar]
     found = to_device(torch.tensor([0 if type(token) is LazyScalar else token for token in ids], dtype=torch.int64), device)
-    if late:
-        values = torch.cat([token.transfer.numbers[token.at:token.at + 1] for _, token in late])
-        found.index_copy_(0, to_device(torch.tensor([place for place, _ in late]), device), values.to(torch.int64))
+    if lazy:
+        values = torch.cat([token.transfer.numbers[token.at:token.at + 1] for _, token in lazy])
+        found.index_copy_(0, to_device(torch.tensor([place for place, _ in lazy]), device), values.to(torch.int64))
     return found
 
 
 def select_rows(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """x[rows], rows given by the host, without waiting for the device."""
+    """x[rows] for row indices of the host, without synchronising."""
     return x.index_select(0, to_device(torch.tensor(rows, dtype=torch.int64), x.device))

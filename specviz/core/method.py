@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
+from .note_kind import Note
+from .note_kinds import register_notes
 from .parts import Parts, Target
 
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
@@ -29,16 +31,16 @@ class Knob:
     only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
 
     def why_not(self, choice: str, others: dict[str, Any]) -> str | None:
-        """Why a choice does not go with the other knobs' values, and what does; None when it does. For a greyed toggle, too."""
+        """Return why a choice does not go with the other knobs' values, and what does; None when it does."""
         for mine, other, values in self.only_with:
             if mine == choice and other in others and others[other] not in values:
-                compatible_verifiers = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
+                fitting = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
                 return (f"{self.name} {choice!r} does not go with {other} {others[other]!r}: choose {other} {_or(values)}"
-                        + (f", or {self.name} {_or(compatible_verifiers)}" if compatible_verifiers else ""))
+                        + (f", or {self.name} {_or(fitting)}" if fitting else ""))
         return None
 
     def read(self, value: Any) -> Any:
-        """The value as build() wants it, from a number or text. Raises ValueError with a sentence when it does not fit."""
+        """Return the value as build() takes it, from a number or text. Raises ValueError with a sentence when it does not fit."""
         if value is None:
             return self.default
         if self.choices:
@@ -64,31 +66,51 @@ class Knob:
 
 
 class Kit(Protocol):
-    """What build() is given: the loaded target's facts and a way to open other models."""
+    """The argument of build(): facts of the loaded target, and ways to open other models and data."""
 
     vocab: int
     target: Target
-    predicted: tuple[int, ...]  # tokens of a text that the caller expects the answer to be like; maybe none
+    predicted: tuple[int, ...]  # tokens of a predicted output, as the caller expects the answer to be; may be empty
 
     def open(self, role: str) -> Target:
-        """Another model by role ("draft", ...): shared weights, its own cache. Raises a sentence when there is none."""
+        """Open another model by role ("draft", ...): shared weights, its own KV cache. Raises with a sentence when there is none."""
 
     def head(self, kind: str) -> Any:
-        """Trained heads of a kind ("medusa", ...) that belong to the target. Raises a sentence when there are none."""
+        """Return the target's trained heads of a kind ("medusa", ...). Raises with a sentence when there are none."""
 
     def bridge(self, role: str) -> Any:
-        """How the tokens of a model with another tokenizer spell the target's."""
+        """Return the mapping between the target's vocabulary and that of a model with another tokenizer."""
 
     def open_store(self, name: str) -> Any:
-        """A datastore of text by name. Raises a sentence when there is none or it does not fit."""
+        """Open a datastore of text by name. Raises with a sentence when there is none or it does not fit."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Methods of one idea: a folder of methods/, whose __init__ says this once. about: one sentence for people."""
+    """A family of methods: one folder of methods/, declared in its __init__. about: one sentence for people."""
 
     title: str
     about: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights that a recipe of specviz/training makes for a target, declared by the method that introduces them.
+
+    kind: name of the recipe, of the weights' folder and of what methods need ("head:<kind>" or "draft:<kind>");
+    network: module with ``load(folder, body)`` and ``build(body, numbers)``, empty for a complete draft model;
+    after: the kind that must be trained first; one_pass: a whole block is drafted in one forward pass.
+    """
+
+    kind: str
+    about: str
+    network: str = ""
+    after: str = ""
+    one_pass: bool = False
+
+    @property
+    def need(self) -> str:
+        return f"{'head' if self.network else 'draft'}:{self.kind}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +130,7 @@ class Method:
     title: str
     paper: str
     summary: str
-    build: Callable[..., Parts]
+    build: Callable[..., Parts] | None = None  # None: the lane of a server
     family: str = ""
     exactness: str = "exact"
     knobs: tuple[Knob, ...] = ()
@@ -120,8 +142,11 @@ class Method:
     compared: str = "notes"
     published: dict[str, Any] = field(default_factory=dict, hash=False)
     aliases: tuple[str, ...] = ()
+    trains: tuple[Trained, ...] = ()
+    notes: dict[str, Note] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
+        register_notes(self.notes)
         if self.exactness not in EXACTNESS:
             raise ValueError(f"exactness of {self.key} must be one of {EXACTNESS}")
         if self.compared not in COMPARED:
@@ -129,8 +154,8 @@ class Method:
         self.read_knobs(self.published)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
-        """All knobs with defaults filled in. Raises ValueError naming an unknown knob, a value that does not fit, or two that do
-        not go together."""
+        """Return all knobs with defaults filled in. Raises ValueError that names an unknown knob, a value out of range, or two
+        values that do not go together."""
         known = {knob.name: knob for knob in self.knobs}
         for name in given:
             if name not in known:

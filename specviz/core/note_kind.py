@@ -1,4 +1,4 @@
-"""One kind of note: who draws it, what it says, and its fields (notes.py declares each)."""
+"""One kind of note: the panel that draws it, its meaning and its fields (note_kinds.py declares each kind)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ IDS = [11, 12, 13, 14]  # tokens of the examples
 
 @dataclass(frozen=True)
 class Note:
-    """lens: the file of assets/viewer/lens that draws it; about: for people; needed, maybe: its fields, each with its meaning;
+    """lens: the file of assets/viewer/lens that draws it; about: one sentence for people; needed, maybe: field -> its meaning;
     example: data with every field."""
 
     lens: str
@@ -19,14 +19,14 @@ class Note:
     example: dict[str, Any]
 
     def row(self, kind: str) -> str:
-        """Its line in docs/TRACE.md."""
-        fields = [f"`{name}`: {told}" for name, told in self.needed.items()]
-        fields += [f"[`{name}`]: {told}" for name, told in self.maybe.items()]
+        """Return this kind's line of docs/TRACE.md."""
+        fields = [f"`{name}`: {meaning}" for name, meaning in self.needed.items()]
+        fields += [f"[`{name}`]: {meaning}" for name, meaning in self.maybe.items()]
         return f"| `{kind}` | {self.about} | {'; '.join(fields)} |"
 
 
 def note(lens: str, about: str, **fields: tuple[str, Any]) -> Note:
-    """A kind with these fields: name=(what it means, an example); a name that ends in ``_`` may be left out."""
-    return Note(lens, about, {name: told for name, (told, _) in fields.items() if not name.endswith("_")},
-                {name[:-1]: told for name, (told, _) in fields.items() if name.endswith("_")},
+    """Declare a kind with fields name=(meaning, example); a name that ends in ``_`` is optional."""
+    return Note(lens, about, {name: meaning for name, (meaning, _) in fields.items() if not name.endswith("_")},
+                {name[:-1]: meaning for name, (meaning, _) in fields.items() if name.endswith("_")},
                 {name.removesuffix("_"): example for name, (_, example) in fields.items()})

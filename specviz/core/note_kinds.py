@@ -1,4 +1,4 @@
-"""What a round may show of itself: every kind of ``state.note``, declared once.
+"""All kinds of notes that a round can carry (``state.note``), each declared once.
 
 A new kind is one entry of NOTES: ``"kind": _note("lens file", "One sentence for people.", field=("what it means", an example))``,
 with as many fields as there are; one whose name ends in ``_`` may be left out when the note is written. Lookups' are in
@@ -21,8 +21,15 @@ from .note_kind import note as _note
 from .note_kinds_lookup import LOOKUPS
 
 
+def register_notes(notes: dict[str, Note]) -> None:
+    """Add the kinds that a method declares for itself. Raise ValueError where two declare one kind differently."""
+    for kind, note in notes.items():
+        if NOTES.setdefault(kind, note) != note:
+            raise ValueError(f"the note {kind!r} is declared twice")
+
+
 def check(kind: str, data: dict[str, Any]) -> None:
-    """Raises ValueError with a sentence for a kind that is not declared, a field it does not have, or one that is missing."""
+    """Raise ValueError with a sentence for a kind that is not declared, an unknown field, or a missing one."""
     note = NOTES.get(kind)
     if note is None:
         raise ValueError(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind")
@@ -37,7 +44,7 @@ def check(kind: str, data: dict[str, Any]) -> None:
 
 
 def write(path: Path) -> Path:
-    """Put the table into docs/TRACE.md, in place of the one there."""
+    """Replace the table in docs/TRACE.md."""
     lines = path.read_text(encoding="utf-8").split("\n")
     at = [i for i, line in enumerate(lines) if line.startswith("| kind |")][0]
     end = next(i for i in range(at, len(lines)) if not lines[i].startswith("|"))
@@ -46,7 +53,7 @@ def write(path: Path) -> Path:
 
 
 def table() -> str:
-    """docs/TRACE.md's table."""
+    """Return the table of docs/TRACE.md."""
     return "\n".join(["| kind | shows | data |", "|---|---|---|", *(note.row(kind) for kind, note in NOTES.items())]) + "\n"
 
 
@@ -86,7 +93,7 @@ NOTES: dict[str, Note] = {
         "rows", "Which request of a batch got how many rows of the pass, and why (BASS, EMS-SD, SmartSpec, TETRIS).",
         request=("which of the batch this one is, from 0", 1), asked=("rows each request drafted for, its root included", [4, 6, 3]),
         given=("rows of the pass that each got", [3, 6, 2]), padded=("rows the pass would have if each took as many as the longest", 18),
-        why=("the reason for this one's", "5 of its 5 drafted tokens are among the batch's 8 likeliest"),
+        why=("the reason for this one's", "5 of its 5 drafted tokens are among the batch's top 8"),
         reasons_=("the reason for each one's, where there are several", ["it doubted", "it never doubted", "it doubted"]),
         gamma_=("the draft length chosen for all", 5), budget_=("draft rows there were for the batch", 8),
         acceptance_=("rate the choice was made with", 0.7),
@@ -107,55 +114,27 @@ NOTES: dict[str, Note] = {
     "masks": _note(
         "block", "Tokens drafted in one pass, none knowing the one before it (PARD, P-EAGLE).",
         places=("of the pass", 4), chances=("the drafter's probability of the token drawn at each place that was sent", [0.9, 0.5, 0.3])),
-    "experts": _note(
-        "heads", "Which of two experts spoke, and which levels came without a pass (Jakiro).",
-        shares=("the first expert's share in each row that drafted, the root's first", [0.8, 0.4, 0.6]),
-        contrast=("level whose tokens the contrast of the experts guessed from their parents' rows, 0 for none", 3)),
-    "halves": _note(
-        "heads", "How far what the head says of the next token is from what it hands on (FSPAD).",
-        likeness=("`[-1..1, ...]` of the two in each row that drafted, the root's first", [0.9, 0.7, 0.8])),
-    "frequent": _note(
-        "heads", "The frequent tokens among which a head chooses, and what of the text it could not have drafted (FR-Spec).",
-        spoken=("tokens that it may draft", 2048), vocabulary=("of the target", 8192),
-        beyond=("written in this round, of the others", _IDS[:1])),
-    "rounds": _note(
-        "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
-        size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),
-    "beam": _note(
-        "ahead", "The beams of a search, and what is left of them once shared beginnings are told once (ReDrafter).",
-        beams=("`[{tokens, chance}]`, likeliest first", _CHAIN), nodes=("of the tree they form", 7), apart=("tokens of all beams", 8)),
-    "regression": _note(
-        "ahead", "How far each guessed token turned the state from which the next was guessed (Clover).",
-        tokens=("read, the root first, down the tree's first path", _IDS[:3]), moved=("change of the state, as a share of its length",
-                                                                                   [0.3, 0.1, 0.2]),
-        gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
     "lattice": _note(
-        "ahead", "The likeliest guesses of independent heads, and the path through them that was checked (refined block drafts).",
-        rows=("`[{tokens, chances}]` of each place, likeliest first",
+        "ahead", "The top guesses of independent heads, and the path through them that was checked (refined block drafts).",
+        rows=("`[{tokens, chances}]` of each place, most probable first",
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
         plain=("place in its row of what the heads alone would draft", [0, 0]), path=("and of what was drafted", [0, 1]),
         scores=("log-chances of the path's steps, heads and language model together", [-1.2, -2.5]), paths=("that were checked", 2)),
-    "trigram": _note(
-        "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
-        rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": _IDS[:3], "tok": 14, "chance": 0.6}])),
     "ahead": _note(
-        "ahead", "What rows that are no tokens, in the pass before, guessed of the tokens behind this root (PaSS, PPD and the like).",
-        rows=("`[{tokens, chances}]`, a row a step further ahead, likeliest first; none where nothing was guessed",
+        "ahead", "Tokens after this root as predicted by the probe rows of the pass before (PaSS, PPD and the like).",
+        rows=("`[{tokens, chances}]`, a row a step further ahead, most probable first; none where nothing was guessed",
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
         probes=("such rows in this round's pass", 6), behind=("tokens they hang on, the root among them", 2),
-        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step behind one token", 1),
+        layers=("where each step's rows enter, 0 the first", [3, 4]), chains=("rows of a step after one token", 1),
         dropped_=("candidates pruned before", 3)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("chance that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
         table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
-    "widths": _note(
-        "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
-        sure=("its chance of the likeliest token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
     "sizes": _note(
         "sizes", "Which size inside the draft model wrote each token (S2D).",
         layers=("of each size, the smallest first", [2, 3, 4]), used=("the size of each token, from 0", [0, 0, 1, 2]),
-        sure=("its chance of its likeliest token", [0.9, 0.7, 0.65, 0.4]),
+        sure=("its chance of its top token", [0.9, 0.7, 0.65, 0.4]),
         least=("below it the next size is asked; 0: one size for all", 0.6)),
     "staged": _note(
         "staged", "The rounds in which the draft model itself was drafted for.",
@@ -190,9 +169,6 @@ NOTES: dict[str, Note] = {
         skipped=("sublayers left out, 2i the attention and 2i + 1 the feed-forward of layer i", [3, 5, 6]),
         reused_=("layers whose work the check continues", 2), matched_=("agreement of the best set found", 0.8),
         trials_=("sets tried", 9), at_=("position of the token written with them, where nothing checks it", 9)),
-    "residuals": _note(
-        "layers", "How far a fast residual was moved beyond the target's own at an early exit (M2R2).",
-        line=("of each drafted token, in lengths of the target's own", [0.9, 0.6, 1.2]), exit=("layers below the exit", 2)),
     "side_by_side": _note(
         "layers", "Layers that work side by side on one state (EasySpec).",
         layers=("of the draft", 8), size=("layers a group", 3), groups=("of layers", 2),
@@ -212,13 +188,13 @@ NOTES: dict[str, Note] = {
         back=("whether it was", True), gone=("tokens taken back", 2)),
     "switch": _note(
         "together", "Which model writes, by the entropy of the last places (entropy-adaptive decoding); nats.",
-        writer=("`small` or `large`", "small"), entropy=("of the last law", 0.4), mean=("of the last few", 0.9),
+        writer=("`small` or `large`", "small"), entropy=("of the last distribution", 0.4), mean=("of the last few", 0.9),
         limit=("above it the large one writes", 1.5)),
     "combined": _note(
-        "together", "The law made of both models (contrastive decoding, proxy tuning).",
+        "together", "The distribution combined from both models (contrastive decoding, proxy tuning).",
         tokens=("written", _IDS), asked=("whether the second model was", [True, False, True, True]),
         large=("chance of each by the large model", [0.5, 0.2, 0.9, 0.1]), small=("by the small one", [0.4, 0.9, 0.8, 0.1]),
-        combined=("by the law that writes", [0.6, 0.9, 1.0, 0.2])),
+        combined=("by the combined distribution", [0.6, 0.9, 1.0, 0.2])),
     "grade": _note(
         "together", "How a step is graded (SpecReason; reward-guided decoding).",
         grade=("the grade", 7.4), least=("what passes", 7.0), passed=("whether it did", True), length=("tokens of the step", 9),
@@ -231,12 +207,12 @@ NOTES: dict[str, Note] = {
         "together", "Who wrote a step of the reasoning (SpecReason).",
         step=("its number, from 0", 2), writer=("`small` or `large`", "small"), tokens=("of the step", _IDS)),
     "drift": _note(
-        "drift", "What each tested token gave up against the target's law (lossy rules).",
+        "drift", "What each tested token gave up against the target's distribution (lossy rules).",
         nats=("of each", [0.01, 0.2]), threshold_=("of the rule, where it has one", 0.09)),
     "enriched": _note(
-        "branches", "The law between target and draft that tokens are held against (RAPID).",
+        "branches", "The distribution between target and draft that tokens are tested against (RAPID).",
         weight=("of the draft's", 0.3),
-        tests=("`[{tok, p, q, moved}]`: chance by the target, the draft and the law in between",
+        tests=("`[{tok, p, q, moved}]`: chance by the target, the draft and the distribution in between",
                [{"tok": 11, "p": 0.4, "q": 0.5, "moved": 0.45}])),
     # verification, vocabularies
     "optimum": _note(
@@ -259,7 +235,7 @@ NOTES: dict[str, Note] = {
         updates=("steps learned so far", 3)),
     # servers
     "message": _note(
-        "served", "What came with one message of a server, which stands in place of a round (servers).",
-        tokens=("in it, `null` where that is not told", 3), bytes=("of text", 14),
+        "server_messages", "What came with one message of a server, which stands in place of a round (servers).",
+        tokens=("in it, `null` where the server does not say", 3), bytes=("of text", 14),
         drafted_=("tokens of this answer so far, as the server counts", 40), accepted_=("of them", 25)),
 }

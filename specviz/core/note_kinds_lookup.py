@@ -1,4 +1,4 @@
-"""What lookups show of a round; one part of the table in notes.py."""
+"""Kinds of notes written by lookup drafters; part of the table in note_kinds.py."""
 from __future__ import annotations
 
 from .note_kind import IDS as _IDS

@@ -194,6 +194,8 @@ class Drafter:
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         """Return a tree of depth at most budget.gamma under state.tokens[-1]."""
+        from .tree import DraftTree
+
         return DraftTree()
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
@@ -251,8 +253,11 @@ class Verifier:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """Compute on the device all that ``verify`` may need, so that the round synchronises once: the result's numbers ``asked`` [n] are
-        read into its ``values`` with everything else, and ``verify`` finds it as ``scores.precomputed``. None: the rule reads as it goes."""
+        """Compute on the device all that ``verify`` may need, so that the round synchronises once.
+
+        The result's numbers ``asked`` [n] are read into its ``values`` with everything else, and ``verify`` finds it as
+        ``scores.precomputed``. None: the rule reads as it goes.
+        """
 
     def check(self, tree: DraftTree) -> None:
         """Raise IncompatibleVerifier for a tree with draws that this rule would judge wrongly."""

@@ -1,4 +1,4 @@
-"""One round: plan, clip, propose, score, judge, cut, commit, observe. The only place where these meet."""
+"""One round: plan, propose, clip, score, verify, cut, commit, observe. Drafter, target, policy and verifier meet only here."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ BROKEN = "the target's logits are not numbers: its weights are broken"
 
 
 class BrokenModel(RuntimeError):
-    """The target's logits are not numbers."""
+    """The target's logits hold NaN."""
 
 
 def open_run(parts: Parts, target: Target, state: State):
-    """Prefill the prompt and start the drafter; returns the prefill's Scores. Raises BrokenModel on NaN logits."""
+    """Prefill the prompt and start the drafter; return the prefill's Scores. Raises BrokenModel on NaN logits."""
     clear_pending()
     target.capture(parts.hidden_states)
     prefill = target.sync(state.tokens)
@@ -32,7 +32,7 @@ def open_run(parts: Parts, target: Target, state: State):
 
 @dataclass(frozen=True)
 class Proposal:
-    """The first half of a round: what was planned and drafted; began on the engine's clock, plan and draft in seconds."""
+    """The first half of a round: budget and draft tree; began on the engine's clock, plan and draft in seconds."""
 
     budget: Budget
     tree: DraftTree
@@ -42,7 +42,7 @@ class Proposal:
 
 
 def play(parts: Parts, target: Target, state: State) -> Outcome:
-    """One round on a target that is synced to state.tokens; it is synced again when the round ends."""
+    """Play one round on a target that is synced to state.tokens; it is synced again when the round ends."""
     proposal = propose(parts, target, state)
     return conclude(parts, target, state, proposal, target.score(proposal.tree))
 
@@ -59,7 +59,7 @@ def propose(parts: Parts, target: Target, state: State) -> Proposal:
 
 def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, scores: Scores,
              verify: float | None = None) -> Outcome:
-    """Judge, cut, commit and observe what the target scored. verify: seconds that took, else all since the draft was made."""
+    """Verify the draft, cut, commit and observe. verify: seconds of the target's pass, else all time since the draft was made."""
     now = state.clock.now
     tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
     t3 = now()
@@ -81,9 +81,8 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
 
 
 def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] = lambda: None) -> tuple[DraftTree, Scores]:
-    """What a round has to know of its pass, waiting for a device once: its tree's tokens and their chances, each row's likeliest token,
-    what the verifier foresees, and that all is numbers: a prompt of one token is not seen by open_run, and a broken row may come up
-    late. Raises BrokenModel."""
+    """Read all that a round needs of its forward pass, with one synchronisation: the tree's tokens and their draft probabilities, each
+    row's argmax, the verifier's precomputed numbers, and whether a logit is NaN. Raises BrokenModel."""
     logits = scores.logits
     if logits.device.type == "cpu":
         broken = has_nan(logits)
@@ -91,25 +90,26 @@ def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] =
         precomputed, token_probs, rows = precompute(), tree.chances_on(logits.device), len(logits)
         asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if token_probs is None else [token_probs])]
         asked += [] if precomputed is None else [precomputed.asked]
-        told = read(torch.cat([part.double() for part in asked]))
+        values = read(torch.cat([part.double() for part in asked]))
         if precomputed is not None:
-            precomputed.told = told[len(told) - len(precomputed.asked):]
-        broken, scores = bool(told[rows]), replace(scores, best=tuple(map(int, told[:rows])), precomputed=precomputed)
-        tree = replace(tree, tokens=plain(tree.tokens), token_probs=None if token_probs is None else tuple(told[rows + 1:rows + 1 + len(tree)]))
+            precomputed.values = values[len(values) - len(precomputed.asked):]
+        broken, scores = bool(values[rows]), replace(scores, best=tuple(map(int, values[:rows])), precomputed=precomputed)
+        probs = None if token_probs is None else tuple(values[rows + 1:rows + 1 + len(tree)])
+        tree = replace(tree, tokens=plain(tree.tokens), token_probs=probs)
     if broken:
         raise BrokenModel(BROKEN)
     return tree, scores
 
 
 def _split_seconds(proposal: Proposal, scores: Scores, verify: float) -> tuple[float, float]:
-    """Seconds of drafting and of verifying. Where a device works on behind the host, the wait for the pass was one for the draft, too:
-    what is beyond the pass itself was drafting."""
+    """Return seconds of drafting and of verifying. A device runs asynchronously, so waiting for the pass includes waiting for the draft:
+    time beyond the pass itself counts as drafting."""
     late = 0.0 if scores.seconds is None or not len(proposal.tree) else max(0.0, verify - scores.seconds())
     return proposal.draft + late, verify - late
 
 
 def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, verify: float, draft: float) -> None:
-    """The drafter and the policy learn from a round: nodes scored in ``verify`` seconds, levels drafted in ``draft`` seconds."""
+    """Let costs, drafter and policy learn from a round: ``nodes`` scored in ``verify`` seconds, ``depth`` levels drafted in ``draft``."""
     state.costs.learn(nodes, verify, depth, draft)
     charged = state.costs.charged(nodes, depth, outcome.seconds)
     seen = outcome if charged is outcome.seconds else replace(outcome, seconds=charged)
@@ -118,13 +118,13 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
 
 
 def within(budget: Budget, target: Target, state: State) -> Budget:
-    """What of a budget the run may still write and the target can score."""
+    """Limit a budget to the tokens the run may still write and to what the target can score."""
     deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
     return replace(budget, gamma=deepest, width=budget.width if "tree" in target.capabilities else 1)
 
 
 def clip(tree: DraftTree, state: State) -> DraftTree:
-    """Drop candidates deeper than the run may still write. A cut by depth sees no token, so laws stay as they are."""
+    """Drop candidates deeper than the run may still write. A cut by depth looks at no token, so distributions stay as they are."""
     deepest = state.left - 1
     if not len(tree) or max(tree.depths) <= deepest:
         return tree
@@ -135,7 +135,7 @@ def clip(tree: DraftTree, state: State) -> DraftTree:
 
 
 def _cut_at_stop(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:
-    """End the accepted path at an end token or at the limit: that token becomes the round's last, nothing follows it."""
+    """End the accepted path at an end token or at the limit; that token becomes the last one of the round."""
     tokens = [tree.tokens[i] for i in verdict.path]
     at = next((i for i, x in enumerate(tokens) if x in state.stop), len(tokens))
     at = min(at, state.left - 1)

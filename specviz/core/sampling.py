@@ -1,6 +1,6 @@
-"""From logits to the law a token is really drawn from, and every random decision of a run.
+"""From logits to the distribution a token is drawn from, and all random decisions of a run.
 
-The law is what both sides of a verification compare, so temperature, top-k and top-p are applied here and nowhere else.
+Both sides of a verification compare these distributions, so temperature, top-k, top-p and min-p are applied here only.
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from .lazy_scalars import LazyScalar, numbers, to_device, raise_if
 
-SLACK = 1e-2  # how far the mass of a law may lie from one: float32 sums of a hundred thousand numbers, and half precision
+SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
 
 
 class InvalidDistribution(ValueError):
-    """What should be the distribution of the next token is none: it holds values that are not numbers, or no mass."""
+    """A distribution of the next token holds NaN, or does not sum to one."""
 
     def __init__(self):
         super().__init__("a model's distribution of the next token is not one: it holds values that are not numbers, "
@@ -49,23 +49,23 @@ class Sampling:
 
     @property
     def whole(self) -> bool:
-        """Whether no token is cut off."""
+        """Whether no token is filtered out."""
         return not self.top_k and self.top_p == 1
 
     @property
     def greedy(self) -> bool:
-        """Whether the law is one-hot: temperature 0, or too small to divide logits by without overflow."""
+        """Whether the distribution is one-hot: temperature 0, or too small to divide logits by without overflow."""
         return self.temperature < 1e-6
 
     def probs(self, logits: Tensor) -> Tensor:
-        """Law of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32.
+        """Return the distribution of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32.
 
-        Raises BrokenLaw for logits that give none.
+        Raises InvalidDistribution for logits with NaN.
         """
         x = logits if logits.dtype == torch.float64 else logits.float()
         if self.greedy:
-            # argmax, as plain decoding breaks ties, and never a division by a tiny temperature
-            at = x.argmax(-1, keepdim=True)  # of a value that is no number, where there is one
+            # argmax breaks ties as plain decoding does, and nothing is divided by a tiny temperature
+            at = x.argmax(-1, keepdim=True)  # a NaN, where there is one
             raise_if(torch.isnan(x.gather(-1, at)).any(), InvalidDistribution)
             return torch.zeros_like(x).scatter_(-1, at, 1.0)
         x = x if self.temperature == 1 else x / self.temperature
@@ -73,28 +73,28 @@ class Sampling:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)
         p = x.softmax(-1)
-        raise_if(torch.isnan(p[..., 0]).any(), InvalidDistribution)  # a softmax breaks a whole row or nothing
+        raise_if(torch.isnan(p[..., 0]).any(), InvalidDistribution)  # one NaN makes the whole row NaN
         if self.top_p < 1:
             p = _nucleus(p, self.top_p)
         return p
 
 
 def _nucleus(p: Tensor, top_p: float) -> Tensor:
-    """Smallest set of best tokens whose mass reaches top_p, renormalised."""
+    """Keep the smallest set of top tokens whose mass reaches top_p, and renormalise."""
     best, order = p.sort(dim=-1, descending=True, stable=True)
-    before = best.cumsum(-1) - best  # mass of everything better
-    late = before >= top_p
-    late[..., 0] = False  # the best token stays, however small top_p is
-    best = best.masked_fill(late, 0.0)
+    before = best.cumsum(-1) - best  # mass of all more probable tokens
+    dropped = before >= top_p
+    dropped[..., 0] = False  # the top token stays, however small top_p is
+    best = best.masked_fill(dropped, 0.0)
     p = torch.zeros_like(p).scatter_(-1, order, best)
     return p / p.sum(-1, keepdim=True)
 
 
 class RandomStreams:
-    """Every random decision of a run, on named streams ("draft", "verify", "policy").
+    """All random decisions of a run, on named streams ("draft", "verify", "policy").
 
-    Streams are independent of each other, so that what a drafter draws never shifts what a verifier draws.
-    A test may put a scripted object with the same methods in its place and enumerate the engine exactly.
+    Streams are independent, so that draws of a drafter never shift those of a verifier. Tests replace this object by a scripted one
+    with the same methods and enumerate the engine exactly.
     """
 
     def __init__(self, seed: int = 0):
@@ -107,12 +107,12 @@ class RandomStreams:
         return self._streams[name]
 
     def pick(self, stream: str, probs: Tensor) -> int:
-        """Index drawn from the law probs [vocab]. A token of probability 0 is never drawn. Raises BrokenLaw."""
+        """Sample an index from probs [vocab], never one of probability 0. Raises InvalidDistribution."""
         if probs.device.type != "cpu":
-            return int(self.draw(stream, probs))  # waits once
+            return int(self.draw(stream, probs))  # synchronises once
         total = probs.cumsum(-1)
         mass = float(total[-1])
-        if not abs(mass - 1) <= SLACK:  # also where it is not a number
+        if not abs(mass - 1) <= SLACK:  # true for NaN, too
             raise InvalidDistribution
         u = self.stream(stream).random() * mass
         index = int(torch.searchsorted(total, torch.tensor(u, dtype=total.dtype, device=total.device), right=True))
@@ -121,16 +121,16 @@ class RandomStreams:
         return index
 
     def draw(self, stream: str, probs: Tensor) -> LazyScalar:
-        """As ``pick``, of a law that lies on a device: what was drawn is left there until somebody asks."""
+        """Sample as ``pick`` does from a distribution on a device; the token stays there until it is read."""
         return numbers(sample_rows(probs[None], [self.stream(stream).random()]))[0]
 
     def uniforms(self, stream: str, count: int) -> list[float]:
-        """The next uniforms of a stream, for who draws with all of them."""
+        """Return the next ``count`` uniforms of a stream."""
         source = self.stream(stream)
         return [source.random() for _ in range(count)]
 
     def ahead(self, stream: str, count: int) -> list[float]:
-        """The next uniforms of a stream, which stay to be drawn."""
+        """Return the next ``count`` uniforms of a stream without consuming them."""
         source = self.stream(stream)
         now = source.getstate()
         found = [source.random() for _ in range(count)]
@@ -138,22 +138,22 @@ class RandomStreams:
         return found
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
-        """Accept with probability ``accept``: the verdict and the draw u it was decided by (accepted iff u < accept). Raises BrokenLaw
-        for a probability that is not a number."""
+        """Accept with probability ``accept``: return the result and the uniform u that decided it (accepted iff u < accept). Raises
+        InvalidDistribution for NaN."""
         if accept != accept:
             raise InvalidDistribution
         u = self.stream(stream).random()
         return u < accept, u
 
     def raw(self, stream: str, shape: tuple[int, ...], device="cpu") -> Tensor:
-        """Uniforms on [0, 1) in bulk, for acceptance on the device."""
+        """Return uniforms on [0, 1) as a tensor, for decisions on the device."""
         source = self.stream(stream)
         flat = [source.random() for _ in range(math.prod(shape))]
         return torch.tensor(flat, dtype=torch.float64, device=device).reshape(shape)
 
 
 def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
-    """Tokens [n] drawn from laws [n, vocab] as ``pick`` draws them, each by its uniform, on the device where the laws lie."""
+    """Sample tokens [n] from distributions [n, vocab] as ``pick`` does, each by its uniform, on the distributions' device."""
     total = distributions.cumsum(-1)
     mass = total[:, -1:].double()
     raise_if((~((mass - 1).abs() <= SLACK)).any(), InvalidDistribution)
@@ -165,21 +165,20 @@ def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
 
 
 def argmax_tokens(x: Tensor) -> list[int]:
-    """The largest number's place in each row of x [n, vocab], the first of several. As argmax, whose loop on a processor looks at one
-    number at a time, where that of arrays takes a tenth of its time."""
+    """Return the argmax of each row of x [n, vocab], the first of equal ones. numpy's argmax takes a tenth of torch's time on a CPU."""
     on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
     return (x.detach().numpy() if on_host else x).argmax(-1).tolist()
 
 
 def check_distributions(distributions: Tensor) -> Tensor:
-    """Laws [n, vocab] that tokens were drawn from. Raises BrokenLaw where one is none."""
+    """Return distributions [n, vocab] as they are. Raises InvalidDistribution where one does not sum to one."""
     if not bool(((distributions.sum(-1) - 1).abs() <= SLACK).all()):
         raise InvalidDistribution
     return distributions
 
 
 class SingleStream:
-    """A dice that draws from one stream whatever it is asked for: a nested run is part of its parent's draft."""
+    """Random streams of a nested run: every draw comes from one stream of the parent run."""
 
     def __init__(self, rng, name: str):
         self._rng, self._name = rng, name

@@ -1,4 +1,4 @@
-"""What a run knows: its tokens, its limits, its dice, its clock and what rounds have cost so far."""
+"""The state of a run: tokens, limits, random streams, clock, and the costs of rounds so far."""
 from __future__ import annotations
 
 import time
@@ -10,7 +10,7 @@ from .sampling import RandomStreams, SingleStream, Sampling
 
 
 def common(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Length of the longest common prefix, by halves so that the comparing is done in C."""
+    """Return the length of the longest common prefix. Bisection, so that lists are compared in C."""
     low, high = 0, min(len(a), len(b))
     if list(a[:high]) == list(b[:high]):
         return high
@@ -21,9 +21,9 @@ def common(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 class Clock:
-    """The engine's clock: seconds since it was made, less every second it was paused.
+    """The engine's timer: seconds since it was made, without those during which it was paused.
 
-    A loop pauses it around each ``yield``, so the time a page or a file takes is never counted as decoding.
+    A loop pauses it around each ``yield``, so that timings exclude UI rendering and writing of files.
     """
 
     def __init__(self, source=time.perf_counter):
@@ -43,9 +43,9 @@ class Clock:
 
 
 class Costs:
-    """Measured seconds of a verification by node count and of a draft by depth; a test may record its own.
+    """Measured seconds of a verification by node count and of a draft by depth.
 
-    Between and beyond the counts seen, costs are interpolated linearly and held flat; before anything was seen they are 1.
+    Costs are interpolated linearly between measured counts and constant beyond them; without any measurement they are 1.
     """
 
     def __init__(self, verify: dict[int, float] | None = None, draft: dict[int, float] | None = None, weight: float = 0.2):
@@ -58,15 +58,15 @@ class Costs:
         return _between(self._draft, depth)
 
     def anew(self) -> Costs:
-        """Empty ones of the same kind, for another model."""
+        """Return empty costs of the same kind, for another model."""
         return Costs(weight=self._weight)
 
     def decided(self, seconds: float) -> float:
-        """What a part may decide by where its own work took so many seconds."""
+        """Return the seconds by which a part may decide, given those it measured."""
         return seconds
 
     def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
-        """The parts of a round, as the policy and the drafter may learn from them: here what was measured."""
+        """Return the seconds of a round's phases from which policy and drafter may learn: here the measured ones."""
         return seconds
 
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
@@ -75,8 +75,8 @@ class Costs:
 
 
 class FixedCosts(Costs):
-    """Costs that no clock decides, so that a seed gives the same run every time: a pass of the target counts 1, what it scores
-    besides ``FIRST`` and ``ROW`` a node, a draft ``step`` a level, and everything else nothing."""
+    """Costs for deterministic runs; measurements are ignored. A target pass costs 1, plus FIRST and ROW per node if it scores any; a
+    draft costs ``step`` per level; everything else is free."""
 
     FIRST, ROW = 0.2, 0.05
 
@@ -100,7 +100,7 @@ class FixedCosts(Costs):
         return self.step * depth
 
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
-        """There is nothing to learn."""
+        """Ignore measurements."""
 
 
 def _between(table: dict[int, float], key: int) -> float:
@@ -120,8 +120,8 @@ def _between(table: dict[int, float], key: int) -> float:
 class State:
     """One run in progress. ``tokens`` is prompt and output; the last one is the root of the next round.
 
-    start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many of each law's best
-    tokens events carry (0 = none); round: rounds played so far.
+    start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many top tokens of each
+    distribution events carry (0 = none); round: rounds played so far.
     """
 
     tokens: list[int]
@@ -155,7 +155,7 @@ class State:
         return self.left <= 0 or self.ended
 
     def fork(self, extra=(), limit: int | None = None, stream: str | None = None) -> State:
-        """A hypothetical continuation. ``stream``: all its randomness comes from that one stream of this run's dice."""
+        """Return a hypothetical continuation. ``stream``: the one random stream that all its draws come from."""
         return State(
             self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
             10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
@@ -163,7 +163,7 @@ class State:
         )
 
     def note(self, kind: str, **data) -> None:
-        """Lens data of this round (plain numbers, strings, lists): what a method has to show. Raises ValueError with a sentence
-        where core/note_kinds.py declares no such kind, or other fields."""
+        """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where
+        core/note_kinds.py declares no such kind, or other fields."""
         notes.check(kind, data)
         self.notes.append((kind, data))

@@ -1,4 +1,4 @@
-"""A run: a loaded target, a method with its knobs and a prompt in, events out; and a race of several."""
+"""Run a method on loaded models and a prompt and yield events; race several methods."""
 from .. import later
 
 _WHERE = {"Session": "session", "race": "racing", "SessionError": "request", "Result": "result", "RunFailed": "result",

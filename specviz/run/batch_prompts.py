@@ -1,4 +1,4 @@
-"""Other prompts that are answered at the same time as a run's own, and share every pass with it."""
+"""Further prompts that are answered in one batch with a run's own prompt."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 from ..core import State
 from ..loops.batched import SharedBatch, why_not_batched
 
-NAMED = 48  # characters by which a prompt is called
+NAMED = 48  # characters of a prompt that name it
 
 
 def why_not_batchable(session: Any) -> str | None:
-    """Why a session's method cannot share passes with other requests, as the end of a sentence; None where it can."""
+    """Return why a session's method cannot be batched, as the end of a sentence; None where it can."""
     kit = session.loaded.kit()
     try:
         return why_not_batched(session.method.build(kit, **session.knobs))
@@ -20,13 +20,13 @@ def why_not_batchable(session: Any) -> str | None:
 
 
 class BatchPrompts:
-    """The session's ``company`` in one run. busy: seconds inside its forwards so far."""
+    """The session's ``batch_prompts`` in one run. busy: seconds inside their forward passes so far."""
 
     def __init__(self, session: Any):
         self.session, self.kits = session, []
 
     def among(self, own: str, length: int) -> SharedBatch:
-        """The loop that answers the prompt ``own`` and these, up to ``length`` tokens each, every one with a seed of its own."""
+        """Return the loop that answers the prompt ``own`` and these, up to ``length`` tokens each; prompt i uses seed + i."""
         session, others = self.session, []
         for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())

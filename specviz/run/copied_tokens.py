@@ -1,4 +1,4 @@
-"""What of a run was copied from earlier answers of the same visitor."""
+"""Count the tokens of a run that were copied from earlier answers of the same visitor."""
 from __future__ import annotations
 
 from ..indexes.earlier_answers import ANSWERS
@@ -6,7 +6,7 @@ from ..trace.events import Committed, Drafted, Event
 
 
 class CopiedTokens:
-    """Folds a run's events to ``tokens``: committed ones that were copied from earlier answers."""
+    """Folds a run's events; ``tokens`` counts committed tokens copied from earlier answers."""
 
     def __init__(self):
         self.tokens, self._copied = 0, frozenset()

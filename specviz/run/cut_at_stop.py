@@ -1,4 +1,4 @@
-"""A round that ends before its last token, where a stop string begins inside it."""
+"""Cut a round's events at the token that completes a stop string."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,8 +7,8 @@ from ..trace.events import Drafted, Event, Judged
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:
-    """A round's events as if it had ended with its ``count``-th token, as the engine cuts at an end token: that token becomes
-    the last one, and what hung below it was never examined."""
+    """Return a round's events as if it had ended with its ``count``-th token: that token becomes the last one, and nodes below it
+    count as skipped."""
     committed = events[-1]
     if count >= len(committed.tokens):
         return events
@@ -17,8 +17,8 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
     nodes = next((e.nodes for e in events if isinstance(e, Drafted)), ())
     below = gone | {n["id"] for n in nodes if n["parent"] in gone or n["parent"] == committed.path[count - 1]}
     skip = {"rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
-    late = len(committed.tokens) - count
-    kv = {**committed.kv, "after": committed.kv["after"] - late, "dropped": committed.kv["dropped"] + late}
+    removed = len(committed.tokens) - count
+    kv = {**committed.kv, "after": committed.kv["after"] - removed, "dropped": committed.kv["dropped"] + removed}
     out: list[Event] = []
     for event in events[:-1]:
         if isinstance(event, Judged):

@@ -1,4 +1,4 @@
-"""A race: several methods on one prompt, taking turns on one clock, and then each once more, unseen."""
+"""A race: several methods on one prompt, interleaved round by round on one clock, optionally repeated for timing."""
 from __future__ import annotations
 
 import random
@@ -18,13 +18,13 @@ MOST_REPEATS, WARM_TOKENS = 20, 12
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = 128,
          stop: Sequence[str] = (), *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
-    """Several methods on one prompt: (lane, event), the lanes taking turns, one whole round at a time.
+    """Run several methods on one prompt: yield (lane, event), the lanes interleaved, one whole round at a time.
 
-    The lane whose engine clock shows the least goes next, so all progress as on one clock, and every lane is measured alone
-    and interleaved with the others. A lane that fails says so; the others go on. Keywords as in ``Session.run``.
-    repeats: above 1, a short run of each lane is thrown away first, and after the race each is run again, whole and unseen, in
-    a shuffled order; (lane, None) tells that one of these begins. Their figures are the ``repeats`` in the totals of each lane's
-    Finished: [{tokens, seconds}, ...]. None of these unseen runs sees what the race itself wrote into a visitor's memory.
+    The lane with the least time on its engine clock goes next, so all progress as on one clock, and lanes never compute at the same
+    time. A lane that fails ends with Failed; the others go on. Keywords as in ``Session.run``.
+    repeats: above 1, each lane is warmed up by a short run, and after the race is run again in full without events, in a shuffled
+    order; (lane, None) marks the begin of such a run. Their figures are the ``repeats`` in the totals of each lane's Finished:
+    [{tokens, seconds}, ...]. These runs do not see what the race wrote into a visitor's memory.
     """
     times = read_whole("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
@@ -40,7 +40,7 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     before = {id(memory): memory.frozen() for memory in (session.memory for session in sessions) if memory is not None}
 
     def again(lane: int, length: int, left: float | None) -> Run:
-        """A new run that remembers what the visitor's memory held when the race began, and leaves no mark on it."""
+        """Return a new run with a copy of the visitor's memory as it was when the race began."""
         session = copy(sessions[lane])
         if session.memory is not None:
             session.memory = before[id(session.memory)].copy()
@@ -50,7 +50,7 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
 
 
 def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
-    """A race, and then the lanes that finished once more, again and again; again(lane, length, seconds left) -> a new run."""
+    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) -> a new run."""
     ends: dict[int, Finished] = {}
     took: dict[int, list[dict[str, float]]] = {}
     for lane in range(len(runs)):
@@ -72,7 +72,7 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
 
 
 def _figures(run: Run) -> dict[str, float] | None:
-    """Play a run unseen: its tokens, and seconds after the prefill; None when it failed."""
+    """Run to the end without events; return tokens and seconds after the prefill, None when it failed."""
     for event in run.events:
         if isinstance(event, Finished):
             return {name: event.totals[name] for name in ("tokens", "seconds")}
@@ -92,5 +92,5 @@ def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
 
 
 def is_baseline(method: Method) -> bool:
-    """Whether speed-ups are measured against it: plain decoding, which opens the catalogue."""
+    """Return whether a method is plain decoding, the first of the catalogue, against which speed-ups are measured."""
     return method.key == next(iter(catalogue()))

@@ -1,4 +1,4 @@
-"""A run's outcome, folded from its events: what it wrote, why it ended, and its figures."""
+"""The result of a run, folded from its events: text, finish reason and figures."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Result:
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
     why: str = ""  # it failed
-    _said: bytearray = field(default_factory=bytearray)
+    _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
 
     def take(self, event: Event) -> None:
@@ -31,7 +31,7 @@ class Result:
             self.prompt_ids = list(event.header["prompt"]["ids"])
         elif isinstance(event, TextEmitted):
             self.token_ids += [piece[0] for piece in event.pieces]
-            self._said += b"".join(piece[1] for piece in event.pieces)
+            self._text += b"".join(piece[1] for piece in event.pieces)
         elif isinstance(event, Finished):
             self.finish_reason, self._length = event.finish, event.totals["text_bytes"]
             self.forward_seconds = event.totals["forward_seconds"]
@@ -40,26 +40,26 @@ class Result:
 
     @property
     def text(self) -> str:
-        return bytes(self._said[:self._length]).decode("utf-8", "replace")
+        return bytes(self._text[:self._length]).decode("utf-8", "replace")
 
     @property
     def overhead_share(self) -> float | None:
-        """Share of the seconds after the prefill that no forward accounts for."""
+        """Share of the seconds after the prefill spent outside forward passes."""
         return 1 - self.forward_seconds / self.totals.seconds if self.totals.seconds else None
 
     def metrics(self) -> dict[str, Any]:
-        """The defined figures (core/metrics.py), the raw counts behind them, and the share outside the forwards."""
+        """Return the defined figures (trace/metrics.py), their raw counts, and the share of time outside forward passes."""
         return {**self.totals.metrics(), **self.totals.record(), "forward_seconds": self.forward_seconds,
                 "overhead_share": self.overhead_share}
 
     def record(self) -> dict[str, Any]:
-        """The JSON of ``python -m specviz run``."""
+        """Return the JSON of ``python -m specviz run``."""
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
                 "finish_reason": self.finish_reason, "metrics": self.metrics()}
 
 
 def collect(events: Iterable[Event]) -> Result:
-    """Walk a run to its end. Raises RunFailed with the sentence of a run that broke."""
+    """Run to the end and return the Result. Raises RunFailed with the sentence of a run that failed."""
     result = Result()
     for event in events:
         result.take(event)

@@ -1,7 +1,7 @@
-"""One run: a loaded target, a method with its knobs, a sampling law; a prompt in, events out.
+"""Sessions and runs: a loaded target, a method with its knobs and sampling settings; prompt in, events out.
 
-Stop, deadline, stop strings, end tokens and the length limit all end a run within one round; whatever way it ends, also when
-the caller walks away, its cache is freed. Timing is the engine's: its clock stands still while an event is looked at.
+Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round; however it ends, also when the
+caller drops the generator, its KV cache is freed. The engine's clock is paused while the caller handles an event.
 """
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
-LEAST_STEP = 0.05  # of a target's pass, that a draft step counts at least where no clock decides
-MOST_TOP = 50  # of a law's best tokens that events may carry
+LEAST_STEP = 0.05  # minimum cost of a draft step in deterministic runs, as a share of a target pass
+MOST_TOP = 50  # maximum number of top tokens of a distribution that events carry
 
 
 class Session:
     """``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
 
-    memory: what earlier runs of the same visitor left behind; this session's runs read it and add their answers. Without one
-    every run begins with an empty one. deterministic: no clock has a say in what is drafted, so that the seed gives the same run
-    every time (to the last bit on models that were loaded so); costs are then those of core.FixedCosts, and a draft step counts as
-    the draft model's share of the target's size.
-    predicted: a text that the answer is expected to be like; what drafts from such a text is given its tokens. company: prompts of
-    others, who are answered at the same time and share every pass; what the run tells is its own prompt's.
+    memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one every run begins with an
+    empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing
+    measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's size.
+    predicted: a predicted output, given to methods that draft from one. batch_prompts: further prompts that are answered in one batch
+    with the run's own; events are those of its own prompt.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
@@ -66,7 +65,7 @@ class Session:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.")
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
-        """Token ids of a prompt or a conversation. Raises SessionError when it is empty, malformed or too long."""
+        """Return token ids of a prompt or a conversation. Raises SessionError when it is empty, malformed or too long."""
         messages = read_messages(prompt)
         longest = CHARACTERS_A_TOKEN * self.loaded.context
         characters = sum(len(m["content"]) for m in messages)
@@ -94,7 +93,7 @@ class Session:
 
     def open(self, prompt, max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
              deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
-        """Check everything and make the run ready; nothing is allocated yet. Raises SessionError."""
+        """Check all arguments and return the run; nothing is allocated yet. Raises SessionError."""
         messages = read_messages(prompt)
         wanted, saved = read_whole("max_new_tokens", max_new_tokens, 1), read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
         stops, seconds = read_stops(stop), read_seconds(deadline)
@@ -102,16 +101,16 @@ class Session:
 
     def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
             deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Iterator[Event]:
-        """Started, Prefilled, the rounds with Said after each Committed, at last Finished or Failed.
+        """Yield Started, Prefilled, the rounds with TextEmitted after each Committed, then Finished or Failed.
 
-        prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of wall clock from
-        now. cancel: set it and the run ends after the round. top_k_saved: best tokens of each law that the events carry.
+        prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of wall clock from now.
+        cancel: set it and the run ends after the round. top_k_saved: number of top tokens of each distribution in the events.
         Raises SessionError at once, before the first event, for anything that cannot be run.
         """
         return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
 
     def costs(self) -> Costs:
-        """What the parts of a new run may learn about time."""
+        """Return the costs of a new run: measured, or fixed where the session is deterministic."""
         target, draft = (self.loaded.facts_of(self.method).get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
         return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
@@ -151,7 +150,7 @@ class Run:
         why, totals = "", {}
         try:
             yield from self._rounds()
-        except Exception as error:  # the engine broke: this run ends with a sentence, what runs beside it goes on
+        except Exception as error:  # this run ends with a sentence; other lanes go on
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
@@ -178,7 +177,7 @@ class Run:
                            costs=self.session.costs(), top_k_saved=self.top_k_saved)
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
         loop = crowd or parts.loop or speculate
-        for event, border in self._told(loop(parts, self.kit.target, self.state)):
+        for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
             self.totals.fold(event)
             self.remembered.fold(event)
             self.border = border and not self._ends()
@@ -187,13 +186,13 @@ class Run:
                 return
 
     def _remember(self) -> None:
-        """What was written becomes a past answer, whichever method wrote it."""
+        """Add the answer to the visitor's memory."""
         if self.session.memory is not None and self.state is not None:
             self.session.memory.add(self.state.tokens[len(self.ids):])
 
-    def _told(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
-        """The loop's events, and whether a round is over with this one. A round is told whole, because a stop string may
-        cut it; its text follows it, then its notes."""
+    def _cut_rounds(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
+        """Yield the loop's events, each with whether it ends a round. A round is held until it is whole, because a stop string may cut
+        it; its text follows, then its notes."""
         held: list[Event] = []
         owed = 0
         for event in _advance(loop):
@@ -207,13 +206,13 @@ class Run:
                 held.append(event)
             else:
                 owed = len(self.state.notes)
-                *told, said = self._say([*held, event])
+                *events, text = self._with_text([*held, event])
                 held = []
-                yield from ((one, False) for one in told)
-                yield said, owed == 0
+                yield from ((one, False) for one in events)
+                yield text, owed == 0
 
-    def _say(self, events: list[Event]) -> list[Event]:
-        """A round with its text at the end, cut after the token that completes a stop string."""
+    def _with_text(self, events: list[Event]) -> list[Event]:
+        """Append the text to a round's events and cut them after the token that completes a stop string."""
         committed = events[-1]
         pieces = []
         for token in committed.tokens:
@@ -246,13 +245,13 @@ class Run:
         return self.batch_prompts.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
 
     def _counts(self) -> dict[str, Any]:
-        """The trace's totals, and beside them: seconds inside forwards after the prefill, bytes of the text, and how many of
-        the tokens were copied from earlier answers."""
+        """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text, and the number of tokens
+        copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
                 "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded()}
 
     def _unrecorded(self) -> dict[str, Any]:
-        """Passes that a target of fixed shapes ran eagerly, by why; prompts always do."""
+        """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""
         why = {name: count for name, count in getattr(self.kit and self.kit.target, "eager", {}).items() if name != "prompt"}
         return {"eager": why} if why else {}
 
@@ -272,7 +271,7 @@ class Run:
 
 
 def find_method(key: str) -> Method:
-    """The method of this key. Raises SessionError that names what there is."""
+    """Return the method of this key. Raises SessionError that names the nearest ones."""
     known = catalogue()
     if key not in known:
         near = get_close_matches(str(key), known, 1)
@@ -282,7 +281,7 @@ def find_method(key: str) -> Method:
 
 
 def _advance(loop: Iterator[Event]) -> Iterator[Event]:
-    """The loop's events, each computed without gradients; the loop is closed whatever happens."""
+    """Yield the loop's events, each computed without gradients, and close the loop at the end."""
     try:
         while True:
             with torch.inference_mode():

@@ -1,2 +1,1 @@
-"""What a run says: events, their records, files of them (docs/TRACE.md), and the page that shows one. The files and the page know
-nothing of torch."""
+"""Traces: events of a run, their records and files (docs/TRACE.md), and the stand-alone page. Files and page do not import torch."""

@@ -1,6 +1,6 @@
-"""What a loop tells: plain data, made from an Outcome while the engine's clock stands still.
+"""Events that a loop emits: plain data, made from an Outcome while the engine's clock is paused.
 
-Each event knows its records of the trace (docs/TRACE.md); a view folds records and never looks into the engine.
+Each event converts itself to records of the trace (docs/TRACE.md); a view folds records and never looks into the engine.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Span = tuple[float, float]  # seconds on the engine's clock
 
 
 def best(probs: Tensor | None, count: int) -> Top | None:
-    """The law's most likely tokens, best first; None when there is nothing to save."""
+    """Return the top tokens of a distribution, best first; None when none are saved."""
     if probs is None or not count:
         return None
     values, tokens = probs.topk(min(count, probs.shape[-1]))
@@ -121,8 +121,8 @@ class Committed(Event):
 
 @dataclass(frozen=True)
 class Received(Event):
-    """A message of a server in place of a round: its tokens' ids, -1 where they are not told; at: seconds on the client's clock.
-    What was drafted, fed and cached for it is not known."""
+    """A message of a server in place of a round: its tokens' ids, -1 where unknown; at: seconds on the client's clock. Drafts and cache
+    of the server are not known."""
 
     round: int
     at: float
@@ -145,7 +145,7 @@ class Noted(Event):
 
 @dataclass(frozen=True)
 class Checked(Event):
-    """What was found out about a lane beside its rounds."""
+    """A result about a lane outside its rounds."""
 
     kind: str
     detail: dict[str, Any]
@@ -190,10 +190,10 @@ class Failed(Event):
         yield {"type": "done", "finish": "error", "totals": self.totals, "peak_mem": None}
 
 
-def tell(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
-    """The events of one round that was just played. Call it while the clock is paused.
+def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
+    """Yield the events of one round that was just played. Call it while the clock is paused.
 
-    spans: when the draft model and the target really worked, where a loop runs them at the same time; else one follows the other.
+    spans: time spans of draft model and target, where a loop runs them in parallel; else one follows the other.
     """
     r, t = state.round - 1, outcome.began + outcome.seconds["plan"]
     drafted = t + outcome.seconds["draft"]

@@ -1,4 +1,4 @@
-"""A recorded run: the records of one or several lanes, read back with the suspicion an imported file deserves."""
+"""Trace files: records of one or several lanes, written atomically and validated on import."""
 from __future__ import annotations
 
 import base64
@@ -52,6 +52,18 @@ class Trace:
         """The raw counts of the last record; empty where the run has not ended."""
         return next((record["totals"] for record in self.of("done", lane)), {})
 
+    def frame(self) -> Any:
+        """A pandas frame with a row per round and lane."""
+        from .frame import frame
+
+        return frame(self.records)
+
+    def plot(self) -> Any:
+        """A plotly figure: tokens over engine seconds, a line per lane."""
+        from .frame import plot
+
+        return plot(self.records)
+
     def lines(self) -> str:
         """JSON Lines."""
         return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
@@ -62,17 +74,17 @@ class Trace:
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
-        beside, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
+        temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
         try:
-            with open(beside, "xb") as file:  # new, so no link that somebody left there is followed
+            with open(temporary, "xb") as file:  # a new file: never follows a link left there
                 made = True
                 file.write(data)
                 if place.exists():
-                    os.chmod(beside, stat.S_IMODE(place.stat().st_mode))
-            os.replace(beside, place)
+                    os.chmod(temporary, stat.S_IMODE(place.stat().st_mode))
+            os.replace(temporary, place)
         except OSError as error:
             if made:
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise TraceError(f"The trace cannot be written to {path}: {error.strerror or error}.") from None
 
     @classmethod
@@ -122,8 +134,8 @@ def _bytes(source: str | bytes | Path) -> bytes:
 
 
 def _unpacked(file: Any, name: str) -> bytes:
-    """At most BIGGEST bytes, through gzip where it is gzipped; never more is unpacked than may be. One member, as browsers
-    read it: what stands behind the first would be seen by some readers only."""
+    """Return at most BIGGEST bytes, decompressed where gzipped, and never decompress more. One gzip member, as browsers read it: data
+    after the first would be seen by some readers only."""
     data = file.read(BIGGEST + 1)
     if data[:2] == b"\x1f\x8b" and len(data) <= BIGGEST:
         unpack = zlib.decompressobj(wbits=31)
@@ -134,7 +146,7 @@ def _unpacked(file: Any, name: str) -> bytes:
         if len(data) <= BIGGEST and not unpack.eof:
             raise TraceError(f"{name} is damaged or cut short.")
         if unpack.unused_data:
-            raise TraceError(f"{name} goes on behind the end of its gzip data.")
+            raise TraceError(f"{name} has data after the end of its gzip stream.")
     if len(data) > BIGGEST:
         raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.")
     return data
@@ -171,7 +183,7 @@ def check(records: list[Any]) -> None:
 
 @dataclass
 class _Lane:
-    """What a lane's earlier records allow the next one to say."""
+    """State of one lane while its records are validated in order."""
 
     seq: int = -1
     count: int = 0
@@ -179,7 +191,7 @@ class _Lane:
     ended: bool = False
     rounds: int = 0  # rounds begun
     nodes: dict[int, list[Record]] = field(default_factory=dict)  # of the last two rounds
-    said: int = 0  # bytes
+    text_bytes: int = 0  # bytes
     committed: int = -1
 
     def take(self, kind: str, record: Record, where: str) -> None:
@@ -224,10 +236,10 @@ class _Lane:
     def _text(self, record: Record, where: str) -> None:
         for piece in record["pieces"]:
             start, end = piece["span"]
-            follows = start == self.said and end - start == len(base64.b64decode(piece["b"]))
+            follows = start == self.text_bytes and end - start == len(base64.b64decode(piece["b"]))
             _hold(follows, f"{where}: spans must follow each other.")
-            self.said = end
-        _hold(self.said <= TEXT, f"{where}: a lane writes at most {TEXT >> 20} MB of text.")
+            self.text_bytes = end
+        _hold(self.text_bytes <= TEXT, f"{where}: a lane writes at most {TEXT >> 20} MB of text.")
 
 
 def _hold(true: bool, otherwise: str) -> None:

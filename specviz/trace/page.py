@@ -27,7 +27,7 @@ MAX_RECORDS = 400_000
 _START = """(() => {
   const data = document.getElementById("trace");
   const root = document.querySelector(".sv"), here = () => root.svApi.follow(location.hash);
-  root.svApi = SpecVizBoard.mount(root, { trace: JSON.parse(data.textContent), options: { autoplay: true } });
+  root.svApi = SpecVizBoard.mount(root, { trace: JSON.parse(data.textContent), options: { autoplay: AUTOPLAY } });
   here();
   addEventListener("hashchange", here);
 })();
@@ -95,10 +95,11 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def to_html(trace: Any, *, title: str = "Speculative decoding, round by round") -> str:
-    """One page with the viewer and the trace inside; it opens from file:// and asks the network for nothing."""
+def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", autoplay: bool = True) -> str:
+    """One page with the viewer and the trace inside; it opens from file:// and asks the network for nothing. autoplay: play the run,
+    else rest on its last round."""
     js, css = viewer_assets()
-    script, style = js + "\n" + _START, _PAGE_CSS + css
+    script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
     policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
     return (
@@ -116,8 +117,8 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round") 
 class Display:
     """What a notebook shows: the stand-alone page in a sandboxed frame of its own origin."""
 
-    def __init__(self, trace: Any, height: int = 1200) -> None:
-        self.page, self.height = to_html(trace), int(height)
+    def __init__(self, trace: Any, height: int = 1200, autoplay: bool = True) -> None:
+        self.page, self.height = to_html(trace, autoplay=autoplay), int(height)
 
     def _repr_html_(self) -> str:
         return (
@@ -126,9 +127,9 @@ class Display:
         )
 
 
-def show(trace: Any, height: int = 1200) -> Display:
+def show(trace: Any, height: int = 1200, autoplay: bool = True) -> Display:
     """Display a trace in a notebook: `show(trace)` as the last line of a cell."""
-    return Display(trace, height)
+    return Display(trace, height, autoplay)
 
 
 _PAGE_CSS = (

@@ -1,6 +1,6 @@
-"""Events to records of the trace (docs/TRACE.md): numbered per lane, with every token's bytes told before its first use.
+"""Convert events to records of the trace (docs/TRACE.md), numbered per lane; every token's bytes are recorded before its first use.
 
-Token ids are found by the name of the field that holds them, so a lens has its tokens told too when it uses the same names:
+Token ids are found by the name of the field that holds them, so notes that use these names have their tokens recorded, too:
 ``tok`` and ``tokens`` hold ids (at any depth of lists), ``top``, ``top_p`` and ``resid`` hold [id, probability] pairs.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Recorder:
 
     def __init__(self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()):
         self._lane, self._token_bytes, self._special = lane, token_bytes, special
-        self._told: set[int] = set()
+        self._known_tokens: set[int] = set()
         self._seq = 0
 
     def take(self, event: Event) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ class Recorder:
             record = finite(record)
             header = record["type"] == "header"
             ids = () if self._token_bytes is None else record["prompt"]["ids"] if header else _named(record)
-            new = [i for i in dict.fromkeys(ids) if i >= 0 and i not in self._told]
+            new = [i for i in dict.fromkeys(ids) if i >= 0 and i not in self._known_tokens]
             vocab = [self._number(self._vocab(new))] if new and not header else []
             out += [*vocab, self._number(record)]
             if new and header:  # a trace begins with its header; the prompt's tokens follow at once
@@ -36,7 +36,7 @@ class Recorder:
         return out
 
     def _vocab(self, ids: list[int]) -> dict[str, Any]:
-        self._told.update(ids)
+        self._known_tokens.update(ids)
         tokens = {str(i): b64encode(self._token_bytes(i)).decode() for i in ids}
         return {"type": "vocab", "tokens": tokens, "special": [i for i in ids if i in self._special]}
 

@@ -143,11 +143,11 @@ def vocabulary(value: Any, where: str) -> None:
 COUNT, SECONDS, TOKEN = whole(), number(0, 1e9), whole(-1, 2**31)
 PROBABILITY = number(-1e-6, 1e6)  # a ratio too, and rounding
 LABEL = text(2000)
-LAW = many(row(TOKEN, PROBABILITY), 1000)
+DISTRIBUTION = many(row(TOKEN, PROBABILITY), 1000)
 NODES = 4096
 
 NODE = fields(id=whole(0, NODES), parent=whole(-1, NODES), depth=whole(1, NODES), tok=TOKEN, q=maybe(PROBABILITY), how=LABEL,
-              top_=LAW, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain)
+              top_=DISTRIBUTION, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain)
 _PROMPT = fields(text=text(PROMPT), ids=many(TOKEN), turns=many(fields(role=LABEL, text=text(PROMPT)), 1000))
 HEADER = fields(
     schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),
@@ -171,9 +171,9 @@ SCHEMA: dict[str, Check] = {
     "verify": fields(round=COUNT, t0=SECONDS, t1=SECONDS, n_in=COUNT),
     "judge": fields(round=COUNT, node=whole(0, NODES), rule=LABEL, p=maybe(PROBABILITY), q=maybe(PROBABILITY),
                     a_=maybe(PROBABILITY), u=maybe(PROBABILITY), verdict=one_of("accepted", "rejected", "skipped"),
-                    top_p_=LAW, resid_=LAW),
+                    top_p_=DISTRIBUTION, resid_=DISTRIBUTION),
     "commit": fields(round=COUNT, t=SECONDS, path=many(whole(0, NODES), NODES), n_new=whole(0, NODES + 1),
-                     tail=fields(tok=TOKEN, why=LABEL, p_=maybe(PROBABILITY), top_=LAW),
+                     tail=fields(tok=TOKEN, why=LABEL, p_=maybe(PROBABILITY), top_=DISTRIBUTION),
                      kv_=fields(before=COUNT, after=COUNT, dropped=COUNT)),
     "text": fields(round=COUNT, pieces=many(fields(tok=TOKEN, b=encoded, span=row(COUNT, COUNT)), NODES + 1)),
     "timing": fields(round=COUNT, **{f"{name}_ns": COUNT for name in ("draft", "verify", "judge", "cache", "other")}),

@@ -1,4 +1,4 @@
-"""In which order the page's scripts stand: each behind those whose names it reads. Derived from the scripts themselves.
+"""Order the page's scripts so that each comes after those whose names it reads. Derived from the scripts themselves.
 
 A script provides what it assigns to the namespace (`SV.fold = ...`) and needs what it reads from it (`SV.text`). Several
 may add to one name (`P.views`): they need not wait for one another, and a reader waits for them all.
@@ -28,7 +28,7 @@ def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
 
 
 def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
-    """The scripts (name -> text) so that each stands behind what it needs; scripts that are free to go first by name.
+    """Return the scripts (name -> text) in an order in which each comes after those it needs; ties by name.
 
     Raises ScriptOrderError on a name that no script provides, and on scripts that need one another.
     """

@@ -1,4 +1,4 @@
-"""Draft trees: fixed shapes, growth level by level, honest draws."""
+"""Draft trees: fixed shapes, growth level by level, draws with their distributions."""
 from .device_tree import DeviceTree
 from .draws import best, best_of_all, draw_one, draw_some, first_duplicates, with_temperature, one_hot, pick
 from .growth import (HUB, Scorer, chosen_children, drawn_children, grow_shape, hub_children, independent_children,

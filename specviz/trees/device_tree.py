@@ -1,4 +1,4 @@
-"""A tree that grows on a device: tokens, parents and who sees whom stay there, and only how many nodes a level has is known."""
+"""A draft tree that grows on a device: tokens, parents and attention mask stay there; the host knows only the size of each level."""
 from __future__ import annotations
 
 import torch
@@ -8,8 +8,8 @@ from ..core import DraftTree, Target, DeviceTopology, numbers
 
 
 class DeviceTree:
-    """The part of such a tree that its draft model has scored, a frontier a level. rows: logits below the root; most: rows there may
-    come to be, the root's included."""
+    """The part of such a tree that the draft model has scored, level by level. rows: logits after the root; most: maximum number of
+    rows, the root's included."""
 
     def __init__(self, rows: Tensor, most: int):
         device = rows.device
@@ -20,7 +20,7 @@ class DeviceTree:
         self._frontier = (-1, 1)  # the first of its nodes, and how many
 
     def rows(self, model: Target, tokens: Tensor, at: Tensor) -> Tensor:
-        """Logits [n, vocab] below new nodes; at [n]: the place of each one's parent in the frontier before."""
+        """Add a level of nodes and return logits [n, vocab] after them; at [n]: index of each one's parent in the level before."""
         count, n, (first, width) = len(self._tree), len(tokens), self._frontier
         sees = self._sees[1 + count:1 + count + n]
         sees.copy_(self._sees[1 + first:1 + first + width].index_select(0, at))

@@ -1,4 +1,4 @@
-"""Drawing draft tokens with the law they are really drawn from."""
+"""Draw draft tokens, together with the distributions they are drawn from."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,12 +13,13 @@ _CHUNKS = 64
 
 
 def with_temperature(state: State, temperature: float) -> State:
-    """The run as a draft with a temperature of its own sees it; heat 0: the run's. A law of another temperature is as honest."""
+    """Return the state with the draft's own temperature; 0 keeps the run's. Any temperature is exact, because the tree carries the
+    distribution really drawn from."""
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
 def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
-    """For each node the place in ``nodes`` of the first one with the same tokens above and at it: twins follow one law."""
+    """For each node return the index in ``nodes`` of the first one with the same path of tokens: duplicates share a distribution."""
     seen: dict[tuple[int, ...], int] = {}
     return [seen.setdefault(_path(build, node), i) for i, node in enumerate(nodes)]
 
@@ -32,7 +33,7 @@ def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
 
 
 def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
-    """One token from the run's law over logits [vocab], and that law. At temperature 0 the law is one-hot and no dice roll."""
+    """Draw one token for logits [vocab]; return it and its distribution. At temperature 0 it is one-hot and no random number is used."""
     if state.sampling.greedy:
         on_host = logits.device.type == "cpu"
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
@@ -42,18 +43,18 @@ def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
 
 
 def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Laws as wide as logits [..., vocab] that have all their mass on tokens [..., 1]."""
+    """Return one-hot distributions as wide as logits [..., vocab], on tokens [..., 1]."""
     probs = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
     return probs.scatter_(-1, tokens, 1.0)
 
 
 def pick(probs: Tensor, state: State) -> Any:
-    """A draft token drawn from law [vocab]; on a device it stays there until somebody asks."""
+    """Draw a draft token from probs [vocab]; on a device it stays there until it is read."""
     return state.rng.pick("draft", probs) if probs.device.type == "cpu" else state.rng.draw("draft", probs)
 
 
 def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
-    """Up to ``count`` different tokens from law [vocab], one after the other without replacement; fewer where it has fewer."""
+    """Draw up to ``count`` different tokens from probs [vocab] without replacement; fewer where it has fewer."""
     tokens: list[int] = []
     while len(tokens) < count:
         if tokens:
@@ -68,7 +69,7 @@ def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
 
 
 def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
-    """The same of several laws on a device, where one wait tells of all of them how many tokens they had."""
+    """Do the same for several distributions on a device, with one synchronisation for all of them."""
     tokens, left = [], []
     for probs, count in zip(distributions, counts):
         tokens.append([pick(probs, state)])
@@ -76,22 +77,22 @@ def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> li
         for _ in range(1, count):
             rest = rest.index_fill(0, token_tensor(probs.device, tokens[-1][-1:]), 0.0)
             mass = rest.sum(dim=0, keepdim=True)
-            rest = torch.where(mass > 0, rest / mass, probs)  # a law without tokens is drawn from to no end
+            rest = torch.where(mass > 0, rest / mass, probs)  # draws from an empty rest are dropped below
             left.append(mass)
             tokens[-1].append(pick(rest, state))
-    told = iter(read(torch.cat(left)) if left else ())
+    masses = iter(read(torch.cat(left)) if left else ())
     out = []
     for drawn in tokens:
-        alive = [True, *(next(told) > 0 for _ in drawn[1:])]
+        alive = [True, *(next(masses) > 0 for _ in drawn[1:])]
         out.append(drawn[:alive.index(False)] if False in alive else drawn)
     return out
 
 
 def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Values and indices of the ``count`` largest of each row [rows, vocab], best first.
+    """Return values and indices of the ``count`` largest of each row [rows, vocab], best first.
 
-    For many rows the vocabulary is cut into chunks and only the chunks with the largest maxima are searched; ties apart the
-    result is topk's, in about half its time.
+    For many rows the vocabulary is split into chunks and only the chunks with the largest maxima are searched: apart from ties the
+    result is topk's, in about half the time.
     """
     rows, width = logits.shape
     if rows < 8 or width % _CHUNKS or count >= _CHUNKS or width < 2048:
@@ -105,8 +106,7 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The ``count`` largest of all entries of scores [rows, vocab], best first: values, rows, columns. Searched by chunks, too:
-    an entry among the largest lies in a chunk whose maximum is."""
+    """Return the ``count`` largest entries of scores [rows, vocab], best first: values, rows, columns. Searched by chunks, too."""
     rows, width = scores.shape
     size = width // _CHUNKS if width % _CHUNKS == 0 and width >= 2048 else 1
     chunks = scores.reshape(-1, size)

@@ -1,7 +1,7 @@
 """Growing a draft tree of a known shape with a draft model, one forward a level, and the ways to choose children.
 
 A way to choose children is a function (build, parents, counts, rows, state) -> lists of nodes: counts[i] children under
-parents[i], whose logits are rows[i]; best place of the shape first, fewer where the law has fewer tokens.
+parents[i], whose logits are rows[i]; best place of the shape first, fewer where the distribution has fewer tokens.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Children = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[lis
 class Scorer:
     """The part of a growing tree that its draft model has scored: only nodes that are to have children go through it.
 
-    It hands the model a bare tree: stacking the laws at every level would cost more than the forward.
+    The model gets a tree without distributions: stacking them at every level would cost more than the forward pass.
     """
 
     def __init__(self, model: Target):
@@ -32,7 +32,7 @@ class Scorer:
         self._at = {-1: -1}
 
     def twin(self, node: int, of: int) -> None:
-        """A node that says what ``of`` says, which was scored, need not be scored itself to have children."""
+        """Let a duplicate of the scored node ``of`` use its scores."""
         self._at[node] = self._at[of]
 
     def rows(self, build: TreeBuilder, nodes) -> Tensor:
@@ -82,7 +82,7 @@ def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: St
 
 
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Tokens drawn without replacement from the run's law."""
+    """Draw tokens without replacement from the run's distribution."""
     out, distributions = [], state.sampling.probs(rows)
     drawn = draw_on_device(distributions, counts, state) if distributions.device.type != "cpu" else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
@@ -93,8 +93,8 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
 
 
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Tokens drawn with replacement. Twins stay two nodes: each is a proposal of its own. What is below twins is of one draw, so that
-    a rule that walks them together knows that their laws are the same."""
+    """Draw tokens with replacement. Duplicate siblings stay two nodes, each a proposal of its own. Children of duplicates belong to one
+    draw, so that a rule that walks them together knows that they share a distribution."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
     for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
         probs = distributions[first]
@@ -104,7 +104,7 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
 
 
 def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """SpecHub's pairs: a token drawn from the law, and the most likely one; or, where that was drawn, a second token drawn from
+    """SpecHub's pairs: a token drawn from the distribution, and the most likely one; or, where that was drawn, a second one drawn from
     the rest. At most two a node."""
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
@@ -123,7 +123,7 @@ def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State
 
 
 def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Greedy multi-draft (Hu et al. 2502.18779): all but one are the most likely tokens, one is drawn from the rest of the law.
+    """Greedy multi-draft (Hu et al. 2502.18779): all but one are the most likely tokens, one is drawn from the rest.
 
     The drawn one is judged first, as drawn siblings must be; in the shape it takes the last place.
     """

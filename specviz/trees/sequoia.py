@@ -1,6 +1,6 @@
 """Sequoia's dynamic program: the tree of a given size with the most accepted tokens (Chen et al. 2402.12374).
 
-accept[b] is the chance that the sibling of rank b is the accepted one. The best tree of m nodes (the root counted) in l levels
+accept[b] is the probability that the sibling of rank b is the accepted one. The best tree of m nodes (the root counted) in l levels
 whose root has b children is worth T[m, l, b] = max over y of T[y, l, b-1] + accept[b-1] * max over b' of T[m-y, l-1, b'].
 """
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tree shapes fixed before any token is known: each node is its parent and its rank among the siblings (0 = first drawn).
 
-A shape never looks at tokens, so a tree drawn on it keeps its honest laws (R1 of the reference: a cut by place is free).
+A shape never looks at tokens, so a tree drawn on it keeps its distributions (R1 of the reference: a cut by place is free).
 """
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def product(widths) -> Shape:
 
 @lru_cache(maxsize=256)
 def sparse(width: int, depth: int, nodes: int, first: float = 0.6, shrink: float = 0.4) -> Shape:
-    """The ``nodes`` best places of the full width-ary tree when the sibling of rank r is right with chance first*shrink**r.
+    """The ``nodes`` best places of the full width-ary tree when the sibling of rank r is right with probability first*shrink**r.
 
     Wide near the root and along first children, thin elsewhere; the shape Medusa and Sequoia arrive at by measuring.
     """

@@ -1,11 +1,11 @@
-"""No test at all: what was drafted is written. For methods that are lossy by design and say so."""
+"""Accept every drafted token without a test, for methods that are lossy by design."""
 from __future__ import annotations
 
 from ..core import DraftTree, Scores, State, Verdict, Verifier
 
 
 class AcceptAll(Verifier):
-    """Keeps the whole draft, which must be a chain, and draws the token after it. Probes behind it are left alone."""
+    """Accept the whole draft, which must be a chain, and draw the token after it. Probes after it are ignored."""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         path = tuple(i for i in range(len(tree)) if i not in tree.probes)

@@ -1,6 +1,6 @@
-"""How often a rule accepts one of k drafts at one place, in closed form, and how often any rule could.
+"""Acceptance rates in closed form: how often a rule accepts one of k drafts at one place, and the optimum over all rules.
 
-p is the target's law, q the draft's, both [vocab]. The optimum is that of an optimal transport between the law of the k drafts
+p is the target's distribution, q the draft's, both [vocab]. The optimum is that of an optimal transport between k drafts
 and p (Sun et al. 2310.15141): the least p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the tokens of the largest q / p
 (Hu et al. 2502.18779), so one sort finds it.
 """
@@ -13,12 +13,12 @@ from ..core import IID, DraftTree, Scores, State
 
 
 def single(p: Tensor, q: Tensor) -> float:
-    """One draft under token rejection, and under any other rule: none accepts more (Leviathan et al. 2211.17192)."""
+    """One draft under token rejection; no rule accepts more (Leviathan et al. 2211.17192)."""
     return float(torch.minimum(p, q).sum())
 
 
 def recursive(p: Tensor, q: Tensor, k: int) -> float:
-    """k independent drafts, refused one after the other, each refusal leaving norm((p - q)+) (SpecInfer 2305.09781)."""
+    """k independent drafts tried one after the other, each rejection leaving norm((p - q)+) (SpecInfer 2305.09781)."""
     refused, p = 1.0, p.double()
     for _ in range(k):
         prob = single(p, q)
@@ -32,7 +32,7 @@ def recursive(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
-    """k independent drafts under K-SEQ with its rho: each passes with the chance that min(q, p / rho) sums to (SpecTr)."""
+    """k independent drafts under K-SEQ with its rho: each passes with probability sum min(q, p / rho) (SpecTr)."""
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 
@@ -56,14 +56,14 @@ def optimum(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
-    """Note how far rule(p, q, k) is from the optimum at the root, when somebody looks and there are independent drafts.
+    """Note how far rule(p, q, k) is from the optimum at the root, where distributions are saved and drafts are independent.
 
-    It is no part of decoding: the engine's clock stands still.
+    The engine's clock is paused meanwhile.
     """
     children = tree.children(-1)
     if not state.top_k_saved or len(children) < 2 or {tree.label(c) for c in children} != {IID}:
         return
-    if len({tree.draw[c] for c in children}) > 1:  # of several laws; the closed forms are for one
+    if len({tree.draw[c] for c in children}) > 1:  # several distributions; the closed forms are for one
         return
     state.clock.pause()
     p, q, k = state.sampling.probs(scores.logits[0]), tree.draft_probs(children[0]), len(children)

@@ -1,8 +1,8 @@
-"""Rules that name the tokens which may stand at a place; a draft is kept as long as it has such tokens. Lossy on purpose.
+"""Lossy rules that define a set of allowed tokens at each place; a draft is kept as long as its tokens are in the set.
 
 SpecDec (Xia et al. 2203.16487): a token passes when it is among the target's beta best and at most tau behind the best one.
 BiLD (Kim et al. 2302.07863): a token passes when the target gives it more than a small probability; the first that does not is
-rolled back, with all that was written after it. Whatever is refused, the target's own token takes its place.
+rolled back, with all that was written after it. The target's own token replaces a rejected one.
 """
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .token_rejection import TokenRejection
 
 
 class AllowedTokens(TokenRejection):
-    """Drift, as the other lossy rules have it: nats of KL(target's law, law really followed) at each place a token was tried; at
-    temperature 0 the log-probability that each kept token gives up against the best one."""
+    """Drift: nats of KL(target, distribution followed) at each place a token was tried; at temperature 0 the log-probability that each
+    kept token gives up against the best one."""
 
     rule = ""
 
     def passing(self, logits: Tensor) -> Tensor:
-        """Which tokens [vocab] may stand where the target's logits [vocab] are these."""
-        raise TypeError(f"{type(self).__name__} does not say which tokens pass")
+        """Return which tokens [vocab] are allowed, given the target's logits [vocab]."""
+        raise TypeError(f"{type(self).__name__} does not define which tokens pass")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         path, decisions, drift = [], [], []
@@ -57,7 +57,7 @@ class AllowedTokens(TokenRejection):
 
 
 def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
-    """What one trial adds to the drift. Above temperature 0 the law followed is q where tokens pass, and the rest of it is p."""
+    """Yield the drift of one decision. Above temperature 0 the distribution followed is q where tokens pass, and p for the rest."""
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q

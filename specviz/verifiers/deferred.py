@@ -1,5 +1,6 @@
-"""Loose acceptance: an isolated refusal where the target is unsure is forgiven when everything right after it agrees (FLy, Li et al.
-2511.22972). It follows the target's law no longer, and notes by how much.
+"""Deferred acceptance (FLy, Li et al. 2511.22972): a rejected token where the target is unsure is kept when the next tokens all pass.
+
+The rule is lossy; what it gives up is noted as drift.
 """
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from torch import Tensor
 from ..core import DraftTree, Scores, State, Decision, Verdict
 from .token_rejection import TokenRejection
 
-BEST = 3  # tokens over which the target's doubt is measured
+BEST = 3  # top tokens over which the target's entropy is summed
 
 
 class DeferredAcceptance(TokenRejection):
-    """A refused token of a chain stands when what the target's three best tokens add to its entropy is at least ``unsure`` nats, it is
-    not impossible, and each of the next ``window`` tokens is there and accepted. A window of 0 is the fair test.
+    """Keep a rejected token of a chain when the target's top three tokens contribute at least ``unsure`` nats to its entropy, the token
+    is not impossible, and each of the next ``window`` tokens is drafted and accepted. A window of 0 is ordinary rejection sampling.
 
-    Drift: the log-probability given up at each forgiven token against the best one, in nats.
+    Drift: the log-probability given up at each such token against the best one, in nats.
     """
 
     title = "deferred acceptance (lossy)"
@@ -40,18 +41,18 @@ class DeferredAcceptance(TokenRejection):
                     break
                 belief = scores.logits[i].float().log_softmax(-1)
                 drift.append(float(belief.max() - belief[tree.tokens[i]]))
-                decisions[i] = Decision(i, "deferred", decision.target_prob, decision.draft_prob, decision.accept, decision.draw, "accepted", distributions[i])
+                decisions[i] = replace(decision, rule="deferred", verdict="accepted", probs=distributions[i], residual=None)
             path.append(i)
         if drift:
             state.note("drift", nats=drift)
         end = len(path)
-        told = [*decisions[:end + 1], *(replace(decision, verdict="skipped") for decision in decisions[end + 1:])]
+        shown = [*decisions[:end + 1], *(replace(decision, verdict="skipped") for decision in decisions[end + 1:])]
         probs = distributions[end] if end == len(tree) else decisions[end].residual
         kind = "correction" if end < len(tree) else "bonus" if len(tree) else "plain"
-        return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(told), probs)
+        return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(shown), probs)
 
     def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
-        """The fair test of one token, whatever became of those before it."""
+        """Test one token by rejection sampling, whatever the result for those before it."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
@@ -65,7 +66,7 @@ class DeferredAcceptance(TokenRejection):
 
 
 def doubt(row: Tensor) -> float:
-    """What the three best tokens of a row of logits [vocab] add to its entropy, in nats; at most log 3, and little where many tokens
-    share the rest: the target may then not be held to any of them, but it does not waver between a few wordings either."""
+    """Return the share of the top three tokens in the entropy of a row of logits [vocab], in nats: at most log 3, and small where many
+    tokens share the mass, because the target then does not choose between a few wordings."""
     p = row.float().softmax(-1).topk(min(BEST, len(row))).values
     return -float(torch.special.xlogy(p, p).sum())

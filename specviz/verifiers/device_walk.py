@@ -1,8 +1,8 @@
-"""What token rejection may meet, worked out on the device before anything is read, so that a round waits for the device once.
+"""Token rejection precomputed on the device, so that a round synchronises once.
 
-Which children of a node are refused before one passes is drawn; what is left of the law after each refusal is not, and neither is
-how many dice have been rolled when the walk stands at a node. So every child's chance and the token that would end the walk at
-every node can be computed beforehand, level of siblings by level, and the walk itself is one over plain numbers.
+Which children are rejected is random, but the residual distribution after each rejection and the number of uniforms used when the
+walk reaches a node are not. So all acceptance probabilities and the token that would end the walk at every node are computed in
+advance, one rank of siblings after the other, and the walk itself reads plain numbers.
 """
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..core.sampling import sample_rows
 
 
 class PrecomputedWalk:
-    """asked [3 * nodes + 1] of the device: by node the target's chance of it after its earlier siblings were refused, the chance it was
-    drawn with (0 where it was chosen), and the token that ends the walk at each row. told: the same, read. laws, left: by node the
-    law it is held against, and what a refusal leaves of it; last: by row the law that the last token is drawn from."""
+    """asked [3 * nodes + 1], on the device: per node its target probability after its earlier siblings were rejected, its draft
+    probability (0 where chosen), and per row the token that ends the walk there. values: the same on the host. distributions, left: per
+    node the distribution it is tested against and the residual; last: per row the distribution of the last token."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         nodes = len(tree)
-        self.tree, self.told = tree, []
+        self.tree, self.values = tree, []
         self.distributions: dict[int, Tensor] = {}
         self.left: dict[int, Tensor] = {}
         self.last: list[Tensor] = list(state.sampling.probs(scores.logits))
@@ -35,19 +35,21 @@ class PrecomputedWalk:
         self.asked = torch.cat([both.flatten(), ends.double()])
 
     def token_probs(self, node: int) -> tuple[float, float | None]:
-        """Of a node: the target's, and the draft's; None where it was chosen."""
-        return self.told[node], None if self.tree.draw[node] < 0 else self.told[len(self.tree) + node]
+        """Return a node's target probability and draft probability (None where it was chosen)."""
+        return self.values[node], None if self.tree.draw[node] < 0 else self.values[len(self.tree) + node]
 
     def end(self, row: int) -> int:
-        return int(self.told[2 * len(self.tree) + row])
+        """Return the token that ends the walk at a row."""
+        return int(self.values[2 * len(self.tree) + row])
 
     def _siblings(self, level: list[int], logits: Tensor) -> Tensor:
-        """Children of different parents, as many siblings before each: their two chances [2, nodes]; refuses them."""
+        """Reject children of different parents and equal rank; return their target and draft probabilities [2, nodes]."""
         tree, device = self.tree, logits.device
         rows = [tree.parents[node] + 1 for node in level]
         tokens = token_tensor(device, [tree.tokens[node] for node in level])[:, None]
         distributions = torch.stack([self.last[row] for row in rows])
-        drafts = torch.stack([torch.zeros_like(probs) if q is None else q.to(probs) for probs, q in zip(distributions, map(self._probs, level))])
+        drawn_from = [(probs, self._probs(node)) for probs, node in zip(distributions, level)]
+        drafts = torch.stack([torch.zeros_like(probs) if q is None else q.to(probs) for probs, q in drawn_from])
         chosen = token_tensor(device, [tree.draw[node] < 0 for node in level]).bool()[:, None]
         rest = torch.where(chosen, distributions.scatter(1, tokens, 0.0), (distributions - drafts).clamp_(min=0))
         mass = rest.sum(-1, keepdim=True)
@@ -57,7 +59,7 @@ class PrecomputedWalk:
         return torch.cat([distributions.gather(1, tokens), drafts.gather(1, tokens)], 1).T.double()
 
     def _probs(self, node: int) -> Tensor | None:
-        """As the tree's own ``law``, which asks for tokens."""
+        """Return the same as ``tree.draft_probs``, which would read the tokens."""
         tree, k = self.tree, self.tree.draw[node]
         if k < 0:
             return None
@@ -70,7 +72,7 @@ class PrecomputedWalk:
         return row
 
     def _rolled(self, row: int) -> int:
-        """How many dice have been rolled when the walk ends at a row: one for every child tried on the way."""
+        """Return how many uniforms are used when the walk ends at a row: one per child tried on the way."""
         tree, count = self.tree, len(self.tree.children(row))
         while row >= 0:
             count += tree.children(tree.parents[row]).index(row) + 1
@@ -79,7 +81,7 @@ class PrecomputedWalk:
 
 
 def _by_rank(tree: DraftTree) -> list[list[int]]:
-    """First children, second children, ..."""
+    """Return first children, second children, ..."""
     levels: list[list[int]] = []
     for node in range(-1, len(tree)):
         for rank, child in enumerate(tree.children(node)):
@@ -90,5 +92,5 @@ def _by_rank(tree: DraftTree) -> list[list[int]]:
 
 
 def can_precompute(sampling: Sampling, tree: DraftTree) -> bool:
-    """Whether there is anything to draw, and every node is a candidate."""
+    """Return whether verification draws random numbers and every node is a candidate."""
     return not sampling.greedy and not tree.probes

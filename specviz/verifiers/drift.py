@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def divergence(p: Tensor, e: Tensor) -> float:
-    """KL(p, e) in nats of two laws [vocab]; where e is 0 though p is not, its smallest positive number stands in."""
+    """Return KL(p, e) in nats of two distributions [vocab]; a zero of e counts as the smallest positive number."""
     return max(0.0, float((p * (p / e.clamp(min=torch.finfo(e.dtype).tiny)).clamp(min=torch.finfo(p.dtype).tiny).log()).sum()))

@@ -1,5 +1,6 @@
-"""A judge forgives: a token that fails the fair test stands when a network on the target's states finds it good (Judge decoding,
-Bachmann et al. 2501.19309). It follows the target's law no longer, and notes by how much.
+"""Judge decoding (Bachmann et al. 2501.19309): a rejected token is kept when a network on the target's hidden states finds it good.
+
+The rule is lossy; what it gives up is noted as drift.
 """
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from .token_rejection import TokenRejection
 
 
 class JudgeDecoding(TokenRejection):
-    """judge: states [n, hidden] that have read the tokens -> chances [n]; a refused token stands above ``least``, so that 1 is
-    the fair test. Of several children each has its fair test before the judge is asked.
+    """judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good; a rejected token is kept above
+    ``least``, so that 1 is ordinary rejection sampling. Each of several children is tested ordinarily before the judge is asked.
 
-    Drift: the log-probability given up at each forgiven token against the best one, in nats.
+    Drift: the log-probability given up at each token kept by the judge against the best one, in nats.
     """
 
     hidden_states = frozenset({"final"})
@@ -47,23 +48,23 @@ class JudgeDecoding(TokenRejection):
                     break
                 p = decision.residual
             if hit is None:
-                self._tell(state, decisions, token_probs, forgiven, drift)
+                self._note(state, decisions, token_probs, forgiven, drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
                 return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p)
             path.append(hit)
             node = hit
 
     def fair(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Decision:
-        """The ordinary test of one child against the law p that earlier siblings left."""
+        """Test one child by rejection sampling against p, the residual of earlier siblings."""
         if not state.sampling.greedy:
             return self.test(tree, child, p, state)
         right = float(tree.tokens[child] == int(row.argmax()))
         ok, u = state.rng.flip("verify", right)
         return Decision(child, "match", right, None, right, u, "accepted" if ok else "rejected", p, None if ok else p)
 
-    def _tell(self, state: State, decisions: list[Decision], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
+    def _note(self, state: State, decisions: list[Decision], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
         if decisions:
-            state.note("judge", chances=[round(token_probs[decision.node], 4) for decision in decisions], least=self.least, forgiven=forgiven,
-                       nodes=[decision.node for decision in decisions])
+            nodes = [decision.node for decision in decisions]
+            state.note("judge", chances=[round(token_probs[node], 4) for node in nodes], least=self.least, forgiven=forgiven, nodes=nodes)
         if drift:
             state.note("drift", nats=drift)

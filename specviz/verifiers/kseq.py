@@ -1,8 +1,8 @@
 """K-SEQ, the verifier of SpecTr: k independent drafts judged together (Sun et al. 2310.15141).
 
-At a node with k surviving drafts of law q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] is where
+At a node with k surviving drafts from q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] is where
 1 - (1 - beta)^k = rho beta, with beta the sum of min(q, p / rho). At least (1 - 1/e) of the best possible acceptance. All drafts that
-begin with the accepted token survive to the next place, so twins are kept apart in the tree and walked together.
+begin with the accepted token survive to the next place, so duplicate siblings stay apart in the tree and are walked together.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .multi_step import MultiStep
 
 
 class KSeq(MultiStep):
-    """Judges independent draws of one law together; draws of several laws, and chosen children, one group after the other."""
+    """Judges independent draws from one distribution together; draws from several, and chosen children, one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
     title = "K-SEQ"
@@ -35,7 +35,7 @@ class KSeq(MultiStep):
 
 
 def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
-    """Children that are judged together: those of one draw, whichever of twins they stand below; a chosen child alone."""
+    """Group children that are judged together: those of one draw, under any of several duplicates; a chosen child alone."""
     out: dict[tuple[int, int], list[int]] = {}
     for child in children:
         out.setdefault((tree.draw[child], child if tree.draw[child] < 0 else -1), []).append(child)
@@ -43,7 +43,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
 
 
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Try the drafts one after the other, up to the one accepted."""
+    """Test the drafts one after the other, up to the accepted one."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
     rho = best_rho(p, q, k)
     q, left = q.double(), p.double()
@@ -64,9 +64,9 @@ def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[De
 
 
 def best_rho(p: Tensor, q: Tensor, k: int) -> float:
-    """rho for k drafts of law q [vocab] against p [vocab], found by bisection; 1 for one draft.
+    """Return rho for k drafts from q [vocab] against p [vocab], found by bisection; 1 for one draft.
 
-    Any rho above the root is as exact and accepts a little less, so a short search from above will do.
+    Any rho above the root is exact, too, and accepts a little less, so a short search from above suffices.
     """
     if k == 1:
         return 1.0

@@ -9,13 +9,13 @@ import math
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict, token_tensor
+from ..core import Decision, DraftTree, Scores, State, Verdict, token_tensor
 from .drift import divergence
-from .token_rejection import TokenRejection, follow_best
+from .token_rejection import TokenRejection
 
 
 class Lenient(TokenRejection):
-    """lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target's law, law really followed) at each place a token was tried; at
+    """lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each place a token was tried; at
     temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
     """
 

@@ -1,7 +1,7 @@
-"""Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781): token rejection on a tree whose equal siblings are one place.
+"""Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781): token rejection that walks duplicate siblings together.
 
-Drafts that drew the same token are proposals of their own, and each is tested; but once one of them is accepted, the text goes on
-below all of them. What stands below was drawn without knowing which would be tested first, so the law stays the target's.
+Drafts that drew the same token are tested one by one; once one is accepted, the walk goes on under all of them. Their children were
+drawn without knowing which one would be tested first, so the output follows the target's distribution.
 """
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .token_rejection import TokenRejection, follow_best
 
 
 class MultiStep(TokenRejection):
-    """Walks twins together. What a rule for several drafts changes is ``judged``, and ``accepts``, its closed form."""
+    """Walks duplicate siblings together. A rule for several drafts overrides ``judged``, and ``accepts``, its closed form."""
 
     title = "multi-step speculative sampling"
 
     def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
-        """How often one of k independent drafts of law q passes against p."""
+        """Return the probability that one of k independent drafts from q passes against p."""
         return recursive(p, q, k)
 
     def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
-        """Try the children one after the other, drawn before chosen ones, up to the one accepted."""
+        """Test the children one after the other, drawn before chosen ones, up to the accepted one."""
         found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
             found.append(self.test(tree, child, found[-1].residual if found else p, state))
@@ -53,8 +53,8 @@ class MultiStep(TokenRejection):
 
 
 def name_after_path(decisions: list[Decision], path: list[int]) -> tuple[Decision, ...]:
-    """The trials with twins renamed so that the accepted ones are the nodes of the path: the walk knows only that one of several
-    equal drafts was accepted, and which of them goes on shows later."""
+    """Return the decisions with duplicates renamed so that the accepted nodes are those of the path: the walk accepts one of several
+    equal drafts, and only the next level decides under which of them it continues."""
     hits = [decision.node for decision in decisions if decision.verdict == "accepted"]
     names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
     return tuple(replace(decision, node=names.get(decision.node, decision.node)) for decision in decisions)

@@ -1,8 +1,8 @@
-"""Judging a chain whose last token the target has not read: PEARL's verification (Liu et al. 2408.11850).
+"""PEARL's verification of a chain whose last token the target has not read yet (Liu et al. 2408.11850).
 
-The target scores the root and all tokens but the last while the draft model is still writing on. The rows at hand judge every
-token of the chain, the last one too, since a row judges the token after it. When all pass, the last token ends the round: there is
-no row to draw a bonus token from. Token by token it is ordinary rejection, so the law is the target's.
+The target scores the root and all tokens but the last while the draft model goes on drafting. A row judges the token after it, so the
+rows judge every token of the chain. When all pass, the last token ends the round, because no row is left to draw a bonus token from.
+Each token is judged by ordinary rejection sampling, so the output follows the target's distribution.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PearlVerification(TokenRejection):
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if tree.parents != tuple(range(-1, len(tree) - 1)):
-            raise IncompatibleVerifier("Ahead judges chains; the drafter proposed a tree: that is for TokenRejection")
+            raise IncompatibleVerifier("PEARL's verification judges chains; the drafter proposed a tree: use TokenRejection")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         decisions, count, path = [], len(tree), tuple(range(len(tree)))

@@ -1,9 +1,9 @@
-"""RAPID's acceptance (Chen et al. 2502.20330): the target's law is moved towards the draft's before the draft is tested.
+"""RAPID's acceptance (Chen et al. 2502.20330): the target's distribution is moved towards the draft's before the draft is tested.
 
-With target logits z, laws p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test is held
-against p' = softmax(z - weight * g): accepted with min(1, p'(x)/q(x)), after a refusal a draw from the largest of 0, p - q and
-p - p', normalised. The paper gains quality where the draft has read better chosen text than the target. It is not the target's
-law any more; with weight 0 it is ordinary speculative decoding and exact.
+With target logits z, distributions p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test uses
+p' = softmax(z - weight * g): accept with probability min(1, p'(x)/q(x)); after a rejection draw from max(0, p - q, p - p'),
+normalised. The paper gains quality where the draft has read better chosen text than the target. The output no longer follows the
+target's distribution; with weight 0 it is ordinary speculative decoding and exact.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .token_rejection import TokenRejection
 class RapidVerification(TokenRejection):
     """weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
 
-    Drift, where it is moved: nats of KL(target's law, law followed) at each place tried; at temperature 0, where a token passes
+    Drift, where weight > 0: nats of KL(target, distribution followed) at each place tried; at temperature 0, where a token passes
     when it is the best of z or of z - weight * g, the log-probability given up.
     """
 
@@ -49,7 +49,7 @@ class RapidVerification(TokenRejection):
         return verdict
 
     def moved(self, z: Tensor, p: Tensor, q: Tensor, temperature: float) -> Tensor:
-        """Logits [vocab] of p', before the temperature ``heat`` is applied."""
+        """Return logits [vocab] of p', before the temperature is applied."""
         gap = torch.where(q >= self.floor * q.max(), p - q, torch.zeros_like(p))
         return (z.to(p.dtype) - temperature * self.weight * gap) if self.weight else z
 
@@ -61,7 +61,7 @@ class RapidVerification(TokenRejection):
         rest = rest / rest.sum() if float(rest.sum()) > 0 else p
         passed = torch.minimum(q, rich)
         off = divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest) if self.weight else 0.0
-        return self._tell(node, x, p, q, rich, accept, rest, off, state)
+        return self._decide(node, x, p, q, rich, accept, rest, off, state)
 
     def _greedy(self, tree: DraftTree, node: int, z: Tensor, state: State):
         x, q, p = tree.tokens[node], self.beliefs()[node], z.float().softmax(-1).to(self.beliefs()[node].dtype)
@@ -70,10 +70,10 @@ class RapidVerification(TokenRejection):
         probs[int(z.argmax())] = 1
         accept = float(x in (int(z.argmax()), int(self.moved(z, p, q, 1.0).argmax())))
         off = float((p.max() / p[x].clamp(min=torch.finfo(p.dtype).tiny)).log()) if accept else 0.0
-        return self._tell(node, x, p, q, rich, accept, probs, off, state)
+        return self._decide(node, x, p, q, rich, accept, probs, off, state)
 
     @staticmethod
-    def _tell(node, x, p, q, rich, accept, rest, off, state):
+    def _decide(node, x, p, q, rich, accept, rest, off, state):
         ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
         bars = {"tok": x, "p": float(p[x]), "q": float(q[x]), "moved": float(rich[x])}

@@ -1,7 +1,7 @@
 """SpecHub: two siblings of which one is the draft's most likely token, judged as a pair (Sun et al. 2411.05289).
 
-With a the most likely token and q the law, the pairs are (i, a) with chance q(i) and (a, i) with chance q(a) q(i) / (1 - q(a)).
-Each pair tests i first; what is left of its chance then goes to a. Of all rules for these pairs none accepts more.
+With a the most likely token and q the distribution, the pairs are (i, a) with probability q(i) and (a, i) with probability
+q(a) q(i) / (1 - q(a)). Each pair tests i first; the rest of its probability goes to a. No rule accepts more for these pairs.
 """
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class SpecHub(TokenRejection):
 
 
 def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
-    """The trials of a pair: the child beside the hub first, then the hub."""
+    """Decide on a pair: the other child first, then the hub."""
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()
     tokens = [tree.tokens[child] for child in pair]
     hub = int(tree.probs[tree.draw[pair[0]]].argmax())  # as the drafter found it, ties and rounding included
     other_q, hub_q = q.clone(), float(q[hub])
     other_q[hub] = 0
-    first = other_q  # chance of the pair (i, hub)
-    second = other_q * (hub_q / float(other_q.sum()))  # chance of the pair (hub, i)
+    first = other_q  # probability of the pair (i, hub)
+    second = other_q * (hub_q / float(other_q.sum()))  # probability of the pair (hub, i)
     left = p.double() / p.sum(dtype=torch.float64)
     after_first = _take(left, first)
     after_second = _take(after_first, second)
@@ -88,7 +88,7 @@ def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> lis
 
 
 def _take(probs: Tensor, prob: Tensor) -> Tensor:
-    """What is left of a law after ``chance`` took what it could."""
+    """Return (probs - prob)+."""
     return (probs - prob).clamp_(min=0)
 
 

@@ -1,8 +1,8 @@
-"""A drafted step is kept or refused as a whole, by a grade that the target gives it (SpecReason, Pan et al. 2504.07891).
+"""Accept or reject a drafted reasoning step as a whole, by a grade from the target (SpecReason, Pan et al. 2504.07891).
 
 The paper asks the target, in a turn of its own, for a digit from 0 to 9, which takes a model that can judge. Here the grade comes
-from the pass that reads the step: nine times the geometric mean of the probabilities that the target gives its tokens.
-Reward-guided decoding (Liao et al. 2501.19324) asks a reward model instead, and may leave what it keeps to a coin.
+from the pass that scores the step: nine times the geometric mean of the probabilities that the target gives its tokens.
+Reward-guided decoding (Liao et al. 2501.19324) asks a reward model instead, and can accept with the reward as probability.
 """
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class StepGrade(TokenRejection):
         return Verdict((), state.rng.pick("verify", probs), "correction", (decision,), probs)
 
     def scale(self) -> dict[str, Any]:
-        """What else a view must know of the grades."""
+        """Return further fields of the note "grade"."""
         return {}
 
     def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
-        """(grade of the step, chance that it is kept), from the target's probabilities [tokens] of it."""
+        """Return (grade of the step, probability that it is kept), from the target's probabilities [tokens] of its tokens."""
         grade = 9 * math.exp(float(likely.log().mean()))
         return grade, float(grade >= self.least)
 
 
 class RewardGrade(StepGrade):
-    """reward: states [tokens, hidden] that have read a step -> its reward []. coin: it is kept with the reward as its chance,
-    instead of from ``least`` on."""
+    """reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of from
+    ``least`` on."""
 
     hidden_states = frozenset({"final"})
 

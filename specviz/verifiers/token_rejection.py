@@ -1,8 +1,8 @@
-"""Token-by-token rejection over honest laws: one rule for chains, i.i.d. siblings, siblings without replacement, chosen
-siblings and mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al.
-2305.09781 and Jeon et al. 2402.14160).
+"""Token-by-token rejection sampling: one rule for chains, i.i.d. siblings, siblings without replacement, chosen siblings and
+mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al. 2305.09781 and Jeon et
+al. 2402.14160).
 
-At a node with target law p, children are tried in draw order. A drawn child x with law q is accepted with probability
+At a node with target distribution p, children are tried in draw order. A child x drawn from q is accepted with probability
 min(1, p(x)/q(x)), else p becomes the residual norm((p - q)+). A chosen child is accepted with probability p(x), else p(x) is
 set to 0. After the last refusal the correction is drawn from what is left of p; a node without children gives the bonus.
 """
@@ -48,18 +48,18 @@ class TokenRejection(Verifier):
             node = hit
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> PrecomputedWalk | None:
-        """A kin of this rule that walks or tries in a way of its own is not foreseen."""
+        """Precompute this rule's walk; a subclass that overrides ``verify`` or ``test`` reads as it goes."""
         same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
         return PrecomputedWalk(tree, scores, state) if same and can_precompute(state.sampling, tree) else None
 
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
-        """Try one child against the law p that earlier siblings left."""
+        """Test one child against p, the residual of earlier siblings."""
         x, q = tree.tokens[child], tree.draft_probs(child)
-        return _tried(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
+        return _decide(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
 
 
-def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Decision:
-    """One roll of the dice for a child, held against the law p; ``left`` is what its refusal leaves."""
+def _decide(child: int, target_prob: float, draft_prob: float | None, p: Tensor, left: Callable[[], Tensor], state: State) -> Decision:
+    """Accept the child with probability min(1, p/q). ``left`` returns the residual distribution."""
     accept = target_prob if draft_prob is None else min(1.0, target_prob / draft_prob) if draft_prob > 0 else 0.0
     ok, u = state.rng.flip("verify", accept)
     rule = "match" if draft_prob is None else "ratio"
@@ -69,12 +69,12 @@ def _tried(child: int, target_prob: float, draft_prob: float | None, p: Tensor, 
 
 
 def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
-    """The same walk over what a device has told."""
+    """Walk the tree over the numbers precomputed on the device."""
     node, path, decisions = -1, [], []
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            decisions.append(_tried(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
+            decisions.append(_decide(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
             if decisions[-1].verdict == "accepted":
                 hit = child
                 break
@@ -87,8 +87,8 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
 
 
 def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
-    """The same rule at temperature 0, where the target's law is one-hot: a child is accepted iff it is the target's choice,
-    whatever it was drawn from, and a refusal changes nothing. One argmax a node instead of laws and residuals of the vocabulary.
+    """Apply the same rule at temperature 0, where the target's distribution is one-hot: a child is accepted iff it is the argmax, and
+    a rejection changes nothing. One argmax per node replaces distributions and residuals over the vocabulary.
     """
     node, path, decisions = -1, [], []
     while True:
@@ -113,7 +113,7 @@ def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
 
 
 def _residual(p: Tensor, q: Tensor | None, x: int) -> Tensor:
-    """What is left of p after x was refused; p itself where rounding left nothing (it happens only when p = q)."""
+    """Return the residual of p after x was rejected; p itself where rounding leaves nothing (only when p = q)."""
     if q is None:
         rest = p.clone()
         rest[x] = 0

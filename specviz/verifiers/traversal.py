@@ -2,7 +2,7 @@
 al. 2505.12398). On a chain it is block verification (Sun et al. 2403.10444).
 
 Every node carries the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with all its path, with probability
-r. When a child is refused, the parent's target law becomes norm((r p - q)+), its weight Z / (Z + 1 - r) with Z the mass of
+r. When a child is rejected, the parent's distribution becomes norm((r p - q)+), its weight Z / (Z + 1 - r) with Z the mass of
 (r p - q)+, and the walk goes on to the next child or, after the last one, tests the parent itself.
 """
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .token_rejection import follow_best
 
 
 class Traversal(Verifier):
-    """Judges every honest label; a chosen node counts as drawn from the law that has only its token."""
+    """Judges chosen, i.i.d. and without-replacement draws; a chosen node counts as drawn from a one-hot distribution."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "traversal verification"
@@ -27,13 +27,13 @@ class Traversal(Verifier):
 
 
 class _Walk:
-    """One walk: the current target law and weight of every node on the way down, and what was tested."""
+    """One walk: the current target distribution and weight of every node on the way down, and the decisions made."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         self.tree, self.scores, self.state = tree, scores, state
         self.probs: dict[int, Tensor] = {}
         self.weight: dict[int, float] = {-1: 1.0}
-        self.drawn: dict[int, Tensor | None] = {}  # node -> the law it was drawn from
+        self.drawn: dict[int, Tensor | None] = {}  # node -> the distribution it was drawn from
         self.seen: dict[int, tuple[float, float | None]] = {}  # node -> p(x), q(x) when it was reached
         self.decisions: list[Decision] = []
 
@@ -46,7 +46,7 @@ class _Walk:
         return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.decisions), probs)
 
     def visit(self, node: int) -> int | None:
-        """The node kept at or below ``node``; None when all were refused."""
+        """Return the node kept at or below ``node``; None when all were rejected."""
         for child in self.tree.children(node):
             self.reach(node, child)
             kept = self.visit(child)
@@ -56,7 +56,7 @@ class _Walk:
         return node if node < 0 else self.test(node)
 
     def row(self, node: int) -> Tensor:
-        """The current target law after ``node``; of a leaf it is only made when the leaf is kept."""
+        """Return the current target distribution after ``node``; a leaf's is made only when the leaf is kept."""
         if node not in self.probs:
             self.probs[node] = self.state.sampling.probs(self.scores.logits[node + 1])
         return self.probs[node]
@@ -73,16 +73,16 @@ class _Walk:
         ok, u = self.state.rng.flip("verify", self.weight[node])
         self.tested = node, "traversal", *self.seen[node], self.weight[node], u
         if not ok:
-            return None  # ``refuse`` comes next and tells of it, with what is left
+            return None  # ``refuse`` comes next and records the decision with the residual
         self.decisions.append(Decision(*self.tested, "accepted", self.probs[self.tree.parents[node]]))
         return node
 
     def refuse(self, node: int, child: int) -> None:
-        """Below ``child`` everything was refused: what is left of its parent's law and weight."""
+        """Reject ``child`` and all below it: update its parent's distribution and weight to the residual."""
         q, r, probs = self.drawn[child], self.weight[node], self.probs[node]
         rest = probs * r
         if q is None:
-            rest[self.tree.tokens[child]] = 0  # the law that has only this token takes all of it, since r * p <= 1
+            rest[self.tree.tokens[child]] = 0  # a one-hot draft distribution takes all of it, since r * p <= 1
         else:
             rest.sub_(q).clamp_(min=0)
         mass = float(rest.sum(dtype=torch.float64))

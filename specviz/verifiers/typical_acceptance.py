@@ -18,10 +18,10 @@ class Typical(TokenRejection):
     """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
 
     last: the token after the path, "argmax", as the authors' fast mode has it; "typical", drawn from the tokens that would pass, as
-    their other mode; or "distribution", drawn from the target's law.
+    their other mode; or "distribution", drawn from the target's distribution.
 
-    Of a tree the longest path that passes is kept, and of several the likeliest to the target. Drift: the log-probability each
-    kept token gives up against the best one, in nats.
+    In a tree the longest path that passes is kept, and of several the one with the highest target probability. Drift: the
+    log-probability each kept token gives up against the best one, in nats.
     """
 
     title = "typical acceptance (lossy)"
@@ -43,25 +43,26 @@ class Typical(TokenRejection):
                     ends.append((child, worth + math.log(decisions[child].target_prob)))
         last = max(ends, key=lambda end: (len(tree.path(end[0])), end[1]))[0]
         path, probs = tuple(tree.path(last)), self.after(distributions[last])
-        drift = [float((distributions[tree.parents[node]].max() / distributions[tree.parents[node]][tree.tokens[node]]).log()) for node in path]
+        above = [distributions[tree.parents[node]] for node in path]
+        drift = [float((probs.max() / probs[tree.tokens[node]]).log()) for node, probs in zip(path, above)]
         if drift:
             state.note("drift", nats=drift, threshold=self.least(distributions[tree.parents[last]]))
-        told = tuple(replace(decision, verdict="skipped") if decision.verdict == "accepted" and node not in path else decision
-                     for node, decision in decisions.items())  # what would have passed but for a longer path
+        shown = tuple(replace(decision, verdict="skipped") if decision.verdict == "accepted" and node not in path else decision
+                      for node, decision in decisions.items())  # a token that passed on a shorter path counts as skipped
         kind = "correction" if tree.children(last) else "bonus" if len(tree) else "plain"
-        return Verdict(path, state.rng.pick("verify", probs), kind, told, probs)
+        return Verdict(path, state.rng.pick("verify", probs), kind, shown, probs)
 
     def after(self, p: Tensor) -> Tensor:
-        """The law [vocab] of the token after the path, where the target's is p."""
+        """Return the distribution [vocab] of the token after the path, given the target's p."""
         if self.last == "distribution":
             return p
         kept = p * (p > self.least(p)) if self.last == "typical" else torch.zeros_like(p)
-        if float(kept.sum()) <= 0:  # the argmax, and the typical tokens' where none is likely enough
+        if float(kept.sum()) <= 0:  # argmax mode, or no token is likely enough
             kept[int(p.argmax())] = 1
         return kept / kept.sum()
 
     def least(self, p: Tensor) -> float:
-        """The probability that a token must be above where the target's law is p [vocab]."""
+        """Return the probability that a token must exceed, given the target's p [vocab]."""
         return min(self.floor, self.share * float(torch.exp(torch.special.xlogy(p, p).sum())))
 
     @staticmethod

@@ -9,8 +9,12 @@ import pytest
 
 from specviz import ASSETS, ROOT
 from specviz.core import State
-from specviz.core.note_kinds import NOTES, check, table, write
+from specviz.core.note_kinds import check, table, write
+from specviz.methods import note_kinds
 from specviz.trace.recorder import finite
+
+
+NOTES = note_kinds()
 
 
 def written():

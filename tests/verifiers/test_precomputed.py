@@ -40,7 +40,7 @@ def test_a_walk_over_what_was_foreseen_is_the_walk(seed):
     tree = grown(rng, ours)
     scores = Scores(torch.randn(len(tree) + 1, VOCAB) * 2)
     precomputed = rule.precompute(tree, scores, theirs)
-    precomputed.told = precomputed.asked.tolist()
+    precomputed.values = precomputed.asked.tolist()
     want, got = rule.verify(tree, scores, ours), rule.verify(tree, replace(scores, precomputed=precomputed), theirs)
     assert (want.path, want.token, want.kind) == (got.path, got.token, got.kind)
     assert [(t.node, t.rule, t.verdict, t.draw) for t in want.decisions] == [(t.node, t.rule, t.verdict, t.draw) for t in got.decisions]
