@@ -10,8 +10,9 @@ from specviz.core import DraftTree, Sampling, State, open_run
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.targets.int8 import Int8Model
+from specviz.targets.recurrent import RecurrentModel
 
-from ..targets.tiny import CONFIGS, FAST, VOCAB, network
+from ..targets.tiny import CONFIGS, FAST, STATE_SPACE, VOCAB, network
 from .pair import Pair
 from .toys import LENT, greedy, methods, player, sample
 
@@ -20,7 +21,7 @@ LENGTH = 16
 
 
 KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in FAST),
-         *((kind, Int8Model) for kind in ("llama", "qwen3"))]
+         *((kind, Int8Model) for kind in ("llama", "qwen3")), *((kind, RecurrentModel) for kind in STATE_SPACE)]
 METHODS = methods("exact", "greedy only")
 SAMPLE = sample()
 EVERY = ("llama", FastModel)  # where ``make test``, too, tries every method
@@ -36,7 +37,7 @@ def takes(at: int, method: int) -> bool:
 def pair(request, tmp_path_factory):
     """Target and draft of one architecture; the draft is the target with noise on its weights, so it is right now and then."""
     kind, kind_of_model = KINDS[request.param]
-    config, folder = CONFIGS[kind](), tmp_path_factory.mktemp(kind)
+    config, folder = (CONFIGS | STATE_SPACE)[kind](), tmp_path_factory.mktemp(kind)
     config.tie_word_embeddings = False  # random tied weights repeat one token for ever
     net = network(config, seed=2)
     noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(1)

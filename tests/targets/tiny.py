@@ -26,6 +26,10 @@ CONFIGS = {
     "gpt_neox": lambda: tf.GPTNeoXConfig(**SMALL),
     "phi3": lambda: tf.Phi3Config(**GROUPED),
 }
+STATE_SPACE = {
+    "mamba2": lambda: tf.Mamba2Config(vocab_size=VOCAB, hidden_size=32, num_heads=4, head_dim=16, state_size=8, n_groups=2,
+                                      num_hidden_layers=3, bos_token_id=None, eos_token_id=None, pad_token_id=None),
+}
 FAST = ("llama", "llama3", "qwen2", "qwen3")
 
 

@@ -1,0 +1,131 @@
+"""A state-space model as a target: the cache is a state that is checkpointed and restored, not rows that are cropped and gathered.
+
+Verification of a tree reads the state and never writes it (models/mamba2.py); the accepted path is replayed into it at commit (STree,
+2505.14969). A state cannot be rewound by dropping rows, so snapshots are kept: of the last commits, and of the end of the prompt. A
+rewind restores the latest one that agrees with the text and runs what is missing again.
+"""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core import token_tensor
+from ..models.mamba2 import LayerRows, LayerState, Mamba2
+from .base import CachedTarget
+from .rows import Rows
+
+SNAPSHOTS = 8  # kept besides the longest prefill's; a draft model is rewound by a round at most
+
+
+class RecurrentModel(Mamba2):
+    """Weights of a Hugging Face folder; ``open()`` gives targets that share them. forward: how a pass runs, for the trace."""
+
+    forward = "tree scan"
+
+    def open(self) -> RecurrentTarget:
+        return RecurrentTarget(self)
+
+
+class RecurrentTarget(CachedTarget):
+    """One run's states over shared weights."""
+
+    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
+    max_pending = 0  # rows that wait would have to be replayed before the tree in front of which they stand
+
+    def __init__(self, model: RecurrentModel):
+        self.model, self.name = model, model.name
+        self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
+        self._states: list[LayerState] = model.new_states()
+        self._scratch: list[LayerRows | None] = [None] * model.layers
+        self._snapshots: dict[int, list[LayerState]] = {0: self._states}  # committed tokens -> states
+        self._prefilled = 0
+        super().__init__()
+
+    def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
+        """Rows of the embedding table, [n, hidden]."""
+        with torch.inference_mode():
+            return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
+
+    def head(self, states: Tensor) -> Tensor:
+        """Logits of states [n, hidden] that have passed the last norm."""
+        with torch.inference_mode():
+            return self.model.head(states)
+
+    def norm(self, states: Tensor) -> Tensor:
+        """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
+        with torch.inference_mode():
+            return self.model.norm(states)
+
+    def close(self) -> None:
+        super().close()
+        self._snapshots, self._states = {0: self.model.new_states()}, self.model.new_states()
+        self._prefilled = 0
+
+    # --- the primitives --------------------------------------------------------------------------------------------
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        model, device = self.model, self.model.device
+        sees, taps = rows.shape.sees.to(device), self._convolution_taps(rows).to(device)
+        x, found = self._entered(rows, 0, model.embed(token_tensor(device, rows.ids))), {}
+        for layer in range(model.layers):
+            x = self._entered(rows, layer, x) if layer else x
+            if f"layer:{layer}" in self._want:
+                found[f"layer:{layer}"] = x
+            before = self._scratch[layer].first(rows.lo) if rows.lo else None
+            x, self._scratch[layer] = model.run_layer(layer, x, self._states[layer], before, sees, taps)
+        x = model.norm(x)
+        if "final" in self._want:
+            found["final"] = x
+        if rows.last:  # these rows are committed as they are run
+            self._advance(list(range(len(rows.ids))), rows.past + len(rows.ids))
+            self._prefilled = max(self._prefilled, rows.past + len(rows.ids))
+        return model.head(x[-1:] if rows.last else x), found
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        """The scratch is replayed along the path by ``_keep``."""
+
+    def _keep(self, rows: list[int]) -> None:
+        if rows[-1] < self._rows:
+            with self.timed():
+                self._advance(rows, len(self.cached_tokens) + len(rows))
+        super()._keep(rows)
+
+    def _crop(self, length: int) -> None:
+        """Restore the states of ``length`` committed tokens, which ``_restorable`` has chosen."""
+        self._states = self._snapshots[length]
+        self._snapshots = {at: states for at, states in self._snapshots.items() if at <= length}
+        self._prefilled = min(self._prefilled, length)
+
+    def _restorable(self, keep: int) -> int:
+        return max(at for at in self._snapshots if at <= keep)
+
+    # --- states ----------------------------------------------------------------------------------------------------
+    def _advance(self, path: list[int], length: int) -> None:
+        """Advance the states along scratch rows, and keep a snapshot of them at ``length`` committed tokens."""
+        self._states = [self.model.advance(layer, state, rows, path)
+                        for layer, (state, rows) in enumerate(zip(self._states, self._scratch))]
+        self._snapshots[length] = self._states
+        for old in sorted(at for at in self._snapshots if at not in (0, self._prefilled))[:-SNAPSHOTS]:
+            del self._snapshots[old]
+
+    def _convolution_taps(self, rows: Rows) -> Tensor:
+        """Where the inputs of each row's convolution stand, [rows, kernel], the row itself last: its nearest ancestors, and for those
+        that the tree does not have, the committed window, which comes first."""
+        window = self.model.kernel_size - 1
+        taps = []
+        for row in range(rows.lo, len(rows.tree) + 1):
+            path, at = [], row
+            while at >= 0 and len(path) <= window:
+                path.append(at + window)
+                at = rows.tree.parents[at - 1] + 1 if at else -1
+            missing = window + 1 - len(path)
+            taps.append([*range(window - missing, window), *path[::-1]])
+        return torch.tensor(taps)
+
+    def _entered(self, rows: Rows, layer: int, x: Tensor) -> Tensor:
+        """The states that enter a layer, with the rows that are given in place of them."""
+        for entry, where in rows.entries(layer):
+            made: Any = entry.make(x)
+            x = x.index_copy(0, torch.tensor(where, device=x.device), made.to(x.dtype))
+        return x
