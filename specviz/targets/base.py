@@ -1,8 +1,8 @@
-"""What every target shares: which tokens lie in its cache, which in its scratch, and how the one becomes the other.
+"""KV cache bookkeeping shared by every target: which tokens are cached, which lie in the scratch, and how scratch rows are committed.
 
-Slots are filled in order: the committed rows first, then the scratch, which is the root followed by the nodes of the tree
-scored last. A target adds the network through three primitives: run rows, gather scratch rows, crop. Everything about tokens
-(prefill, rewind, catch-up, following an accepted path) is here, once.
+Slots are filled in order: the committed rows first, then the scratch, which holds the root followed by the nodes of the last scored
+tree. A target adds the network through three primitives: run rows, gather scratch rows, crop. The handling of tokens (prefill,
+rewind, catch-up, commit of an accepted path) is implemented here, once.
 """
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict, common
-from .rows import Growing, Rows
+from .rows import DeviceTree, Rows
 
-CHUNK = 512  # most prompt rows in one forward, so that masks stay small
-FEW = 8  # rows that may wait for the next score()
+PREFILL_CHUNK = 512  # largest number of prompt tokens in one forward pass, so that masks stay small
+MAX_PENDING = 8  # largest number of tokens deferred to the next score()
 
 
 class ContextOverflow(ValueError):
-    """More tokens than the model can read."""
+    """The text is longer than the context of the model."""
 
 
 class CachedTarget:
     """Token bookkeeping over three primitives: ``_forward``, ``_gather``, ``_crop``.
 
-    vocab, context (most tokens it reads), hidden (width), layers: facts of the network; busy: seconds spent inside forwards;
-    passes: forwards run; seen: the committed tokens whose rows the cache holds.
+    vocab, context (longest text in tokens), hidden (width), layers: sizes of the network; busy: seconds spent inside forward passes;
+    passes: forward passes run; cached_tokens: the committed tokens whose rows lie in the cache.
     """
 
     capabilities: frozenset[str] = frozenset({"tree", "rewind"})
     name = "the model"
+    max_pending = MAX_PENDING
     vocab: int
     context: int
     hidden: int
@@ -40,14 +41,14 @@ class CachedTarget:
 
     def __init__(self):
         self.busy, self.passes = 0.0, 0
-        self.seen: list[int] = []
+        self.cached_tokens: list[int] = []
         self.root: int | None = None
         self._want: frozenset[str] = frozenset()
         self.forget()
 
-    # --- what a target adds ----------------------------------------------------------------------------------------
+    # --- implemented by a target ----------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run the rows, leaving their keys and values in slots past+lo and on; logits and taps of these rows."""
+        """Run the rows and store their keys and values from slot past+lo on; return their logits and captured hidden states."""
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
     def _gather(self, past: int, rows: list[int]) -> None:
@@ -55,52 +56,56 @@ class CachedTarget:
         raise NotImplementedError(f"{type(self).__name__} has no cache")
 
     def _crop(self, length: int) -> None:
-        """Slots from ``length`` on are stale."""
+        """Drop the slots from ``length`` on."""
+
+    def _restorable(self, length: int) -> int:
+        """Return the largest number of committed tokens, at most ``length``, that the cache can be brought back to."""
+        return length
 
     def expect(self, rows: int) -> None:
-        """At most so many rows will be scored at once, as far as is known. A target of fixed shapes chooses one by it."""
+        """Announce the largest number of rows scored at once. A target with static shapes chooses its bucket by it."""
 
     # --- the contract ----------------------------------------------------------------------------------------------
     def capture(self, names: frozenset[str]) -> None:
-        """Ask for states along with scores. Raises ValueError for a state this target does not have."""
+        """Request hidden states along with scores. Raises ValueError for a state this target does not have."""
         for name in names:
             kind, _, layer = name.partition(":")
             known = "tap:final" if name == "final" else "tap:layer" if kind == "layer" and layer.isdigit() else ""
             if known not in self.capabilities or (layer and int(layer) >= self.layers):
                 raise ValueError(f"{self.name} has no state named {name!r}")
         if self._want != names:
-            self.settle()
+            self.flush()
             self._want = frozenset(names)
-            self._drop()  # rows scored so far lack the new states
+            self._drop()  # rows scored before lack the new states
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Make the cache hold tokens[:-1]; the last token becomes the root.
+        """Bring the KV cache to tokens[:-1]; the last token becomes the root.
 
-        What agrees is kept, also rows of the scratch (followed by token); the rest is dropped, what is missing is fed. Taps
-        hold every row fed, logits the last one only, and ``fed`` counts them. A few rows behind many, when nothing is tapped,
-        wait and are fed together with the next score(): a draft model catches up without a forward of its own.
-        Raises ContextOverflow, or ValueError when there is no token.
+        The common prefix is kept, including matching scratch rows; the rest is dropped, and missing tokens are computed. The returned
+        hidden states cover every computed token, the logits only the last one; ``num_computed`` counts them. If no hidden states are
+        captured, a few missing tokens are deferred to the next score(), so that a draft model catches up without a pass of its own.
+        Raises ContextOverflow, or ValueError if there is no token.
         """
         tokens = list(tokens)
         self._check(tokens)
-        if tokens[-1] == self.root and tokens[:-1] == self.seen + self._waiting:
+        if tokens[-1] == self.root and tokens[:-1] == self.cached_tokens + self._pending:
             return self._nothing()
         self._follow(tokens)
-        keep = common(self.seen, tokens[:-1])
-        del self.seen[keep:]
+        keep = self._restorable(common(self.cached_tokens, tokens[:-1]))
+        del self.cached_tokens[keep:]
         self._drop()
         self.root, missing = tokens[-1], tokens[keep:-1]
-        if keep and len(missing) <= FEW and not self._want:
+        if keep and len(missing) <= self.max_pending and not self._want:
             self._readable(missing)
-            self._waiting = missing
+            self._pending = missing
             return self._nothing()
-        return self._feed(missing)
+        return self._extend(missing)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits and taps of the root and every node.
+        """Return logits and captured hidden states of the root and every node.
 
-        ``start``: nodes before it are those of the last call, whose rows still lie in the scratch; only the rest is run, and
-        the states an Entry sees are those of the rows run. Raises ValueError when the scratch holds something else.
+        ``start``: nodes before it are those of the last call, whose rows still lie in the scratch; only the rest is run, and an Entry
+        gets the states of the rows run. Raises ValueError if the scratch holds other nodes.
         """
         rows = self._rows_to_run(tree, start)
         if rows is None:
@@ -110,40 +115,41 @@ class CachedTarget:
             return self._scored(tree, rows, *self._forward(rows))
 
     def _rows_to_run(self, tree: DraftTree, start: int = 0) -> Rows | None:
-        """The rows that score() of this tree has to run; None where all lie in the scratch."""
+        """Return the rows that score() of this tree has to run; None if all lie in the scratch."""
         if self.root is None:
             raise ValueError("score() before sync(): there is no root")
-        if self._waiting and tree.inputs:  # an Entry counts rows from the root
-            self.settle()
+        if self._pending and tree.inputs:  # an Entry addresses rows relative to the root
+            self.flush()
         old = self._tree
         if start and (start >= self._rows or tree.tokens[:start] != old.tokens[:start] or tree.parents[:start] != old.parents[:start]):
             raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
         lone_root = not start and self._rows == 1 and len(tree) > 0 and not tree.inputs
-        lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again below its first children
+        lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again with its first children
         if lo > len(tree):
             return None
-        ids, waiting = self.ids_of(tree, lo), self._waiting
-        if waiting:
-            return Rows(_behind(waiting, self.root, tree), waiting + ids, len(self.seen), 0, False)
-        return Rows(tree, ids, len(self.seen), lo, False)
+        ids, pending = self.ids_of(tree, lo), self._pending
+        if pending:
+            return Rows(_prepend_pending(pending, self.root, tree), pending + ids, len(self.cached_tokens), 0, False)
+        return Rows(tree, ids, len(self.cached_tokens), lo, False)
 
     def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, hidden_states: dict[str, Tensor]) -> Scores:
-        """What the rows of ``_rows_to_run`` gave becomes the scratch."""
-        waiting, lo = len(self._waiting), rows.lo
-        if waiting:
-            logits, hidden_states = logits[waiting:], {name: states[waiting:] for name, states in hidden_states.items()}
-            self.seen, self._waiting = self.seen + self._waiting, []
+        """Make the results of ``_rows_to_run`` the scratch."""
+        pending, lo = len(self._pending), rows.lo
+        if pending:
+            logits, hidden_states = logits[pending:], {name: states[pending:] for name, states in hidden_states.items()}
+            self.cached_tokens, self._pending = self.cached_tokens + self._pending, []
         if lo:
-            logits, hidden_states = self._logits.add(lo, logits), {name: self._taps[name].add(lo, states) for name, states in hidden_states.items()}
+            logits = self._logits.add(lo, logits)
+            hidden_states = {name: self._hidden_states[name].add(lo, states) for name, states in hidden_states.items()}
         else:
-            self._logits, self._taps = Growing(logits), {name: Growing(states) for name, states in hidden_states.items()}
+            self._logits, self._hidden_states = DeviceTree(logits), {name: DeviceTree(states) for name, states in hidden_states.items()}
         self._tree, self._rows = tree, len(tree) + 1
-        return Scores(logits, hidden_states, len(self.seen))
+        return Scores(logits, hidden_states, len(self.cached_tokens))
 
     def _held(self, tree: DraftTree) -> Scores:
-        """Scores of a tree whose rows lie in the scratch already."""
+        """Return the scores of a tree whose rows all lie in the scratch."""
         n = len(tree) + 1
-        return Scores(self._logits.first(n), {name: rows.first(n) for name, rows in self._taps.items()}, len(self.seen))
+        return Scores(self._logits.first(n), {name: rows.first(n) for name, rows in self._hidden_states.items()}, len(self.cached_tokens))
 
     def commit(self, verdict: Verdict) -> None:
         """Keep the root and the accepted path; the verdict's token becomes the root."""
@@ -151,39 +157,39 @@ class CachedTarget:
         self.root = verdict.token
 
     def close(self) -> None:
-        """Give the cache's memory back. A later sync starts from nothing."""
-        self.seen, self.root = [], None
+        """Free the cache. A later sync starts with an empty one."""
+        self.cached_tokens, self.root = [], None
         self._drop()
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
     def forget(self) -> None:
-        """Forget the scratch."""
-        self._tree, self._rows, self._waiting = DraftTree(), 0, []
-        self._logits, self._taps = None, {}
+        """Drop the scratch."""
+        self._tree, self._rows, self._pending = DraftTree(), 0, []
+        self._logits, self._hidden_states = None, {}
 
     def _drop(self) -> None:
         self.forget()
-        self._crop(len(self.seen))
+        self._crop(len(self.cached_tokens))
 
     def _check(self, tokens: list[int]) -> None:
         if not tokens:
             raise ValueError("there is nothing to decode from: the prompt is empty")
         if len(tokens) > self.context:
-            raise ContextOverflow(f"{len(tokens)} tokens are more than {self.name} can read ({self.context})")
+            raise ContextOverflow(f"{len(tokens)} tokens exceed the context of {self.name} ({self.context})")
 
     def _nothing(self) -> Scores:
         empty = torch.empty(0)
         return Scores(empty.view(0, 1).expand(0, self.vocab), {t: empty.view(0, 1).expand(0, self.hidden) for t in self._want},
-                      len(self.seen))
+                      len(self.cached_tokens))
 
     def _follow(self, tokens: list[int]) -> None:
         """Commit the scratch rows that lie on the path of tokens[:-1]."""
-        n = len(self.seen)
-        if not self._rows or len(tokens) < n + 2 or tokens[n] != self.root or tokens[:n] != self.seen:
+        n = len(self.cached_tokens)
+        if not self._rows or len(tokens) < n + 2 or tokens[n] != self.root or tokens[:n] != self.cached_tokens:
             return
-        made = {node for entry in self._tree.inputs for node in entry.nodes}  # these rows are not their token's
+        made = {node for entry in self._tree.inputs for node in entry.nodes}  # these rows hold replaced states
         ends, best = [-1], -1
-        for token in tokens[n + 1:-1]:  # twins are followed side by side
+        for token in tokens[n + 1:-1]:  # duplicate siblings are followed in parallel
             ends = [c for end in ends for c in self._tree.children(end) if self._tree.tokens[c] == token and c not in made]
             if not ends:
                 break
@@ -191,24 +197,24 @@ class CachedTarget:
         self._keep([0] + [i + 1 for i in self._tree.path(best)])
 
     def _keep(self, rows: list[int]) -> None:
-        past = len(self.seen)
+        past = len(self.cached_tokens)
         if rows[-1] >= self._rows:
             raise ValueError("commit() of a path that was not scored")
         if rows[-1] >= len(rows):
             self._gather(past, rows)
-        self.seen += [self.root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
+        self.cached_tokens += [self.root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
         self._drop()
 
-    def _feed(self, tokens: list[int]) -> Scores:
-        """Run tokens as a chain behind the committed ones and commit them."""
-        at, pieces, logits = len(self.seen), [], None
-        for i in range(0, len(tokens), CHUNK):
-            part = tokens[i:i + CHUNK]
+    def _extend(self, tokens: list[int]) -> Scores:
+        """Run tokens as a chain after the committed ones and commit them."""
+        at, pieces, logits = len(self.cached_tokens), [], None
+        for i in range(0, len(tokens), PREFILL_CHUNK):
+            part = tokens[i:i + PREFILL_CHUNK]
             self._readable(part)
             with self.timed():
                 self.passes += 1
-                logits, hidden_states = self._forward(Rows(DraftTree.chain(part[1:]), part, len(self.seen), 0, True))
-            self.seen += part
+                logits, hidden_states = self._forward(Rows(DraftTree.chain(part[1:]), part, len(self.cached_tokens), 0, True))
+            self.cached_tokens += part
             pieces.append(hidden_states)
         if logits is None:
             return self._nothing()
@@ -220,22 +226,22 @@ class CachedTarget:
             alien = next(i for i in ids if not 0 <= i < self.vocab)
             raise ValueError(f"token {alien} is not in the vocabulary of {self.name} ({self.vocab} tokens)")
 
-    # --- for views -------------------------------------------------------------------------------------------------
-    def settle(self) -> None:
-        """Feed the rows that wait, so that the cache holds all of tokens[:-1]."""
-        if self._waiting:
-            self._feed(self._waiting)
-            self._waiting = []
+    # --- used by views -------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Compute the deferred tokens, so that the cache holds all of tokens[:-1]."""
+        if self._pending:
+            self._extend(self._pending)
+            self._pending = []
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
-        """Token ids of the scratch rows from lo on; a probe that is not a token reads as token 0."""
+        """Return token ids of the scratch rows from lo on; a probe that is not a token counts as token 0."""
         ids = [max(int(token), 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
         self._readable(ids)
         return ids
 
     @contextmanager
     def timed(self):
-        """Around every forward: its time is ``busy``; when it fails, a new sync() must come first."""
+        """Wrap every forward pass: add its time to ``busy``; after a failure a new sync() must come first."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():
@@ -248,8 +254,8 @@ class CachedTarget:
             self.busy += time.perf_counter() - began
 
 
-def _behind(waiting: list[int], root: int, tree: DraftTree) -> DraftTree:
-    """The rows waiting, the root and the tree as one tree under the first of them."""
-    n = len(waiting)
-    return DraftTree((*waiting[1:], root, *tree.tokens), (*range(-1, n - 1), *(parent + n for parent in tree.parents)),
+def _prepend_pending(pending: list[int], root: int, tree: DraftTree) -> DraftTree:
+    """Return deferred tokens, root and tree as one tree below the first deferred token."""
+    n = len(pending)
+    return DraftTree((*pending[1:], root, *tree.tokens), (*range(-1, n - 1), *(parent + n for parent in tree.parents)),
                      (-1,) * (n + len(tree)))

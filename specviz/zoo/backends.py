@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from ..models.sizes import check_config
+from ..models.checkpoint_sizes import check_config
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read
@@ -39,7 +39,7 @@ def _load_fast(folder: Path, device: Any) -> Any:
 
 
 def _load_static(folder: Path, device: Any) -> Any:
-    from ..targets.static import StaticModel
+    from ..targets.static_shapes import StaticModel
 
     return StaticModel(folder, device)
 
@@ -68,6 +68,24 @@ def _int8_refuses(config: Config) -> str | None:
     return why_not(config)
 
 
+def _load_tree_scan(folder: Path, device: Any) -> Any:
+    from ..targets.recurrent import RecurrentModel
+
+    return RecurrentModel(folder, device)
+
+
+def _tree_scan_refuses(config: Config) -> str | None:
+    from ..models.mamba2 import why_not
+
+    return why_not(config)
+
+
+def _tree_scan_provides(config: Config) -> frozenset[str]:
+    from ..targets.recurrent import RecurrentTarget
+
+    return RecurrentTarget.capabilities
+
+
 def _load_hf(folder: Path, device: Any, **options: str) -> Any:
     from ..targets.hf import HFModel
 
@@ -87,7 +105,9 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 FORWARDS = {found.name: found for found in (
     Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
-    Forward("int8", _load_int8, _int8_refuses, _fast_provides, on="cpu"), Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+    Forward("int8", _load_int8, _int8_refuses, _fast_provides, on="cpu"),
+    Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
+    Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
