@@ -27,7 +27,7 @@ def later(package: str, where: dict[str, str]) -> Callable[[str], Any]:
 
 
 _WHERE = {"catalogue": "methods", "load": "zoo", "Session": "run", "race": "run", "Sampling": "core", "Trace": "trace.files",
-          "TraceError": "trace.schema", "SessionError": "run", "ZooError": "zoo"}
+          "TraceError": "trace.schema", "SessionError": "run", "ZooError": "zoo", "watch": "notebook", "compare": "notebook"}
 
 __all__ = list(_WHERE)
 __getattr__ = later(__name__, _WHERE)

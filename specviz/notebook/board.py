@@ -1,0 +1,84 @@
+"""``watch``: the live board in a notebook. The viewer of the page runs in a sandboxed frame (HTML in ``srcdoc``), so no server is
+needed and a saved notebook still plays the run."""
+from __future__ import annotations
+
+import time
+from typing import Any, Sequence
+
+from ..trace.files import Trace
+from ..trace.page import show
+from .lanes import Records, method_keys, play
+
+HEIGHT = 1000  # pixels of the frame
+EVERY = 1.5  # seconds between two pictures of a run in progress
+
+
+class Board:
+    """A recorded race. In a notebook it shows itself; ``trace`` holds the records."""
+
+    def __init__(self, records: Records, height: int = HEIGHT):
+        self.trace, self.height = Trace(records), height
+        self._shown_in: int | None = None  # the cell that has displayed it already
+
+    def _repr_html_(self) -> str:
+        return show(self.trace, self.height)._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        if self._shown_in is not None and self._shown_in == _cell():
+            return  # it is on display above
+        from IPython.display import HTML, display
+
+        display(HTML(self._repr_html_()))
+
+    def save(self, path: str) -> None:
+        """Write the trace as .jsonl or .jsonl.gz."""
+        self.trace.save(path)
+
+
+def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("speculative",), *, plain: bool = True, live: bool = True,
+          height: int = HEIGHT, **options: Any) -> Board:
+    """Run methods side by side and show the board, in a notebook while it runs.
+
+    plain: add plain decoding as the last lane. options: target, draft, device, max_new_tokens, temperature, top_k, top_p, seed,
+    knobs {method: {knob: value}}, repeats. Raises SessionError or ZooError with one sentence.
+    """
+    records: Records = []
+    screen = _Screen(height) if live and _cell() is not None else None
+    for new in play(prompt, method_keys(methods, plain), **options):
+        records += new
+        if screen:
+            screen.update(records)
+    board = Board(records, height)
+    if screen:
+        screen.finish(board)
+    return board
+
+
+class _Screen:
+    """One output of a cell, replaced while a run grows."""
+
+    def __init__(self, height: int):
+        from IPython.display import HTML, display
+
+        self._html, self._height, self._due = HTML, height, time.monotonic() + EVERY
+        self._handle = display(HTML("<p>Loading the models.</p>"), display_id=True)
+
+    def update(self, records: Records) -> None:
+        if time.monotonic() < self._due or not any(record["type"] == "commit" for record in records):
+            return
+        self._handle.update(self._html(show(records, self._height, autoplay=False)._repr_html_()))
+        self._due = time.monotonic() + EVERY
+
+    def finish(self, board: Board) -> None:
+        self._handle.update(self._html(board._repr_html_()))
+        board._shown_in = _cell()
+
+
+def _cell() -> int | None:
+    """The number of the cell that runs; None outside a notebook."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    shell = get_ipython()
+    return shell.execution_count if shell is not None and getattr(shell, "kernel", None) is not None else None

@@ -1,0 +1,34 @@
+"""Run methods side by side on one prompt and record them."""
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Sequence
+
+from ..core import Sampling
+from ..methods import catalogue
+from ..run import Session, race
+from ..trace.recorder import Recorder
+from ..zoo import load
+
+Records = list[dict[str, Any]]
+TOP = 8  # best tokens of each distribution that a trace keeps
+
+
+def method_keys(methods: str | Sequence[str], plain: bool) -> list[str]:
+    """The keys in order, each once; with ``plain`` the baseline is the last lane."""
+    keys = [methods] if isinstance(methods, str) else list(methods)
+    baseline = next(iter(catalogue()))
+    keys = list(dict.fromkeys(keys))
+    return [*(key for key in keys if key != baseline), baseline] if plain else keys
+
+
+def play(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str | None = None, draft: str | None = None,
+         device: str = "auto", max_new_tokens: int = 96, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
+         knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1) -> Iterator[Records]:
+    """Yield the records of each event. ``knobs``: {method: {knob: value}}. Raises SessionError or ZooError with one sentence."""
+    loaded = load(target, draft, device)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    sessions = [Session(loaded, key, dict((knobs or {}).get(key, {})), sampling) for key in keys]
+    recorders = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(len(keys))]
+    for lane, event in race(sessions, prompt, max_new_tokens, repeats=repeats, top_k_saved=TOP):
+        if event is not None:
+            yield recorders[lane].take(event)

@@ -1,0 +1,53 @@
+"""``compare``: methods on one or several prompts as a pandas frame."""
+from __future__ import annotations
+
+import statistics
+from typing import Any, Sequence
+
+from ..trace.files import Trace
+from .lanes import method_keys, play
+
+COLUMNS = ("prompt", "method", "title", "exactness", "tokens", "rounds", "tokens_per_pass", "acceptance_rate", "tokens_per_second",
+           "speed_up", "same_text")
+
+
+def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("speculative",), *, repeats: int = 1, **options: Any) -> Any:
+    """Return a pandas frame, a row per prompt and method, plain decoding last.
+
+    speed_up: plain decoding's seconds per token over the method's, medians over ``repeats``. same_text: the text equals plain
+    decoding's (expected of exact methods at temperature 0). options as for ``watch``.
+    """
+    import pandas
+
+    rows: list[dict[str, Any]] = []
+    for prompt in [prompts] if isinstance(prompts, str) else prompts:
+        records = [record for new in play(prompt, method_keys(methods, True), repeats=repeats, **options) for record in new]
+        rows += lane_rows(Trace(records), prompt)
+    return pandas.DataFrame(rows, columns=list(COLUMNS))
+
+
+def lane_rows(trace: Trace, prompt: str = "") -> list[dict[str, Any]]:
+    """A row for each lane of a trace; the last lane is the baseline."""
+    plain = trace.lanes[-1]
+    base, text = _seconds_per_token(trace, plain), trace.text(plain)
+    rows = []
+    for lane in trace.lanes:
+        method, totals, took = trace.header(lane)["method"], trace.totals(lane), _seconds_per_token(trace, lane)
+        rows.append({"prompt": prompt, "method": method["key"], "title": method["title"], "exactness": method["exactness"],
+                     "tokens": totals.get("tokens"), "rounds": totals.get("rounds"),
+                     "tokens_per_pass": _ratio(totals.get("tokens"), totals.get("rounds")),
+                     "acceptance_rate": _ratio(totals.get("accepted"), totals.get("tried")),
+                     "tokens_per_second": 1 / took if took else None, "speed_up": base / took if base and took else None,
+                     "same_text": trace.text(lane) == text})
+    return rows
+
+
+def _seconds_per_token(trace: Trace, lane: int) -> float | None:
+    done = next(iter(trace.of("done", lane)), None)
+    runs = [done["totals"], *done.get("totals", {}).get("repeats", ())] if done else []
+    took = [run["seconds"] / run["tokens"] for run in runs if run["tokens"]]
+    return statistics.median(took) if took else None
+
+
+def _ratio(a: float | None, b: float | None) -> float | None:
+    return a / b if a is not None and b else None
