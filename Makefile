@@ -40,7 +40,7 @@ soak: $(VENV)/dev.done $(VENV)/browser.done ## fuzzers, floods, kills, limits; k
 	report=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$report"; \
 	test $$code = 0 || ! echo "$$report" | grep -q "known vulnerabilit"
 
-cards: $(VENV)/run.done ## rewrite methods/cards.json and the generated tables of docs/ after a method changed
+cards: $(VENV)/run.done ## rewrite the generated tables of docs/ after a method changed
 	$(BIN)/python -m specviz list --write
 	$(BIN)/python -m specviz list --fidelity > docs/fidelity.md
 	$(BIN)/python -m specviz.evidence.glossary

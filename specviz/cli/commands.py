@@ -75,7 +75,7 @@ def parser() -> Parser:
         return sub
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
-    sub.add_argument("--write", action="store_true", help="write methods/cards.json and docs/TRACE.md's table of notes anew")
+    sub.add_argument("--write", action="store_true", help="write docs/TRACE.md's table of notes")
     sub.add_argument("--fidelity", action="store_true", help="how each method stands to its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
@@ -149,10 +149,11 @@ def _print(value: Any) -> None:
 def list_methods(args: argparse.Namespace) -> int:
     if args.write:
         from .. import ROOT
-        from ..core import note_kinds as notes
-        from ..ui import cards
+        from ..core import note_kinds
+        from ..methods import catalogue
 
-        print(cards.write(), notes.write(ROOT / "docs" / "TRACE.md"), sep="\n")
+        catalogue()  # methods declare kinds of notes, too
+        print(note_kinds.write(ROOT / "docs" / "TRACE.md"))
         return 0
     from ..methods import catalogue
     from .terminal import table

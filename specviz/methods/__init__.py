@@ -1,4 +1,4 @@
-"""The catalogue: a folder a family, a file a method, found by themselves."""
+"""The catalogue of methods, found by importing the folders: one folder per family, one module or package per method."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,7 +8,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Iterator
 
-from ..core import Family, Method
+from ..core import Family, Method, Trained
+from ..core.note_kind import Note
+from ..core.note_kinds import NOTES
 
 
 @lru_cache(maxsize=1)
@@ -26,6 +28,33 @@ def catalogue() -> dict[str, Method]:
             found[method.key] = replace(method, family=family.title)
     ordered = sorted(found.values(), key=lambda method: (method.key != "autoregressive", method.family, method.title))
     return {method.key: method for method in ordered}
+
+
+@lru_cache(maxsize=1)
+def trained_parts() -> dict[str, Trained]:
+    """Return everything that recipes train, by kind, as the methods declare it. Raise ValueError where two declare one kind."""
+    found: dict[str, Trained] = {}
+    for method in catalogue().values():
+        for part in method.trains:
+            if found.setdefault(part.kind, part) is not part:
+                raise ValueError(f"two methods declare the trained part {part.kind!r}")
+    return found
+
+
+def head_kinds() -> dict[str, Trained]:
+    """Return the trained parts that sit on a target and are read by a network's module, by kind."""
+    return {kind: part for kind, part in trained_parts().items() if part.network}
+
+
+def draft_kinds() -> dict[str, Trained]:
+    """Return the trained parts that are complete draft models, by kind."""
+    return {kind: part for kind, part in trained_parts().items() if not part.network}
+
+
+def note_kinds() -> dict[str, Note]:
+    """Return every kind of note: the shared ones and those that methods declare."""
+    catalogue()
+    return NOTES
 
 
 def families() -> dict[str, Family]:

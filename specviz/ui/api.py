@@ -1,4 +1,4 @@
-"""The same run for programs: a streaming endpoint with the page's limits, told in the same frames."""
+"""Runs for programs: streaming endpoints with the page's limits and the same frames."""
 from __future__ import annotations
 
 import asyncio
@@ -10,21 +10,22 @@ import gradio as gr
 
 from ..lab.compare import compare, lanes_of
 from .backend import Backend
-from .cards import told
-from .chat import lanes, same
-from .lab_questions import Desk
+from .cards import card_data
+from .chat import lane_answers, same_text
+from .lab_questions import LabQuestions
 from .http_guard import visitor
-from .limits import BASELINE, Refused, Turnstile, read
+from .limits import BASELINE, RunQueue, read_request
 from .loading import Loader
-from .stream import Live, pack
+from .messages import Refused
+from .stream import LiveRun, pack
 
 
 class Api:
-    def __init__(self, backend: Backend, turnstile: Turnstile, loader: Loader):
-        self._backend, self._turnstile, self._loader = backend, turnstile, loader
-        self._desk = Desk(backend, turnstile, loader)
+    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader):
+        self._backend, self._run_queue, self._loader = backend, run_queue, loader
+        self._desk = LabQuestions(backend, run_queue, loader)
 
-    def offer(self) -> None:
+    def register(self) -> None:
         """Add the endpoints to the Blocks under construction."""
         gr.api(self.run, api_name="run", concurrency_limit=None)
         gr.api(self.compare, api_name="compare", concurrency_limit=None)
@@ -44,21 +45,21 @@ class Api:
         predicted: a text that the answer is expected to be like, at most 4,000 characters; predicted_output drafts from it.
         draft: a draft model of models.yaml with the target's tokenizer, "none", or empty for the one that goes with the target.
         repeats: 1 to 5; above 1 each method is run again after the race, in a shuffled order, and the totals of its "done" record
-        hold "repeats". deterministic: no clock has a say in what is drafted, how weights are stored or how many threads compute, so
-        that the seed gives the same run every time on one machine; the models are loaded once more for it.
+        hold "repeats". deterministic: timing measurements are ignored when drafting, storing weights and choosing threads, so the same
+        seed gives the same run on one machine; the models are loaded once more for it.
         prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.
         """
         try:
-            ask = await asyncio.to_thread(
-                read, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
+            asked = await asyncio.to_thread(
+                read_request, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
                 temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats,
                 deterministic=deterministic, predicted=predicted, draft=draft, prompts=prompts)
         except Refused as why:
             raise _error(str(why)) from None
-        live = Live(self._backend, self._turnstile, ask, 0, visitor(request), self._loader)
+        live = LiveRun(self._backend, self._run_queue, asked, 0, visitor(request), self._loader)
         async with aclosing(live.stream()) as frames:
             async for frame in frames:
                 status = frame.get("status", {})
@@ -84,25 +85,25 @@ class Api:
             records = frame["e"] if frame.get("snap") else records
             if frame.get("status", {}).get("state") == "error":
                 raise _error(frame["status"]["text"])
-        said = lanes(records)
+        answers = lane_answers(records)
         found = compare(lanes_of(records), BASELINE)
         totals = {r["lane"]: r["totals"] for r in records if r["type"] == "done"}
         for row in found["rows"]:
             row |= _figures(totals[row["lane"]])
-        return {**found, "text": said[-1].text if said else "", "same_text": same(said)}
+        return {**found, "text": answers[-1].text if answers else "", "same_text": same_text(answers)}
 
     def methods(self) -> list[dict]:
-        """Every method: key, title, family, summary, exactness, knobs, and what else its card says."""
-        return [told(card) for card in self._backend.cards.values()]
+        """Every method: key, title, family, summary, exactness, knobs, and the rest of its card."""
+        return [card_data(card) for card in self._backend.cards.values()]
 
 
 def _error(sentence: str) -> gr.Error:
-    """A refusal is an answer, not a fault of the server: its log keeps no traceback of it."""
+    """A refusal is an answer, not a fault of the server: no traceback in its log."""
     return gr.Error(sentence, print_exception=False)
 
 
 def _figures(totals: dict[str, Any]) -> dict[str, float | None]:
-    """As trace.metrics defines them, from a trace's totals."""
+    """Metrics as trace.metrics defines them, from a trace's totals."""
     def ratio(a: str, b: str) -> float | None:
         return totals[a] / totals[b] if totals.get(b) else None
 

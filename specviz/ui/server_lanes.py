@@ -1,30 +1,35 @@
-"""Servers among the methods of the page: a card a server that its owner named, and their lanes beside the local ones of a run."""
+"""Servers as methods of the page: a card for each server that the owner named, and their lanes in a run with local ones."""
 from __future__ import annotations
 
 import threading
 from typing import Any, Generator
 
+from ..core.method import Method
 from ..servers.dialects import ENGINES, FAMILY, KEY
 from ..servers.configured import servers
 from ..servers.http_client import ServerError
 from ..zoo.registry import ZooError
-from .cards import Card
-from .limits import Ask
+from .limits import RunRequest
+from .messages import text
 
-ABOUT = "Engines that others run, seen from outside: what they tell is observed, what follows from it inferred, the rest unknown."
+ABOUT = "Engines of other servers, seen from outside: reported figures are observed, what follows from them inferred, the rest unknown."
 
 
-class ServerCard(Card):
+class ServerCard(Method):
     """A server's card: it is in no catalogue and has no knobs."""
+
+    def __post_init__(self):
+        """Skip Method's checks: how exact a server is, it alone knows."""
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         if given:
-            raise ValueError("a server has no knobs")
+            raise ValueError(text("knob.server"))
         return {}
 
 
-def served_cards() -> dict[str, Card]:
-    """By key. None where the file that names them is broken: the first run says why. An address that is none ends the program."""
+def served_cards() -> dict[str, Method]:
+    """Return the cards by key; none where the file that names them is broken (the first run says why). A malformed address ends the
+    program."""
     try:
         named = servers()
     except ZooError:
@@ -33,9 +38,9 @@ def served_cards() -> dict[str, Card]:
         raise SystemExit(f"specviz: {why}") from None
     return {KEY + name: ServerCard(
         key=KEY + name, title=name, paper="", family=FAMILY,
-        summary=server.about or f"{ENGINES[server.engine].title} on a server: what you write is sent there, and its answer streamed.",
-        exactness="its own", needs=frozenset({"server"}), look="The badges: what it tells, what follows from that, what nobody tells.",
-        wins="where its machine is larger than this one", loses="in being looked into: no server tells which tokens it refused",
+        summary=server.about or f"{ENGINES[server.engine].title} on a server: your prompt is sent there and its answer streamed.",
+        exactness="its own", needs=frozenset({"server"}), look="The badges: observed, inferred, unknown.",
+        wins="where its machine is larger than this one", loses="in detail: no server reports which tokens it rejected",
         aliases=(server.engine,)) for name, server in named.items()}
 
 
@@ -43,20 +48,20 @@ def is_served(key: str) -> bool:
     return key.startswith(KEY)
 
 
-def streams(ask: Ask, seconds: float, mode: str = "live") -> dict[int, Any]:
-    """The run's server lanes by their number, not begun. Raises ServerError."""
+def server_streams(asked: RunRequest, seconds: float, mode: str = "live") -> dict[int, Any]:
+    """Return the run's server lanes by their number, not started. Raises ServerError."""
     from ..core import Sampling
     from ..servers.stream import Stream
 
-    probs, named = Sampling(ask.temperature, 0, ask.top_p, ask.seed), servers()
-    return {lane: Stream(named[key.removeprefix(KEY)], ask.messages(), ask.max_new_tokens, probs, seconds, mode=mode)
-            for lane, (key, _) in enumerate(ask.lanes) if is_served(key)}
+    sampling, named = Sampling(asked.temperature, 0, asked.top_p, asked.seed), servers()
+    return {lane: Stream(named[key.removeprefix(KEY)], asked.messages(), asked.max_new_tokens, sampling, seconds, mode=mode)
+            for lane, (key, _) in enumerate(asked.lanes) if is_served(key)}
 
 
-def together(race: Generator[tuple[int, Any], None, None], ask: Ask, seconds: float, cancel: threading.Event | None,
-             mode: str) -> Generator[tuple[int, Any], None, None]:
-    """A race of the run's local lanes, by their numbers on the page, with its servers' lanes beside it."""
-    from ..servers.merge_lanes import beside
+def with_server_lanes(race: Generator[tuple[int, Any], None, None], asked: RunRequest, seconds: float,
+                      cancel: threading.Event | None, mode: str) -> Generator[tuple[int, Any], None, None]:
+    """Yield (lane, event) of the run's local lanes, by their numbers on the page, and of its servers' lanes."""
+    from ..servers.merge_lanes import merge_lanes
 
-    local = [lane for lane, (key, _) in enumerate(ask.lanes) if not is_served(key)]
-    yield from beside(((local[lane], event) for lane, event in race), streams(ask, seconds, mode), cancel)
+    local = [lane for lane, (key, _) in enumerate(asked.lanes) if not is_served(key)]
+    yield from merge_lanes(((local[lane], event) for lane, event in race), server_streams(asked, seconds, mode), cancel)

@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from specviz.ui import engine_job as job
-from specviz.ui.cards import Card
+from specviz.core.method import Method
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
-from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Ask, Refused, Turnstile, Visitor, read
+from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, RunRequest, Refused, RunQueue, Visitor, read
 from specviz.ui.loading import Loader
 from specviz.ui.stream import Live
 
 from ..ui.fake import CARDS, FakeBackend
 
-ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
+ASK = RunRequest("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
 KNOWN = {card.key: card for card in CARDS}
 
 
@@ -84,7 +84,7 @@ async def told(live, box):
 
 def test_a_run_that_nobody_reads_is_stopped_and_keeps_a_few_messages(monkeypatch):
     monkeypatch.setattr(job, "PATIENCE", 0.3)
-    backend, line, box = FakeBackend(), Turnstile(), Mailbox(reads=False)
+    backend, line, box = FakeBackend(), RunQueue(), Mailbox(reads=False)
     backend.loaded.add(None)
     backend.hold(3)
     live = Live(backend, line, ASK, 0, box.visitor)
@@ -104,14 +104,14 @@ def test_a_reader_that_falls_behind_gets_everything_in_fewer_frames():
     backend, box = FakeBackend(), Slow(reads=True)
     box.asked = 0
     backend.loaded.add(None)
-    frames = alone(told(Live(backend, Turnstile(), ASK, 0, box.visitor), box))
+    frames = alone(told(Live(backend, RunQueue(), ASK, 0, box.visitor), box))
     assert box.most <= job.UNREAD + 1 and frames[-1]["snap"]
     assert [r for f in frames[:-1] for r in f["e"]] == frames[-1]["e"]
 
 
 def test_a_place_in_the_line_is_not_kept_for_somebody_who_does_not_read(monkeypatch):
     monkeypatch.setattr(job, "PATIENCE", 0.3)
-    line, box = Turnstile(), Mailbox(reads=False)
+    line, box = RunQueue(), Mailbox(reads=False)
     first = line.enter()
     backend = FakeBackend()
     backend.loaded.add(None)
@@ -133,13 +133,13 @@ def test_streams_that_were_ordered_and_never_fetched_end_by_themselves(server, b
 
 
 def test_an_address_has_so_many_open_runs_and_no_more():
-    line = Turnstile(open_runs=2)
+    line = RunQueue(open_runs=2)
     with line.visit("a"), line.visit("b"), line.visit("a"):
         with pytest.raises(Refused, match="2 runs of this address are open"):
             line.visit("a").__enter__()
     with line.visit("a"), line.visit("a"):
         pass
-    assert not line._open and Turnstile().open_runs == OPEN_RUNS < Turnstile().waiting
+    assert not line._open and RunQueue().open_runs == OPEN_RUNS < RunQueue().waiting
 
 
 def test_runs_that_are_begun_and_never_watched_are_let_go():
@@ -168,14 +168,14 @@ async def until_told(loader, target, enough):
 
 
 def test_a_model_that_loads_holds_nobody_who_has_theirs():
-    backend, line = FakeBackend(), Turnstile()
+    backend, line = FakeBackend(), RunQueue()
     backend.loaded.add(None)
     backend.slow.add("other")
     loader = Loader(backend)
 
     async def both():
         box = Mailbox(reads=True)
-        waiting = Live(backend, line, Ask("x", ASK.lanes, target="other"), 0, Visitor(), loader)
+        waiting = Live(backend, line, RunRequest("x", ASK.lanes, target="other"), 0, Visitor(), loader)
         first = asyncio.ensure_future(told(waiting, Mailbox(reads=True)))
         while loader._under_way is None:
             await asyncio.sleep(0.01)
@@ -223,7 +223,7 @@ def test_one_model_loads_at_a_time_and_a_failure_is_everybodys_sentence():
 # What is sent
 
 def test_six_thousand_methods_are_as_many_as_there_are_lanes():
-    cards = {f"m{i}": Card(f"m{i}", "", "", "", "") for i in range(6000)} | KNOWN
+    cards = {f"m{i}": Method(f"m{i}", "", "", "") for i in range(6000)} | KNOWN
     for picked in ([*cards], ["chain"] * 6000, [[1], {}, None, 7, "chain", "tree", "lookup", "heads"]):
         keys = lanes_picked(json.dumps(picked), cards)
         assert len(keys) <= LANES - 1 and len(set(keys)) == len(keys) and set(keys) <= set(cards) - {BASELINE}

@@ -10,32 +10,33 @@ import re
 import threading
 from base64 import b64encode
 
-from specviz.ui.cards import Card, KnobCard, told
+from specviz.core.method import Knob, Method
+from specviz.ui.cards import card_data
 from specviz.ui.limits import BASELINE, Refused
 
 WORDS = ("the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "
          "and the stars lit the path home while the owl counted one two three four five and fell asleep at last").split()
-class Scripted(Card):
+class Scripted(Method):
     """A card whose method is nowhere in the catalogue."""
 
     def read_knobs(self, given):
         return {knob.name: given.get(knob.name, knob.default) for knob in self.knobs}
 
 
-GAMMA = KnobCard("gamma", 4, 1, 8, "draft tokens a round")
+GAMMA = Knob("gamma", 4, 1, 8, "draft tokens a round")
 CARDS = [
-    Scripted(BASELINE, "Plain decoding", "", "baseline", "One token a pass: what every method is measured against."),
-    Scripted("chain", "Draft chain", "2211.17192", "draft model", "A small model guesses a few tokens; the target checks them.",
-         knobs=(GAMMA, KnobCard("shape", "even", help="how depth is spent", choices=("even", "front")),
-                KnobCard("warm", True, help="keep the draft's cache")),
+    Scripted(BASELINE, "Plain decoding", "", "One token a pass: what every method is measured against.", family="baseline"),
+    Scripted("chain", "Draft chain", "2211.17192", "A small model guesses a few tokens; the target checks them.", family="draft model",
+         knobs=(GAMMA, Knob("shape", "even", help="how depth is spent", choices=("even", "front")),
+                Knob("warm", True, help="keep the draft's cache")),
          differs="The paper's chain; the cache is kept between rounds.", published={"gamma": 8, "warm": True}),
-    Scripted("tree", "Draft tree", "2305.09781", "draft model", "Several guesses a place, checked together.", aliases=("speculative eagle topk",),
-         knobs=(GAMMA, KnobCard("threshold", 0.2, 0.0, 1.0, "drop branches below this"),
-                KnobCard("drawn", "best", help="which children", choices=("best", "apart", "pairs")),
-                KnobCard("judge", "token", help="how they are judged", choices=("token", "hub"),
+    Scripted("tree", "Draft tree", "2305.09781", "Several guesses a place, checked together.", family="draft model", aliases=("speculative eagle topk",),
+         knobs=(GAMMA, Knob("threshold", 0.2, 0.0, 1.0, "drop branches below this"),
+                Knob("drawn", "best", help="which children", choices=("best", "apart", "pairs")),
+                Knob("judge", "token", help="how they are judged", choices=("token", "hub"),
                          only_with=(("token", "drawn", ("best", "apart")), ("hub", "drawn", ("best", "pairs")))))),
-    Scripted("lookup", "Prompt lookup", "", "retrieval", "Copies what followed the same words earlier."),
-    Scripted("heads", "Extra heads", "2401.10774", "heads", "Heads on the target guess ahead.", needs=frozenset({"heads"})),
+    Scripted("lookup", "Prompt lookup", "", "Copies what followed the same words earlier.", family="retrieval"),
+    Scripted("heads", "Extra heads", "2401.10774", "Heads on the target guess ahead.", family="heads", needs=frozenset({"heads"})),
 ]
 SKILL = {"chain": 0.75, "tree": 0.85, "lookup": 0.4, BASELINE: 0.0}
 TOP = 4
@@ -67,7 +68,7 @@ class FakeBackend:
         with self._gate:
             return self._gate.wait_for(lambda: self.active == 0, timeout)
 
-    def held(self, timeout: float = 30) -> bool:
+    def widget_value(self, timeout: float = 30) -> bool:
         """Wait until a run waits where ``hold`` said."""
         with self._gate:
             return self._gate.wait_for(lambda: self._held, timeout)
@@ -111,7 +112,7 @@ class FakeBackend:
 
     def answer(self, name, payload, cancel, seconds):
         if name == "catalogue":
-            yield [told(card) for card in self.cards.values()]
+            yield [card_data(card) for card in self.cards.values()]
             return
         if name == "unavailable":
             yield self.why_not()

@@ -1,88 +1,59 @@
-"""The cards: the catalogue without torch, true to it, and never in the way of a new method."""
+"""The cards: the catalogue as plain data, without torch, and a new method costs one file."""
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from specviz import ROOT, catalogue
 from specviz.methods import families as all_families
-from specviz.methods import lookup
+from specviz.methods import lookup, trained_parts
 from specviz.run.session import find_method
-from specviz.ui import cards as module
-from specviz.ui.cards import FILE, METHODS, Card, cards, families, write
+from specviz.ui.cards import FIELDS, card_data, cards, families
 
-NEW = """from ...core import Method
-from ..draft_model.speculative import build
+METHOD = """from ...core import Method
 
-METHOD = Method(key="trial", title="Trial", paper="", summary="As it stands.", build=build, needs=frozenset({"draft"}))
+METHOD = Method(key="trial", title="Trial", paper="", summary="As it stands.", build=lambda kit: None, needs=frozenset({"draft"}))
 """
 
 
-@pytest.fixture
-def copied(tmp_path):
-    """The catalogue's files somewhere else."""
-    return shutil.copytree(METHODS, tmp_path / "methods", ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def test_the_file_is_what_the_catalogue_says(copied):
-    assert write(copied).read_text() == (METHODS / FILE).read_text(), "a method has changed: make cards (python -m specviz list --write)"
-
-
-def test_the_file_is_read_and_says_all_of_the_catalogue(monkeypatch):
-    read = {key: vars(card) for key, card in cards().items()}
-    monkeypatch.setattr(module, "_lines", lambda folder: None)
-    assert read == {key: vars(card) for key, card in cards().items()} and list(read) == list(catalogue())
+def test_a_card_says_all_of_its_method():
+    assert list(cards()) == list(catalogue())
     for key, method in catalogue().items():
-        for name in set(Card.__dataclass_fields__) - {"knobs"}:
-            assert read[key][name] == getattr(method, name), (key, name)
-        assert [vars(knob) for knob in read[key]["knobs"]] == [vars(knob) for knob in method.knobs], key
+        data = card_data(cards()[key])
+        assert {name: data[name] for name in FIELDS} == {name: getattr(method, name) for name in FIELDS}
+        assert data["needs"] == sorted(method.needs) and [knob["name"] for knob in data["knobs"]] == [knob.name for knob in method.knobs]
 
 
-def test_every_family_has_its_sentence(monkeypatch):
-    read = families()
-    assert read == {title: family.about for title, family in all_families().items()}
-    assert set(read) == {card.family for card in cards().values()} and all(about.endswith(".") for about in read.values())
-    monkeypatch.setattr(module, "_lines", lambda folder: None)
-    assert families() == read
+def test_every_family_has_its_sentence():
+    assert families() == {title: family.about for title, family in all_families().items()}
+    assert set(families()) == {card.family for card in cards().values()} and all(about.endswith(".") for about in families().values())
 
 
-def test_no_card_needs_torch():
-    script = ("import sys; from specviz.ui.cards import cards; "
-              "print(len(cards()), sorted({'torch', 'safetensors', 'gradio'} & set(sys.modules)))")
-    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
-    assert said == f"{len(catalogue())} []\n"
+def test_the_catalogue_imports_nothing_heavy():
+    script = ("import sys; from specviz.ui.cards import cards; from specviz.methods import trained_parts, note_kinds; trained_parts(); note_kinds();"
+              "print(len(cards()), sorted({'torch', 'safetensors', 'gradio', 'transformers', 'numpy'} & set(sys.modules)))")
+    printed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    assert printed == f"{len(catalogue())} []\n"
 
 
-@pytest.mark.parametrize("change", ["new", "changed", "gone", "unwritten", "garbage"])
-def test_a_file_that_does_not_fit_is_not_believed(copied, change):
-    assert module._lines(copied) is not None
-    file = copied / "lookup" / "rest.py"
-    if change == "new":
-        (copied / "lookup" / "trial.py").write_text(NEW)
-    elif change == "changed":
-        file.write_text(file.read_text().replace("REST", "Rest"))
-    elif change == "gone":
-        file.unlink()
-    elif change == "unwritten":
-        (copied / FILE).unlink()
-    else:
-        (copied / FILE).write_text('{"lookup/rest.py": 1}')
-    assert module._lines(copied) is None and list(cards(copied)) == list(catalogue())
-
-
-def test_a_new_method_costs_one_file(copied, monkeypatch):
+@pytest.mark.parametrize("layout", ["trial.py", "trial/__init__.py"])
+def test_a_new_method_costs_one_module_or_package(tmp_path, monkeypatch, layout):
     """It stands in the catalogue, on the page and on the command line without being named anywhere."""
-    (copied / "lookup" / "trial.py").write_text(NEW)
-    monkeypatch.setattr(lookup, "__path__", [str(copied / "lookup")])
+    copy = shutil.copytree(Path(lookup.__path__[0]), tmp_path / "lookup", ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / layout).parent.mkdir(exist_ok=True)
+    (copy / layout).write_text(METHOD if layout == "trial.py" else METHOD.replace("...core", "....core"))
+    monkeypatch.setattr(lookup, "__path__", [str(copy)])
     catalogue.cache_clear()
     try:
         assert catalogue()["trial"].family == catalogue()["rest"].family
-        assert cards(copied)["trial"].needs == {"draft"} and "trial" not in cards()
-        assert find_method("trial").title == "Trial"
-        assert "lookup/trial.py" in write(copied).read_text() and list(cards(copied)) == list(catalogue())
+        assert cards()["trial"].needs == {"draft"} and find_method("trial").title == "Trial"
     finally:
         catalogue.cache_clear()
+        trained_parts.cache_clear()
         sys.modules.pop("specviz.methods.lookup.trial")
+        vars(lookup).pop("trial", None)
+    assert "trial" not in cards()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from specviz.core.note_kinds import NOTES
+from specviz.methods import note_kinds
 
-LENSES = {kind: note.example for kind, note in NOTES.items()}
+LENSES = {kind: note.example for kind, note in note_kinds().items()}
 
 
 def lensed(records: list[dict], lane: int, data: dict[str, dict] = LENSES, every: int = 1) -> list[dict]:

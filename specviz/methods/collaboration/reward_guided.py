@@ -3,7 +3,7 @@ large one writes the others anew (Liao et al. 2501.19324). What comes of it is a
 """
 from __future__ import annotations
 
-from ...core import Drafter, Knob, Method, Parts
+from ...core import Drafter, Knob, Method, Parts, Trained
 
 
 def build(kit, least: float, mixture: str, step: str, longest: int) -> Parts:
@@ -43,5 +43,7 @@ METHOD = Method(
             "default.",
     published={"step": "paragraph", "longest": 512},
     aliases=("RSD", "reward-guided", "process reward model"),
+    trains=(Trained("reward", "A network that tells the target's steps from the draft model's.",
+                    "specviz.models.judge", after="draft"),),
     build=build,
 )

@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
@@ -46,5 +46,7 @@ METHOD = Method(
             "drafts may be are not published; those numbers are ours.",
     compared="formula",
     aliases=("adaeagle", "LDLP", "adaptive draft length"),
+    trains=(Trained("adaeagle", "A network that predicts from the target's last hidden state how long an EAGLE chain should be.",
+                    "specviz.models.draft_length", after="eagle"),),
     build=build,
 )

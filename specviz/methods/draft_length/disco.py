@@ -3,7 +3,7 @@ probabilities, its entropy and the token's place. The token it looked at is kept
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, threshold: float, most: int) -> Parts:
@@ -30,5 +30,7 @@ METHOD = Method(
     differs="The inputs are the paper's. It leaves open how many probabilities are read, how wide the classifier is and the "
             "threshold: 10, 32 and 0.7 are ours, and half of the training text is drafted greedily.",
     aliases=("DynamIc SpeCulation lookahead Optimization", "dynamic speculation lookahead"),
+    trains=(Trained("disco", "A classifier that decides from the draft's probabilities whether to go on drafting.",
+                    "specviz.models.draft_length", after="draft"),),
     build=build,
 )

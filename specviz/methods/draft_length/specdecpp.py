@@ -3,7 +3,7 @@ refusal has become too likely (Huang et al. 2405.19715). The stop looks at kept 
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, threshold: float, least: int, most: int) -> Parts:
@@ -34,5 +34,7 @@ METHOD = Method(
     compared="formula",
     published={"threshold": 0.3},
     aliases=("SpecDec_pp", "acceptance prediction head"),
+    trains=(Trained("specdecpp", "A classifier that predicts from the draft's hidden states whether its tokens will be accepted.",
+                    "specviz.models.draft_length", after="draft"),),
     build=build,
 )

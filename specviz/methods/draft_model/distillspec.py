@@ -3,7 +3,7 @@ the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding: what 
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -29,5 +29,6 @@ METHOD = Method(
             " one pair serves all. The target's distribution is kept by its leading tokens and one outcome for the "
             "rest.",
     aliases=("distilled draft", "on-policy distillation", "GKD"),
+    trains=(Trained("distillspec", "The draft model, distilled on its own samples.", after="draft"),),
     build=build,
 )

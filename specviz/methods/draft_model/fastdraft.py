@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -30,5 +30,6 @@ METHOD = Method(
     differs="Pre-training, then answers of the target as they stand, as published. Two million parameters and minutes"
             " stand for fifty million and a day; the paper's code and continual pre-training on code are left out.",
     aliases=("openvino draft", "sequence-level distillation"),
+    trains=(Trained("fastdraft", "A draft model pretrained and then finetuned on the target's answers.", after="draft"),),
     build=build,
 )

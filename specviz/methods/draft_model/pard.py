@@ -3,7 +3,7 @@ from its own row's distribution, whatever the others became, so token rejection 
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -29,5 +29,7 @@ METHOD = Method(
     compared="code",
     published={"gamma": 12},
     aliases=("pard", "parallel draft", "parallel_drafting"),
+    trains=(Trained("pard", "The draft model, trained to read mask tokens, so that it drafts a block in one forward pass.",
+                    "specviz.models.masked", after="draft", one_pass=True),),
     build=build,
 )

@@ -3,7 +3,7 @@ et al. 2407.01955). Which size spoke is decided by distributions alone, before a
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 SIZES = {"adaptive": None, "half": 0, "three quarters": 1, "whole": -1}
 
@@ -34,5 +34,6 @@ METHOD = Method(
     differs="Sizes are the paper's half, three quarters and all. How sure is sure enough is not told there; 0.6 is ours. A larger size "
             "reads the tokens from its first layer on, where the authors may go on from the smaller one's work.",
     aliases=("sorted speculative decoding", "nested exits", "many-in-one draft"),
+    trains=(Trained("s2d", "A draft model with sizes inside each other, which share layers.", after="draft"),),
     build=build,
 )

@@ -3,7 +3,7 @@ et al. 2403.00858). Decoding is plain speculative decoding: what is special is i
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -29,5 +29,6 @@ METHOD = Method(
             "normalised over 512 places. A little cross-entropy is added, and the target's distribution is kept by "
             "its leading tokens.",
     aliases=("direct alignment", "TVD", "total variation distance"),
+    trains=(Trained("tvdpp", "The draft model, trained on the total variation distance with policy gradients.", after="draft"),),
     build=build,
 )

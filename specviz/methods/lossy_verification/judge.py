@@ -3,7 +3,7 @@ al. 2501.19309). The text is no longer the target's; what each forgiven token ga
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, least: float, gamma: int) -> Parts:
@@ -33,5 +33,7 @@ METHOD = Method(
             "good when the target, having read it, expects the rest of its own answer about as much as before.",
     compared="formula",
     aliases=("judge decoding", "AutoJudge"),
+    trains=(Trained("judge", "A linear layer that predicts from a hidden state whether a rejected token is acceptable.",
+                    "specviz.models.judge", after="draft"),),
     build=build,
 )

@@ -3,7 +3,7 @@ et al. 2403.00835). Exact for those weights, whatever the temperature; they are 
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, block: int) -> Parts:
@@ -36,5 +36,7 @@ METHOD = Method(
     compared="code",
     published={"block": 16},
     aliases=("cllm", "consistency large language model", "consistency LLM"),
+    trains=(Trained("cllm", "An adapter of the target itself, trained to correct several tokens a forward pass.",
+                    "specviz.models.causal"),),
     build=build,
 )

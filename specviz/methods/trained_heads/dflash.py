@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -26,5 +26,7 @@ METHOD = Method(
     loses="Open text: two good continuations get mixed, as no place knows what the one before it became.",
     differs="The block, its masks and the states it reads are the paper's, and published files load. Each place is "
             "drawn and judged by rejection, so temperatures above 0 are exact.",
+    trains=(Trained("dflash", "A few layers that fill in a block of mask tokens in one forward pass.",
+                    "specviz.models.block", one_pass=True),),
     build=build,
 )

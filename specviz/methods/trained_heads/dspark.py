@@ -4,7 +4,7 @@ each has the distribution it was drawn from and token rejection is exact.
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int, sure: float) -> Parts:
@@ -29,5 +29,7 @@ METHOD = Method(
     wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
     differs="Written from the authors' public code; how the block ends (``sure``) is its own trust in all that it drafted.",
+    trains=(Trained("dspark", "A block drafter with a Markov head and a confidence head.",
+                    "specviz.models.block", one_pass=True),),
     build=build,
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 PAPER = ("0 1 2 3  00 01 02 10 11 20 21 30  000 001 002 010 011 020 021 100  0000 0001 0002  00000 00001").split()
 
@@ -46,5 +46,6 @@ METHOD = Method(
     differs="As published: the authors' tree, drawn without replacement. The default is its best five places and three levels.",
     published={"nodes": 25, "depth": 5},
     aliases=("eagle", "EAGLE-1"),
+    trains=(Trained("eagle", "One layer that predicts the next hidden state; for EAGLE and EAGLE-2.", "specviz.models.eagle"),),
     build=build,
 )

@@ -4,7 +4,7 @@ token that the draft vocabulary lacks is never proposed; the target says it itse
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -37,5 +37,7 @@ METHOD = Method(
             "(`gain`) is ours, and the defaults are for a processor of two cores.",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("eagle3", "EAGLE3", "eagle-3"),
+    trains=(Trained("eagle3", "One layer over three hidden states of the target, trained on its own predictions.",
+                    "specviz.models.eagle3"),),
     build=build,
 )

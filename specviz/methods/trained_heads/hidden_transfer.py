@@ -3,7 +3,7 @@ through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exa
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -32,5 +32,7 @@ METHOD = Method(
     loses="Rows: a pass carries several for every candidate, whether or not it turns out to be the last.",
     differs="Only the paper's abstract was at hand: which layers, the loss and the tree are ours.",
     aliases=("hidden transfer", "FIRP"),
+    trains=(Trained("hidden_transfer", "Matrices that turn an inner hidden state into pseudo states of the next tokens.",
+                    "specviz.models.in_target"),),
     build=build,
 )

@@ -3,7 +3,7 @@ layer in front, as in Hydra++, they also read the whole text. The tree is chosen
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -34,5 +34,7 @@ METHOD = Method(
     compared="code",
     aliases=("hydra",),
     published={"nodes": 63},
+    trains=(Trained("hydra", "Heads on the last hidden state that also read the tokens drafted before them.",
+                    "specviz.models.hydra"),),
     build=build,
 )

@@ -3,7 +3,7 @@ the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what tho
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -26,5 +26,7 @@ METHOD = Method(
     loses="Often: every refusal costs a round that only guesses, and a row that never saw its predecessor's token guesses badly.",
     differs="From notes on the paper. Where its rows stand after a refusal is read as: behind the new root, without a draft.",
     aliases=("PaSS", "parallel speculative sampling", "look-ahead embeddings"),
+    trains=(Trained("pass_sampling", "Look-ahead embeddings, which predict later tokens within the target's forward pass.",
+                    "specviz.models.in_target"),),
     build=build,
 )

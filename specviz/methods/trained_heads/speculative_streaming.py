@@ -3,7 +3,7 @@ the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidate
 """
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, depth: int, top: int, least: float) -> Parts:
@@ -35,5 +35,7 @@ METHOD = Method(
             "vectors learn. The paper names no limit for pruning, nor the streams' positions: here a stream stands where its token will.",
     published={"depth": 3},
     aliases=("Speculative Streaming",),
+    trains=(Trained("speculative_streaming", "Streams beside the states of the last layers, which run ahead of the text.",
+                    "specviz.models.in_target"),),
     build=build,
 )

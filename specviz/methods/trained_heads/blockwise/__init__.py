@@ -3,7 +3,7 @@ same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -28,5 +28,7 @@ METHOD = Method(
             "block's first. The paper's looser criteria (top-k, distance) are left out.",
     published={"gamma": 7},
     aliases=("BPD", "blockwise parallel decoding"),
+    trains=(Trained("blockwise", "Seven heads that share a layer and predict a block at once.",
+                    f"{__name__}.network", one_pass=True),),
     build=build,
 )

@@ -3,7 +3,8 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import IDS as NOTE_IDS, note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -34,5 +35,12 @@ METHOD = Method(
             "Heads here may end in the target's output matrix. The check is the exact rule for a tree.",
     compared="code",
     aliases=("Chimera",),
+    trains=(Trained("chimera", "Heads that read three tokens closely and the whole text through one layer.",
+                    f"{__name__}.network"),),
+    notes={
+        "trigram": note(
+            "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
+            rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": NOTE_IDS[:3], "tok": 14, "chance": 0.6}])),
+    },
     build=build,
 )

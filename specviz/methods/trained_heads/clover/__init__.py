@@ -3,7 +3,8 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import IDS as NOTE_IDS, note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -34,5 +35,14 @@ METHOD = Method(
             "stands behind the augmenting block. The check is the exact rule.",
     published={"nodes": 4},
     aliases=("Clover",),
+    trains=(Trained("clover", "Heads that pass a state on, each modified by the token drafted before it.",
+                    f"{__name__}.network"),),
+    notes={
+        "regression": note(
+            "ahead", "How far each guessed token turned the state from which the next was guessed (Clover).",
+            tokens=("read, the root first, down the tree's first path", NOTE_IDS[:3]), moved=("change of the state, as a share of its length",
+                                                                                       [0.3, 0.1, 0.2]),
+            gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
+    },
     build=build,
 )

@@ -3,7 +3,8 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
 
 
 def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
@@ -34,5 +35,12 @@ METHOD = Method(
     compared="code",
     published={"depth": 8},
     aliases=("falcon", "semi-autoregressive", "glancing"),
+    trains=(Trained("falcon", "EAGLE's layer after a recurrent one; it drafts two tokens a forward pass.",
+                    f"{__name__}.network"),),
+    notes={
+        "rounds": note(
+            "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
+            size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),
+    },
     build=build,
 )

@@ -5,6 +5,7 @@ tokens, so nothing changes but what is drafted.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
+from ....core.note_kind import IDS as NOTE_IDS, note
 
 
 def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -40,5 +41,11 @@ METHOD = Method(
     differs="The tokens are counted in the text store, the paper's in a corpus of a billion tokens.",
     published={"vocabulary": 32768, "top_k": 10, "depth": 6, "nodes": 60, "gain": 0.0},
     aliases=("fr_spec", "FR-Spec", "frequency-ranked", "speculative-token-map", "token map"),
+    notes={
+        "frequent": note(
+            "heads", "The frequent tokens among which a head chooses, and what of the text it could not have drafted (FR-Spec).",
+            spoken=("tokens that it may draft", 2048), vocabulary=("of the target", 8192),
+            beyond=("written in this round, of the others", NOTE_IDS[:1])),
+    },
     build=build,
 )

@@ -4,7 +4,8 @@ temperature.
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -40,5 +41,11 @@ METHOD = Method(
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("fspad", "feature sampling", "partial alignment distillation"),
+    trains=(Trained("fspad", "EAGLE's layer with one state to predict from and another to feed back.", f"{__name__}.network"),),
+    notes={
+        "halves": note(
+            "heads", "How far what the head says of the next token is from what it hands on (FSPAD).",
+            likeness=("`[-1..1, ...]` of the two in each row that drafted, the root's first", [0.9, 0.7, 0.8])),
+    },
     build=build,
 )

@@ -3,7 +3,8 @@ doubt (Du et al. 2402.02082).
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
 
 
 def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
@@ -37,5 +38,11 @@ METHOD = Method(
     compared="notes",
     published={"nodes": 35, "width": 7},
     aliases=("CaPE", "confidence-aware proposal expansion"),
+    trains=(Trained("glide", "One layer that attends to the target's KV cache.", f"{__name__}.network"),),
+    notes={
+        "widths": note(
+            "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
+            sure=("its chance of the top token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
+    },
     build=build,
 )

@@ -4,7 +4,8 @@ temperature.
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -39,5 +40,13 @@ METHOD = Method(
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("jakiro", "mixture of experts", "moe heads"),
+    trains=(Trained("jakiro", "EAGLE's layer with two experts, whose contrast predicts one token further.",
+                    f"{__name__}.network"),),
+    notes={
+        "experts": note(
+            "heads", "Which of two experts spoke, and which levels came without a pass (Jakiro).",
+            shares=("the first expert's share in each row that drafted, the root's first", [0.8, 0.4, 0.6]),
+            contrast=("level whose tokens the contrast of the experts guessed from their parents' rows, 0 for none", 3)),
+    },
     build=build,
 )

@@ -3,7 +3,7 @@ first token it is not sure of, and the check goes on from the first layers' work
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
@@ -30,5 +30,6 @@ METHOD = Method(
     differs="As published, and above temperature 0, where the authors have nothing, it draws and is judged by token rejection.",
     compared="code",
     aliases=("kangaroo", "early exit"),
+    trains=(Trained("kangaroo", "An adapter that lets the target's first layers draft.", f"{__name__}.network"),),
     build=build,
 )

@@ -3,7 +3,8 @@ early exit; the check goes on from the first layers' work (Bhendawade et al. 250
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
@@ -32,5 +33,12 @@ METHOD = Method(
             "attention-based one (ARLA) are ours. Of its uses only self-speculation is here.",
     compared="notes",
     aliases=("multi-rate residuals", "accelerated residual", "early exit"),
+    trains=(Trained("m2r2", "Adapters that accelerate the residual, so that the target's first layers draft.",
+                    f"{__name__}.network"),),
+    notes={
+        "residuals": note(
+            "layers", "How far a fast residual was moved beyond the target's own at an early exit (M2R2).",
+            line=("of each drafted token, in lengths of the target's own", [0.9, 0.6, 1.2]), exit=("layers below the exit", 2)),
+    },
     build=build,
 )

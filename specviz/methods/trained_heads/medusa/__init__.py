@@ -4,7 +4,7 @@ rule, typical acceptance, is the method ``medusa_typical``.
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -35,5 +35,7 @@ METHOD = Method(
     compared="code",
     aliases=("medusa",),
     published={"nodes": 63},
+    trains=(Trained("medusa", "Heads on the last hidden state, each predicting one token further ahead.",
+                    f"{__name__}.network"),),
     build=build,
 )

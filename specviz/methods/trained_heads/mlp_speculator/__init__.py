@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, depth: int, paths: int, top: int) -> Parts:
@@ -33,5 +33,7 @@ METHOD = Method(
     compared="formula",
     published={"paths": 5, "depth": 8},
     aliases=("mlp_speculator", "Combined Token/Embedding Speculator", "IBM accelerator"),
+    trains=(Trained("mlp_speculator", "Levels on the last hidden state, each reading the token drafted before it.",
+                    f"{__name__}.network"),),
     build=build,
 )

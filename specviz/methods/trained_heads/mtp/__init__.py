@@ -3,7 +3,7 @@ Each token is drawn from the module's distribution, so token rejection is exact 
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -29,5 +29,6 @@ METHOD = Method(
             "target, not with it.",
     published={"gamma": 1},
     aliases=("mtp", "multi-token prediction", "NextN", "nextn", "deepseek_mtp", "draft-mtp"),
+    trains=(Trained("mtp", "A module that joins the last hidden state with the next token's embedding.", f"{__name__}.network"),),
     build=build,
 )

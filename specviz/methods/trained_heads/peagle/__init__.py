@@ -3,7 +3,7 @@ drawn from its own row's distribution, whatever the others became, so token reje
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
@@ -31,5 +31,7 @@ METHOD = Method(
     compared="code",
     published={"gamma": 8},
     aliases=("peagle", "p-eagle", "parallel eagle", "parallel_drafting"),
+    trains=(Trained("peagle", "EAGLE-3's layers with a mask state, which draft a block in one forward pass.",
+                    f"{__name__}.network", one_pass=True),),
     build=build,
 )

@@ -3,7 +3,7 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, rows: int, depth: int) -> Parts:
@@ -35,5 +35,7 @@ METHOD = Method(
     compared="formula",
     published={"depth": 3},
     aliases=("PPD", "parallel prompt decoding", "hardware-aware dynamic sparse tree"),
+    trains=(Trained("ppd", "Prompt tokens after every candidate, which draft the next tree in the pass that verifies this one.",
+                    "specviz.models.in_target"),),
     build=build,
 )

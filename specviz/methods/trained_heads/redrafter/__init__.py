@@ -3,7 +3,8 @@
 """
 from __future__ import annotations
 
-from ....core import Knob, Method, Parts
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import IDS as NOTE_IDS, note
 
 
 def build(kit, beams: int, depth: int) -> Parts:
@@ -32,5 +33,13 @@ METHOD = Method(
     compared="formula",
     published={"beams": 45},
     aliases=("ReDrafter", "recurrent drafter", "ml-recurrent-drafter"),
+    trains=(Trained("redrafter", "A small recurrent head for beam search, the same at every step.", f"{__name__}.network"),),
+    notes={
+        "beam": note(
+            "ahead", "The beams of a search, and the tree they form once shared prefixes are merged (ReDrafter).",
+            beams=("`[{tokens, chance}]`, most probable first",
+                   [{"tokens": NOTE_IDS, "chance": 0.6}, {"tokens": NOTE_IDS[::-1], "chance": 0.4}]),
+            nodes=("of the tree they form", 7), apart=("tokens of all beams", 8)),
+    },
     build=build,
 )
