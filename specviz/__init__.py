@@ -17,8 +17,8 @@ ASSETS = ROOT / "assets"
 VERSION = "0.1.0"
 
 
-def later(package: str, where: dict[str, str]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``: names that are imported when first used, by the module of the package that has them."""
+def lazy_names(package: str, where: dict[str, str]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` that imports names on first use. ``where``: name -> module of the package that holds it."""
     def find(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -30,7 +30,7 @@ _WHERE = {"catalogue": "methods", "load": "zoo", "Session": "run", "race": "run"
           "TraceError": "trace.schema", "SessionError": "run", "ZooError": "zoo", "watch": "notebook", "compare": "notebook"}
 
 __all__ = list(_WHERE)
-__getattr__ = later(__name__, _WHERE)
+__getattr__ = lazy_names(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -2,9 +2,9 @@
 
     from specviz import watch, compare
 """
-from .. import later
+from .. import lazy_names
 
 _WHERE = {"Board": "board", "compare": "table", "watch": "board"}
 
 __all__ = list(_WHERE)
-__getattr__ = later(__name__, _WHERE)
+__getattr__ = lazy_names(__name__, _WHERE)

@@ -1,8 +1,8 @@
 """Run a method on loaded models and a prompt and yield events; race several methods."""
-from .. import later
+from .. import lazy_names
 
 _WHERE = {"Session": "session", "race": "racing", "SessionError": "request", "Result": "result", "RunFailed": "result",
           "collect": "result"}
 
 __all__ = list(_WHERE)
-__getattr__ = later(__name__, _WHERE)
+__getattr__ = lazy_names(__name__, _WHERE)
