@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from .eagle import layer_weights, like
 from .eagle_layers import Attention, Fused, Layer, Sizes, _turned, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .norm import Norm
+from .rms_norm import Norm
 from .row_cache import STEP, RowCache
 from .weights import ModelError
 

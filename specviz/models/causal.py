@@ -1,8 +1,8 @@
-"""A small causal language model of the Llama family that is trained here: PARD's draft model, and a target taught to guess (CLLM,
-Kou et al. 2403.00835).
+"""A small causal language model of the Llama family that is trained here: PARD's draft model, and a target fine-tuned for Jacobi decoding
+(CLLM, Kou et al. 2403.00835).
 
-The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are what is trained; ``fused`` is the same
-weights as the row-wise forward, fit for a cache of rows and for a target alike.
+The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are trained; ``fused`` holds the same weights in
+the layout of the inference forward pass, for a row cache and for a target.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .eagle import layer_weights, like
 from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .norm import Norm
+from .rms_norm import Norm
 from .weights import ModelError
 
 
@@ -43,8 +43,8 @@ class Causal(nn.Module):
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
     def forward(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """States after the last norm, for training: ids and places [batch, n]; mask [batch, 1, n, n], True where a row may look.
-        Without them the rows are a text."""
+        """Return the states after the final norm, for training. ids and positions [batch, n]; mask [batch, 1, n, n], True where a
+        token may attend. Without positions and mask the tokens are one text."""
         longest = ids.shape[1] if places is None else int(places.max()) + 1
         angles = angles_of(self.config, self.sizes.head_dim, longest, ids.device)
         angles = angles if places is None else angles[places][:, None]
@@ -55,12 +55,12 @@ class Causal(nn.Module):
 
     @cached_property
     def fused(self) -> CausalNet:
-        """The weights as they run; made once, shared by every run."""
+        """The weights in inference layout; built once, shared by every run."""
         return CausalNet(self)
 
 
 class CausalNet(Fused):
-    """What a target of ours needs of a Llama, made from trained modules."""
+    """The parts of a Llama that a target of ours needs, built from trained modules."""
 
     def __init__(self, whole: Causal):
         super().__init__(list(whole.model.layers), whole.config)
@@ -73,8 +73,8 @@ class CausalNet(Fused):
 
 
 class LowRank(nn.Module):
-    """What a frozen model learns in matrices of small rank beside its own (LoRA, Hu et al. 2106.09685): W x + B (A x), under PEFT's
-    names. Runs and speaks as the model does; its own weights are A [rank, in] and B [out, rank] of every matrix of a layer."""
+    """Low-rank adapters of a frozen model (LoRA, Hu et al. 2106.09685): W x + B (A x), under PEFT's names. Has the interface of
+    the model; its trainable weights are A [rank, in] and B [out, rank] of every matrix of a layer."""
 
     def __init__(self, whole: Causal, rank: int):
         super().__init__()
@@ -98,7 +98,7 @@ class LowRank(nn.Module):
 
 
 def _below(root: nn.Module, path: str) -> nn.Module:
-    """The module of a dotted name, made where it is not."""
+    """Return the module with a dotted name, and create it if it is missing."""
     for name in path.split("."):
         if not hasattr(root, name):
             root.add_module(name, nn.Module())
@@ -107,13 +107,13 @@ def _below(root: nn.Module, path: str) -> nn.Module:
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Causal:
-    """An untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim, intermediate."""
+    """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim, intermediate."""
     config = {**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
     return Causal(config, f"the consistency model of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Causal:
-    """The model of a folder, as wide as the target it was. Raises ModelError with one sentence."""
+    """Load the model of a folder; its width is the target's. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "cllm")
     if problem:
@@ -127,13 +127,12 @@ def load(folder: str | Path, body: Body) -> Causal:
 
 
 def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """``read`` of the target itself, to whose matrices those of small rank are added; 16-bit numbers, as the target's are. Raises
-    ModelError."""
+    """Read the target and merge the low-rank adapters into its matrices, rounded to bfloat16 as the target's are. Raises ModelError."""
     if body.folder is None:
-        raise ModelError(f"{weights.title} holds what {body.name} learned beside its own weights, and it is not known where those lie")
+        raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1 or not isinstance(alpha, (int, float)):
-        raise ModelError(f"config.json of {weights.title} does not say of which rank its matrices are (r, lora_alpha)")
+        raise ModelError(f"config.json of {weights.title} lacks the rank of its adapters (r, lora_alpha)")
     config, found = read(HeadWeights(body.folder, body), config_of(body.folder))
     for name, matrix in found.items():
         at = name.removesuffix("weight")
@@ -146,7 +145,7 @@ def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[d
 
 
 def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(config, tensors) of a causal language model of the Llama family. Raises ModelError."""
+    """Return (config, tensors) of a causal language model of the Llama family. Raises ModelError."""
     tied = "lm_head.weight" not in weights
     config = config | {"tie_word_embeddings": tied, "attention_bias": "model.layers.0.self_attn.q_proj.bias" in weights,
                        "qk_norm": "model.layers.0.self_attn.q_norm.weight" in weights}

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .heads import Body, HeadWeights, config_of, fill
-from .scripting import compiled
+from .torchscript import scripted
 from .weights import ModelError
 
 ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
@@ -43,7 +43,7 @@ class Quick(nn.Module):
         if next(self.parameters()).device.type != "cpu":
             return self
         try:
-            return compiled(self)
+            return scripted(self)
         except RuntimeError:
             return self
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from .eagle import layer_weights, like, seen
 from .eagle_layers import KV, Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, config_of, fill, why_not
-from .norm import Norm
+from .rms_norm import Norm
 from .row_cache import RowCache
 from .weights import ModelError
 

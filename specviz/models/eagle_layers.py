@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .int8 import Int8Layout
-from .linear import Layout, fastest
+from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
-from .norm import Norm
-from .scripted import script
-from .still_rows import Rooms
+from .rms_norm import Norm
+from .torchscript_llama import script
+from .static_rows import StaticRowBufferPool
 from .weights import ModelError
 
 SMALL = 2**16  # weights below which no way of storing them is worth measuring
@@ -124,9 +124,9 @@ class Mlp(nn.Module):
 
 class Layer(nn.Module):
     """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
-    attention is told. still: it drafts with shapes that stay (models/still_rows.py); eight: it drafts in eight bits."""
+    attention is told. static: it drafts with shapes that stay (models/static_rows.py); eight: it drafts in eight bits."""
 
-    still = eight = False
+    static = eight = False
 
     def __init__(self, sizes: Sizes, normed: bool, feedback: bool, bias: bool = False, **heads: Any):
         super().__init__()
@@ -161,8 +161,8 @@ class Fused(Llama):
         self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
             sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
         self.group, self.layers, self.eps, self.context = self.heads // self.kv_heads, len(layers), sizes.eps, sizes.context
-        self.still = layers[0].still
-        self.rooms = Rooms(self) if self.still else None
+        self.static = layers[0].static
+        self.buffers = StaticRowBufferPool(self) if self.static else None
         first = layers[0].self_attn.o_proj.weight
         self.device, self.dtype = first.device, first.dtype
         with torch.inference_mode():
@@ -180,7 +180,7 @@ class Fused(Llama):
         size = sum(matrix.numel() for matrix in matrices)
         if size <= SMALL:
             return Layout()
-        return Int8Layout() if eight else fastest(matrices, 4 * size * layers, budget=0.1)
+        return Int8Layout() if eight else fastest_layout(matrices, 4 * size * layers, budget=0.1)
 
     def turned_to(self, count: int) -> Tensor:
         """Rotations of the first ``count`` positions."""

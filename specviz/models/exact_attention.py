@@ -1,9 +1,15 @@
-"""Attention whose sums come out the same in every order: a row's result does not depend on which rows are scored beside it, nor on the
-slots in which the keys lie that it sees.
+"""Attention with exact sums: a row's result is bit-identical regardless of batch composition and of the slots its keys lie in.
 
-32-bit floats hold whole numbers up to 2^24. So what is added up is first rounded to so coarse a grid that no sum of it can be rounded:
-queries and keys to eight bits and a sign under the largest of their head, values to twelve under a bound of their layer, exponentials
-to 2^-13 and weights to 2^-11. Everything else is done number by number, where no order is.
+float32 holds integers up to 2^24 exactly. All summands are first rounded to a grid so coarse that no sum is rounded:
+
+| summand | grid |
+|---|---|
+| queries and keys | 8 bits and a sign below the largest of their head |
+| values | 12 bits below a bound of their layer |
+| exponentials | 2^-13 |
+| attention weights | 2^-11 |
+
+All other operations are elementwise, so they have no summation order.
 """
 import math
 import time
@@ -13,36 +19,36 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-SLOTS = 2048  # seen by a row, at most
-HEAD_DIM = 256  # numbers of a head, at most
+SLOTS = 2048  # largest number of slots a row may attend to
+HEAD_DIM = 256  # largest head dimension
 VALUE_BITS = 12
-ROUNDS = 50  # of measuring
-TO_ONE = 1.5 * 2.0**23  # a number plus this, less it again, is rounded to a whole one; times a step, to a multiple of that
+ROUNDS = 50  # repetitions of a timing
+TO_ONE = 1.5 * 2.0**23  # adding and subtracting this rounds to an integer; multiplied by a step, to a multiple of the step
 
 
-class Exact(nn.Module):
-    """Attention of one layer of ``heads`` heads of ``head_dim`` numbers; none of its values is larger than ``bound``."""
+class ExactAttention(nn.Module):
+    """Attention of one layer. bound: the largest magnitude that a value vector's entries may have."""
 
     def __init__(self, bound: float, heads: int, head_dim: int):
         super().__init__()
         step = 2.0 ** (math.ceil(math.log2(max(bound, 1e-30))) - VALUE_BITS)
         self.most, self.heads = step * 2.0**VALUE_BITS, heads
-        # numbers as tensors: torch makes one of a plain number at every call
+        # tensors, because torch converts a Python number on every call
         self.of_values, self.highest, self.whole = torch.tensor(step * TO_ONE), torch.tensor(13.0), torch.tensor(2.0**11)
-        self.scale = torch.tensor(math.log2(math.e) * head_dim**-0.5)  # powers of two are less work than powers of e
+        self.scale = torch.tensor(math.log2(math.e) * head_dim**-0.5)  # exp2 is cheaper than exp
         self.apart = _mask_apart(torch.get_num_threads())
-        self.of_head = torch.tensor(2.0**16)  # times the largest in it: there 32-bit floats of 24 bits lie so far apart that 8 are left
+        self.of_head = torch.tensor(2.0**16)  # times the largest entry of a head: added and subtracted, it leaves 8 of 24 bits
 
     def forward(self, qkv: Tensor, first: int) -> None:
-        """Scale queries, and round them, keys and, from head ``first`` on, values [rows, heads, head_dim] in place."""
+        """Scale the queries and round queries, keys and (from head ``first`` on) values in place; qkv [rows, heads, head_dim]."""
         heads, values = qkv[:, :first], qkv[:, first:]
         heads[:, :self.heads].mul_(self.scale)
         grid = heads.abs().amax([-1], True).mul_(self.of_head)
         heads.add_(grid).sub_(grid)
         values.clamp_(-self.most, self.most).add_(self.of_values).sub_(self.of_values)
 
-    def look(self, q: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]) -> Tensor:
-        """softmax(q k^T / sqrt(head_dim) + mask) v of what was rounded: q [heads, rows, head_dim], keys and values [heads, slots,
+    def attention(self, q: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]) -> Tensor:
+        """Return softmax(q k^T / sqrt(head_dim) + mask) v of rounded inputs: q [heads, rows, head_dim], keys and values [heads, slots,
         head_dim], mask [rows, slots] of 0 and -inf; [heads, rows, head_dim]."""
         keys = keys.transpose(1, 2)
         if mask is None:
@@ -58,8 +64,7 @@ class Exact(nn.Module):
 
 @lru_cache(maxsize=4)
 def _mask_apart(threads: int) -> bool:
-    """Whether a mask is added quicker behind a product than within it: which it is depends on the processor and its threads, and the
-    sums are the same."""
+    """Measure whether adding the mask after the product is faster than baddbmm. The sums are the same either way."""
     q, keys, mask = torch.ones(4, 15, 64), torch.ones(2, 4, 600, 64)[0, :, :256].transpose(1, 2), torch.zeros(15, 256)
     ways = {True: lambda: torch.bmm(q, keys).add_(mask), False: lambda: torch.baddbmm(mask, q, keys)}
     least = dict.fromkeys(ways, math.inf)

@@ -29,7 +29,7 @@ COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target
 @dataclass(frozen=True)
 class Body:
     """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
-    still: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in eight
+    static: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in eight
     bits, and the head may, too; folder: where its weights lie, for
     heads that are the target itself with something beside it."""
 
@@ -41,7 +41,7 @@ class Body:
     dtype: torch.dtype = torch.float32
     config: dict[str, Any] = field(default_factory=dict)
     keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
-    still: bool = False
+    static: bool = False
     eight: bool = False
     folder: Path | None = None
 
@@ -189,7 +189,7 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
     """A head ready to draft beside the target: on its device, in its type, without gradients, with shapes like its."""
     for part in module.modules():
         if isinstance(part, Layer):
-            part.still, part.eight = body.still, body.eight
+            part.static, part.eight = body.static, body.eight
     module = module.to(body.device, body.dtype).eval().requires_grad_(False)
     if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
         for part in module.modules():

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
-from .norm import Norm
+from .rms_norm import Norm
 from .row_cache import RowCache
 
 PREFIX = "prefix_embeding_layer"  # the authors' spelling

@@ -23,7 +23,7 @@ from .heads import Body, HeadWeights, calibration, config_of, fill
 from .weights import ModelError
 
 
-class Ahead(nn.Module):
+class PearlVerification(nn.Module):
     """layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's."""
 
     kind = ""
@@ -51,7 +51,7 @@ class Ahead(nn.Module):
                 "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-class Prompts(Ahead):
+class Prompts(PearlVerification):
     """``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side."""
 
     kind = "prompts"
@@ -64,7 +64,7 @@ class Prompts(Ahead):
         return self.prompt_embeddings[step * self.chains + chains]
 
 
-class Transfer(Ahead):
+class Transfer(PearlVerification):
     """A matrix a step, which begins as one that passes the state on."""
 
     kind = "transfer"
@@ -80,7 +80,7 @@ class Transfer(Ahead):
         return self.transfer[step](owners)
 
 
-class Streams(Ahead):
+class Streams(PearlVerification):
     """A vector a step, added to the state; all enter at one layer. down, up: what the state there says of the next token."""
 
     kind = "streams"
@@ -103,13 +103,13 @@ class Streams(Ahead):
 HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Ahead:
+def build(body: Body, numbers: dict[str, Any]) -> PearlVerification:
     """Untrained ones. numbers: how; from_end: for each step how many layers of the target its row goes through; chains."""
     layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
     return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
 
 
-def load(folder: Path, body: Body) -> Ahead:
+def load(folder: Path, body: Body) -> PearlVerification:
     """What makes the rows, from a folder of ours or PPD's published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))

@@ -14,20 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from .linear import Layout, PlainLinear
-from .scripting import Half, compiled
+from .torchscript import HalfProducts, scripted
 
-MOST = 127  # the largest whole number, on both sides
-LEAST = 1e-30  # a row of zeros has a step, too
-WIDTH = (2**24 - 1) // MOST**2  # products whose sum a 32-bit float holds exactly
+MOST = 127  # the largest integer magnitude
+LEAST = 1e-30  # lower bound of a row's maximum, so that a row of zeros has a step
+WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 holds exactly
 
 
-def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
+def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers [out, in] from -127 to 127, int8, and the step of each row [out], float32: weight is nearly numbers * steps."""
     steps = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
     return torch.round(weight / steps[:, None]).to(torch.int8), steps
 
 
-class Eight(nn.Module):
+class Int8Kernel(nn.Module):
     """y = x W^T + b, x [rows, in], both W and x rounded to eight bits a row; ``numbers``, ``steps`` as ``rounded`` gives them."""
 
     bias: Optional[Tensor]
@@ -49,7 +49,7 @@ class Eight(nn.Module):
         return self.forward(x).add_(residual)
 
 
-class Bytes(Eight):
+class ByteProducts(Int8Kernel):
     """By the processor's products of bytes."""
 
     def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
@@ -64,7 +64,7 @@ class Bytes(Eight):
         return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, 128, self.packed)
 
 
-class Floats(Eight):
+class FloatProducts(Int8Kernel):
     """By products of floats, over so few columns at a time that their sums are exact, too."""
 
     def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
@@ -85,7 +85,7 @@ def _floats(numbers: Tensor) -> nn.Module:
     """x W^T of whole numbers [out, in], stored as 16-bit floats, which hold them, or where torch has no such product as floats."""
     try:
         with _fbgemm():
-            return Half(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
+            return HalfProducts(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
     except RuntimeError:
         plain = nn.Linear(numbers.shape[1], numbers.shape[0], bias=False)
         plain.weight = nn.Parameter(numbers.float(), requires_grad=False)
@@ -109,7 +109,7 @@ class Int8Linear(PlainLinear):
     kernel = "int8"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.module = compiled(_kind()(*rounded(weight), bias))
+        self.module = scripted(_kind()(*quantise_rows(weight), bias))
         self._run: Callable[[Tensor], Tensor] = self.module.forward
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -124,25 +124,25 @@ class Int8Layout(Layout):
 
     def __init__(self):
         super().__init__()
-        self.kernel = Int8Linear.kernel if of_bytes() else f"{Int8Linear.kernel}, multiplied as floats"
+        self.kernel = Int8Linear.kernel if has_byte_products() else f"{Int8Linear.kernel}, multiplied as floats"
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
         return Int8Linear(weight, bias)
 
 
-def of_bytes() -> bool:
+def has_byte_products() -> bool:
     """Whether this processor multiplies bytes, so that eight bits are quicker than sixteen."""
-    return _kind() is Bytes
+    return _kind() is ByteProducts
 
 
 @lru_cache(maxsize=1)
-def _kind() -> type[Eight]:
+def _kind() -> type[Int8Kernel]:
     """``Bytes`` where sums of byte products are exact: without VNNI they are added up in 16 bits and cut off at their ends."""
     numbers = torch.full((64, 256), MOST, dtype=torch.int8)
     numbers[1::2] *= -1
     try:
         with torch.inference_mode():
-            said = Bytes(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
-        return Bytes if torch.equal(said, numbers.float().sum(1).mul(MOST).expand(3, -1)) else Floats
+            said = ByteProducts(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
+        return ByteProducts if torch.equal(said, numbers.float().sum(1).mul(MOST).expand(3, -1)) else FloatProducts
     except (RuntimeError, AttributeError, NotImplementedError):  # another torch or processor: the op is not there
-        return Floats
+        return FloatProducts

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from .linear import Layout
 from .llama import Block, Llama
-from .norm import Norm
+from .rms_norm import Norm
 
 
 class PlainNorm(Norm):

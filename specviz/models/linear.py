@@ -1,9 +1,9 @@
-"""One linear layer, stored the way this processor multiplies fastest.
+"""Linear layers with a weight layout chosen for this processor.
 
-On a CPU a plain ``F.linear`` costs nearly twice as much for a few rows as for one, which would make verification look dear.
-The same weights stored transposed, packed by oneDNN, or in the 16 bits they were published in, take eight rows for little more
-than one. Which of them wins depends on the processor and on the number of rows, so all are measured when weights are loaded.
-Some of these ops are private to torch: they are named here and nowhere else, and used only when they agree with ``F.linear``.
+On a CPU a plain ``F.linear`` costs nearly twice as much for a few rows as for one, which would make verification expensive.
+Stored transposed, packed by oneDNN, or in the 16 bits they were published in, the same weights multiply eight rows for little
+more than one. The best layout depends on the processor and on the number of rows, so all are timed when weights are loaded, and a
+layout is used only if its results agree with ``F.linear``.
 """
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .scripting import widened
+from .torchscript import fp16_product
 
 MANY = 4  # rows from which a forward counts as a verification
-ROWS = (1, 8)  # measured: a plain step, a small tree
-TWICE = 2**28  # bytes of weights up to which two layouts may be kept
-NEAR = 2**24  # bytes of weights up to which a model stays near the processor, so that its small matrices cost their calls
-TICK = 1e-9  # the least a clock can tell: a coarse one says 0, and one that was set back less
-LITTLE = 2**22  # bytes of weights below which a model is measured for less time: its layers differ by less than it would cost
-MOST_ROUNDS = 5000  # of measuring, also where the clock stands still
-WORTH = 1.05  # how much slower one layout must be, on average, for two to be kept
+ROWS = (1, 8)  # timed row counts: a plain decoding step, a small tree
+TWICE = 2**28  # largest weights, in bytes, for which two layouts may be kept
+NEAR = 2**24  # largest weights, in bytes, that stay in cache, so that small matrices are bound by call overhead
+TICK = 1e-9  # lower bound of a timing, since a coarse clock returns 0 or less
+LITTLE = 2**22  # weights, in bytes, below which less time is spent on timing
+MOST_ROUNDS = 5000  # repetitions of a timing, also if the clock does not advance
+WORTH = 1.05  # two layouts are kept if one alone is slower by this factor on average
 
-HALF = 2**-25  # how far a weight may lie from its 16-bit float: the rounding of the very smallest, less than float32 adds in a sum
+HALF = 2**-25  # largest difference from the nearest float16: rounding of subnormals, less than float32 rounding of a sum
 
 Layer = Callable[[Tensor], Tensor]
-_by_clock: ContextVar[bool] = ContextVar("layouts are chosen by measuring", default=True)
+_by_clock: ContextVar[bool] = ContextVar("layouts are chosen by timing", default=True)
 
 
 class PlainLinear:
-    """y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds``: whether W can be stored so, unchanged."""
+    """y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds`` returns whether this layout stores W unchanged."""
 
     kernel = "plain"
 
@@ -53,7 +53,7 @@ class PlainLinear:
 
 
 class TransposedLinear(PlainLinear):
-    """The same with W stored as [in, out], which row-major kernels stream through."""
+    """Linear layer with W stored as [in, out], which row-major kernels read sequentially."""
 
     kernel = "transposed"
 
@@ -69,7 +69,7 @@ class TransposedLinear(PlainLinear):
 
 
 class PackedLinear(PlainLinear):
-    """The same in oneDNN's own blocked layout."""
+    """Linear layer in the blocked layout of oneDNN."""
 
     kernel = "onednn"
 
@@ -84,13 +84,13 @@ class PackedLinear(PlainLinear):
 
 
 class HalfLinear(PlainLinear):
-    """The same with W in 16-bit floats that are widened as they stream in: half the memory to read, the same sums in float32."""
+    """Linear layer with W in float16, converted as it is read: half the memory traffic, sums in float32."""
 
     kernel = "fp16"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
         self.packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
-        self._run = widened(self.packed)
+        self._run = fp16_product(self.packed)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._run(x)
@@ -100,12 +100,12 @@ class HalfLinear(PlainLinear):
 
     @staticmethod
     def holds(weight: Tensor) -> bool:
-        """Whether these weights are 16-bit numbers already, as most that are published."""
+        """Return whether the weights are 16-bit numbers already, as most published ones are."""
         return bool(((weight.half().to(weight.dtype) - weight).abs() <= HALF).all())
 
 
 class TwoLayouts:
-    """One layout for a row or two, another for many."""
+    """One layout below MANY rows, another from MANY rows on."""
 
     def __init__(self, few, many):
         self.few, self.many = few, many
@@ -118,9 +118,9 @@ class TwoLayouts:
 
 
 class Layout:
-    """How a model's matrices are stored: ``layout(weight, bias)`` makes a layer; ``kernel`` names the kinds for people.
+    """The storage of a model's matrices: ``layout(weight, bias)`` returns a layer; ``kernel`` names the layouts for display.
 
-    kinds: (few rows, many rows) by shape of the matrix [out, in]; a shape that is not there is stored plainly.
+    kinds: (few rows, many rows) by shape of the matrix [out, in]; other shapes use PlainLinear.
     """
 
     def __init__(self, kinds: dict[tuple[int, ...], tuple[type, type]] | None = None):
@@ -135,9 +135,9 @@ class Layout:
 
 
 @contextmanager
-def unmeasured() -> Iterator[None]:
-    """Weights that are stored in here are stored transposed, whatever a clock would say: layouts round differently, so only a fixed one
-    gives the same numbers in the next process, too."""
+def without_timing() -> Iterator[None]:
+    """Store weights transposed inside this context, without timing. Layouts round differently, so only a fixed layout gives the same
+    numbers in another process."""
     before = _by_clock.set(False)
     try:
         yield
@@ -145,20 +145,19 @@ def unmeasured() -> Iterator[None]:
         _by_clock.reset(before)
 
 
-def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
-    """What runs these weights [out, in] quickest, for one row and for eight; the plain one off the CPU.
+def fastest_layout(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
+    """Return the fastest layout of these weights [out, in] for one row and for eight; the plain one off the CPU.
 
-    In a small model every shape has its own: its large matrices wait for memory and its small ones for the call. In a larger one
-    all wait for memory, which tells only when they are measured together: a mix chosen matrix by matrix ran slower. total: bytes
-    of the whole model; a very large one is not kept in two layouts, so one must do for both. budget: seconds of
-    measuring, less for a very small one.
+    In a small model every shape has its own layout: large matrices are bound by memory and small ones by call overhead. In a larger
+    model all are bound by memory and are timed together, since a mix chosen matrix by matrix ran slower. total: bytes of the whole
+    model; a very large one is kept in one layout. budget: seconds of timing, less for a very small model.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()
     if not _by_clock.get():
         return Layout({tuple(weight.shape): (TransposedLinear, TransposedLinear) for weight in weights})
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a thread's own time can be told from its neighbours'; that of two that wait for each other cannot
+    torch.set_num_threads(1)  # per-thread CPU time is only meaningful for a single thread
     try:
         measured = _measure(weights, budget * min(1.0, total / LITTLE))
     finally:
@@ -169,7 +168,7 @@ def fastest(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
 
 
 def _pair(seconds: dict[type, dict[int, float]], total: int) -> tuple[type, type]:
-    """The kinds for few rows and for many, of what was measured."""
+    """Return the layouts for few rows and for many, from measured seconds."""
     seconds = {kind: {rows: max(spent, TICK) for rows, spent in times.items()} for kind, times in seconds.items()}
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
     slower = {kind: sum(times[rows] / seconds[best][rows] for rows, best in zip(ROWS, (few, many))) / 2 for kind, times in seconds.items()}
@@ -179,22 +178,22 @@ def _pair(seconds: dict[type, dict[int, float]], total: int) -> tuple[type, type
 
 @torch.inference_mode()
 def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict[type, dict[int, float]]]:
-    """Seconds by shape, layout and number of rows.
+    """Time every layout; seconds by shape, layout and number of rows.
 
-    Interleaved, and the least of several, as a busy machine only ever adds time. The weights run one after another, as they do
-    in a forward.
+    Interleaved, and the minimum of several, since load only ever adds time. The weights run one after another, as in a forward
+    pass.
     """
     kinds = [kind for kind in (PlainLinear, TransposedLinear, PackedLinear, HalfLinear) if _agrees(kind, weights)]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
     least = {(kind, rows): [float("inf")] * len(weights) for kind in kinds for rows in ROWS}
     inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
     end, rounds = time.perf_counter() + budget, 0
-    while rounds < 5 or time.perf_counter() < end and rounds < MOST_ROUNDS:  # neighbours slow a core for tenths of a second at a time
+    while rounds < 5 or time.perf_counter() < end and rounds < MOST_ROUNDS:  # load comes in bursts of tenths of a second
         rounds += 1
         for (kind, rows), found in least.items():
-            stacks[kind][-1](inputs[rows][-1])  # not on the clock: in a run the layer before is one of this layout, too
+            stacks[kind][-1](inputs[rows][-1])  # not timed: in a run the layer before has this layout, too
             for i, (layer, x) in enumerate(zip(stacks[kind], inputs[rows])):
-                began = time.thread_time()  # not wall time: another process on this core is not this layout's fault
+                began = time.thread_time()  # not wall time, which includes other processes
                 layer(x)
                 found[i] = min(found[i], time.thread_time() - began)
     alike: dict[tuple[int, ...], list[int]] = {}
@@ -206,7 +205,7 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
 
 @torch.inference_mode()
 def _agrees(kind: type, weights: list[Tensor]) -> bool:
-    """Whether the layout works here and gives F.linear's numbers, with and without the residual."""
+    """Return whether the layout works here and agrees with F.linear, with and without the residual."""
     if not all(kind.holds(weight) for weight in weights):
         return False
     weight = weights[0]
@@ -219,6 +218,6 @@ def _agrees(kind: type, weights: list[Tensor]) -> bool:
             slack = 1e-5 * (float(want.abs().max()) + 1)
             if not float((layer(x) - want).abs().max()) <= slack or not float((layer.add(x, more) - more - want).abs().max()) <= slack:
                 return False
-    except (AttributeError, RuntimeError, NotImplementedError):  # another torch or processor: the op is not there
+    except (AttributeError, RuntimeError, NotImplementedError):  # this torch or processor lacks the op
         return False
     return True

@@ -1,9 +1,9 @@
-"""The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward over rows and slots.
+"""The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward pass over rows and KV slots.
 
-RMSNorm, rotary positions, grouped queries, SwiGLU. There is no module tree and no mask per head: a block takes rows
-[n, hidden], writes their keys and values into slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each row
-see the slots its mask allows. Queries of one group are folded into the row axis, so keys and values are never repeated.
-Pairs that rotate together are stored side by side, so a rotation is one complex product.
+RMSNorm, rotary position embedding, grouped-query attention, SwiGLU. A block takes rows [n, hidden], writes their keys and values into
+slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each row attend to the slots its mask allows. Queries of one group
+are folded into the row axis, so keys and values are never repeated. Rotary pairs are stored adjacently, so a rotation is one complex
+product.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .any_length import any_length
-from .exact_attention import Exact
-from .linear import Layout, fastest
-from .norm import Norm
-from .scripted import script
-from .sizes import check_config, check_weights
+from .cuda_attention import disable_cudnn_attention
+from .exact_attention import ExactAttention
+from .linear import Layout, fastest_layout
+from .rms_norm import Norm
+from .torchscript_llama import script
+from .checkpoint_sizes import check_config, check_weights
 from .weights import ModelError, Weights, read_json
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
@@ -30,7 +30,7 @@ FIRST_TURNS = 1024  # positions whose rotations are made at once
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """A sentence when this forward cannot run a checkpoint with that config.json, None when it can."""
+    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
     if config.get("model_type") not in FAMILY:
         return f"the fast forward runs {', '.join(FAMILY)}, not {config.get('model_type')}"
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
@@ -42,30 +42,30 @@ def why_not(config: dict[str, Any]) -> str | None:
         return f"the fast forward has no rotary scaling {rope['rope_type']!r}"
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
     if window is not None and type(window) is not int:
-        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is no width")
+        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width")
     if window and window < config.get("max_position_embeddings", 2048):
         return "the fast forward has no sliding window"
     return None
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Rotary parameters, from either spelling of config.json. Raises ModelError for what is no number."""
-    said = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(said, dict):
+    """Return the rotary parameters, from either spelling of config.json. Raises ModelError for values that are not numbers."""
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(given, dict):
         raise ModelError("the rotary parameters in its config.json are not a JSON object")
-    rope = {"rope_theta": config.get("rope_theta", 10000.0), **said}
+    rope = {"rope_theta": config.get("rope_theta", 10000.0), **given}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
         value = rope.get(name)
         if type(value) not in (int, float) or not 0 < value < 1e18:
-            raise ModelError(f"{name} in its config.json is {str(value)[:40]}, where a number above 0 must stand")
+            raise ModelError(f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed")
     if rope["rope_type"] == "llama3" and rope["low_freq_factor"] >= rope["high_freq_factor"]:
         raise ModelError("low_freq_factor in its config.json must lie below high_freq_factor")
     return rope
 
 
 def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
-    """Angle per position of each rotating pair, [head_dim / 2], float32 as the checkpoints were trained."""
+    """Return the angle per position of each rotary pair, [head_dim / 2], float32 as the checkpoints were trained."""
     inverse = 1.0 / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
     if rope["rope_type"] == "linear":
         inverse = inverse / rope["factor"]
@@ -79,8 +79,8 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
 
 @dataclass
 class Block:
-    """One layer. exact: attention that does not depend on any order, where it is wanted. attend, transform: its halves compiled
-    (models/scripted.py), where they are."""
+    """One layer. exact: attention with exact sums, if used. attend, transform: its two halves compiled (models/torchscript_llama.py),
+    if they are."""
 
     norm_in: Norm
     qkv: Any
@@ -90,18 +90,18 @@ class Block:
     norm_mlp: Norm
     gate_up: Any
     down: Any
-    exact: Exact | None = None
+    exact: ExactAttention | None = None
     attend: Callable[..., Tensor] | None = field(default=None, init=False)
     transform: Callable[[Tensor], Tensor] | None = field(default=None, init=False)
 
 
 class Llama:
-    """Weights and the forward. Raises ModelError with a sentence for a checkpoint that cannot be used.
+    """Weights and forward pass. Raises ModelError with a sentence for a checkpoint that cannot be used.
 
-    compiled: all blocks in a row, writer: tokens one after the other (models/scripted.py), where there are such.
+    compiled: all blocks in a row, writer: tokens one after the other (models/torchscript_llama.py), where there are such.
     """
 
-    compiled: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
+    scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
     writer: Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor]] | None = None
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
@@ -117,8 +117,8 @@ class Llama:
         try:
             self._measure(config)
         except KeyError as missing:
-            raise ModelError(f"config.json of {folder.name} does not say {missing}") from None
-        any_length(device)
+            raise ModelError(f"config.json of {folder.name} lacks {missing}") from None
+        disable_cudnn_attention(device)
         with torch.inference_mode():
             weights = Weights(folder, device, dtype)
             check_weights(config, weights, folder.name, dtype.itemsize, device)
@@ -136,10 +136,10 @@ class Llama:
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
         self.eps, self.context = config.get("rms_norm_eps", 1e-6), config.get("max_position_embeddings", 2048)
         if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
-            raise ModelError(f"config.json of {self.name} says rms_norm_eps is {str(self.eps)[:40]}")
+            raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}")
         sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
         if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
-            raise ModelError(f"config.json of {self.name} gives sizes that do not fit together")
+            raise ModelError(f"config.json of {self.name} has sizes that contradict each other")
         self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:
@@ -152,24 +152,24 @@ class Llama:
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
         self.kernel, self.head, self.blocks = linear.kernel, linear(head), []
-        for i in range(self.layers):  # one block at a time: a large model is never held twice
+        for i in range(self.layers):  # one block at a time, so that a large model is never held twice
             parts = self._read(weights, f"model.layers.{i}.") if i else parts
             self.blocks.append(Block(**{name: linear(*part) if name in matrices else part for name, part in parts.items()}))
         self.parameters = weights.count
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
-        """How matrices like these are stored; total: bytes of the whole model."""
-        return fastest(weights, total)
+        """Return the storage of the matrices; total: bytes of the whole model."""
+        return fastest_layout(weights, total)
 
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else Norm(weight, self.eps)
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """The tensors of one block: matrices fused, queries and keys with rotating pairs side by side."""
+        """Return the tensors of one block: matrices fused, rotary pairs of queries and keys adjacent."""
         d, inner, hd, q, kv = self.hidden, self.inner, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
 
         def paired(x: Tensor | None) -> Tensor | None:
-            """Rows of whole heads, reordered from halves to pairs."""
+            """Reorder rows of whole heads from halves to pairs."""
             return x if x is None else x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
 
         def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
@@ -196,9 +196,9 @@ class Llama:
         self._turns = self._turned(min(FIRST_TURNS, self.context))
 
     def turns(self, count: int) -> Tensor:
-        """Rotations of at least the first ``count`` positions, but of no more than the context has; [positions, 1, head_dim / 2].
+        """Return rotations of at least the first ``count`` positions, at most those of the context; [positions, 1, head_dim / 2].
 
-        They grow with use: a config.json may promise a context of any length.
+        The table grows with use, because a config.json may claim a context of any length.
         """
         table, count = self._turns, min(count, self.context)
         if len(table) < count:
@@ -211,9 +211,9 @@ class Llama:
         turn = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)
         return turn.to(torch.complex128) if self.dtype == torch.float64 else turn
 
-    # --- the forward -----------------------------------------------------------------------------------------------
+    # --- forward pass -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:
-        """Room for keys and values, [layers, 2, kv_heads, slots, head_dim]."""
+        """Allocate a KV cache, [layers, 2, kv_heads, slots, head_dim]."""
         return torch.empty(self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -221,36 +221,36 @@ class Llama:
 
     def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:
-        """x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
-        written at at..at+n and read below; mask [group * n, at + n] is added to scores, None = every row sees every slot. With ``at``
-        a tensor [n] these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: what is
-        projected in place of x after its norm."""
+        """Return x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
+        written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask. If ``at`` is a tensor
+        [n], these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: the projection's
+        input, if it is not the normed x."""
         if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
             return block.attend(x, turn, slots, at, mask, reads)
         q, new = self.project(block, x, turn, reads)
         if isinstance(at, Tensor):
-            seen = slots.index_copy_(2, at, new)
+            slots_seen = slots.index_copy_(2, at, new)
         else:
             slots.narrow(2, at, x.shape[0]).copy_(new)
-            seen = slots.narrow(2, 0, at + x.shape[0])
-        return self.join(block, x, self.look(block, q, seen, mask).to(x.dtype))
+            slots_seen = slots.narrow(2, 0, at + x.shape[0])
+        return self.join(block, x, self.attention(block, q, slots_seen, mask).to(x.dtype))
 
-    def look(self, block: Block, q: Tensor, seen: Tensor, mask: Tensor | None) -> Tensor:
-        """What queries [1, kv_heads, rows, head_dim] find in slots [2, kv_heads, slots, head_dim]."""
+    def attention(self, block: Block, q: Tensor, slots_seen: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the attention of queries [1, kv_heads, rows, head_dim] over slots [2, kv_heads, slots, head_dim]."""
         if block.exact is not None:
-            return block.exact.look(q[0], seen[0], seen[1], mask)[None]
-        keys, values = seen.unsqueeze(1).unbind(0)
+            return block.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)[None]
+        keys, values = slots_seen.unsqueeze(1).unbind(0)
         if mask is not None and mask.dtype != q.dtype:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
         return F.scaled_dot_product_attention(q, keys, values, mask)
 
     def through(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
                 end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Blocks first..end over x [n, hidden], and the states that enter those of ``wanted``, in order. slots [layers, 2, kv_heads,
-        slots, head_dim]; the rest as ``attend`` has it."""
+        """Run blocks first..end over x [n, hidden]; also return the states that enter the blocks of ``wanted``, in order. slots
+        [layers, 2, kv_heads, slots, head_dim]; the rest as in ``attend``."""
         end = self.layers if end is None else end
-        if self.compiled is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return self.compiled(x, turn, slots, at, mask, first, end, list(wanted))
+        if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
+            return self.scripted(x, turn, slots, at, mask, first, end, list(wanted))
         found = []
         for i in range(first, end):
             if i in wanted:
@@ -261,7 +261,7 @@ class Llama:
         return x, found
 
     def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Queries [1, kv_heads, group * n, head_dim], and keys with values [2, kv_heads, n, head_dim], of x [n, hidden]."""
+        """Return queries [1, kv_heads, group * n, head_dim] and keys with values [2, kv_heads, n, head_dim] of x [n, hidden]."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if block.norm_q is not None:
@@ -274,12 +274,12 @@ class Llama:
         return q, qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3)
 
     def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
-        """x plus what its heads found, y [1, kv_heads, group * n, head_dim]."""
+        """Return x plus the output projection of y [1, kv_heads, group * n, head_dim]."""
         y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
         return block.out.add(y.reshape(x.shape[0], self.heads * self.head_dim), x)
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
-        """x plus its feed-forward."""
+        """Return x plus its feed-forward."""
         if block.transform is not None:
             return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .sizes import SCALES, check_config, check_weights, everywhere, fits
+from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
 from .weights import ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

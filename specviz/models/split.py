@@ -47,7 +47,7 @@ def whole(folder: Path) -> Path:
         digest.update(f"{file.resolve()}\n".encode())
         if _PART.fullmatch(file.name):
             digest.update(file.read_bytes())
-    place = _cache() / f"{folder.name}-{digest.hexdigest()[:12]}"
+    place = cache_folder() / f"{folder.name}-{digest.hexdigest()[:12]}"
     if not place.is_dir():
         try:
             _join(folder, shards, place)
@@ -90,7 +90,7 @@ def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
                 raise
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     """The folder of joined shards: under the home's cache where that can be written, else under the temporary folder."""
     home = Path.home() / ".cache"
     writable = home if home.is_dir() else home.parent

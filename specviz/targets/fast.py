@@ -1,6 +1,6 @@
-"""Our own Llama-family forward as a target, with all that it lends to drafters.
+"""Our own Llama-family forward pass as a target, with the capabilities that drafters use.
 
-Weights are loaded once (FastModel); every FastTarget made from them has its own cache (llama.py).
+Weights are loaded once (FastModel); every FastTarget opened from them has its own KV cache (llama.py).
 """
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores
 from ..models.llama import Llama
-from .batched import score_packed
-from .early import EarlyExit, Work
-from .lean import Lean
+from .packed_pass import score_packed
+from .early_exit import EarlyExit, Work
+from .partial_cache import PartialCache
 from .learning import LlamaLearner
 from .llama import LlamaTarget
-from .own_cache import Keep
-from .rows import Growing, Rows
-from .views import Fuzzy, Skipping
+from .cache_selection import CacheSelection
+from .rows import DeviceTree, Rows
+from .layer_views import GroupedLayers, SkippedLayers
 
-class Written(NamedTuple):
-    """Tokens that were written; each one's logits [tokens, vocab], the law it was drawn from (none at temperature 0), the state
-    [tokens, hidden] that said it, and where one of little chance was to end them, its chance."""
+
+class WrittenTokens(NamedTuple):
+    """Generated tokens with their logits [tokens, vocab], the distributions they were drawn from (None at temperature 0), the final
+    hidden states [tokens, hidden], and their probabilities if a threshold was given."""
 
     tokens: list[int]
     logits: Tensor
@@ -35,7 +36,7 @@ class Written(NamedTuple):
 class FastModel(Llama):
     """Weights of a Hugging Face folder: ``FastModel(folder, device="cpu", dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
 
-    ``open()`` gives targets that share them. ``forward``: how a pass runs, for the trace. Raises ModelError with a sentence.
+    ``open()`` returns targets that share them. ``forward``: name of the forward pass in the trace. Raises ModelError with a sentence.
     """
 
     forward = "eager"
@@ -45,30 +46,30 @@ class FastModel(Llama):
 
 
 class FastTarget(LlamaTarget):
-    """One run's cache over shared weights, its views, its early exits, and passes it shares with other runs."""
+    """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
     capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "fuzzy", "lean", "batch", "write"}
-    work: Work | None = None  # of an early exit
+    work: Work | None = None  # result of an early exit
 
-    # --- what a target lends ---------------------------------------------------------------------------------------
+    # --- capabilities ---------------------------------------------------------------------------------------
     def early(self, exit: int) -> EarlyExit:
-        """The layers before ``exit``; their work stays in this target's scratch, and score() continues from it."""
+        """Return the layers before ``exit``; their states stay in this target's scratch, and score() continues from them."""
         return EarlyExit(self, exit)
 
-    def skipping(self, sublayers: Sequence[int]) -> Skipping:
-        """This target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
-        return Skipping(self, sublayers)
+    def skipping(self, sublayers: Sequence[int]) -> SkippedLayers:
+        """Return this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
+        return SkippedLayers(self, sublayers)
 
     def fuzzy(self, size: int) -> LlamaTarget:
-        """This target with groups of ``size`` layers side by side, over the same committed rows."""
-        return Fuzzy(self, size)
+        """Return this target with groups of ``size`` layers run in parallel, over the same committed rows."""
+        return GroupedLayers(self, size)
 
-    def lean(self, keep: Keep) -> LlamaTarget:
-        """This target over what ``keep`` leaves of its committed keys and values (own_cache.py)."""
-        return Lean(self, keep)
+    def lean(self, keep: CacheSelection) -> LlamaTarget:
+        """Return this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
+        return PartialCache(self, keep)
 
     def learning(self) -> LlamaLearner:
-        """This model with weights of its own, which may change."""
+        """Return this model with a trainable copy of its weights."""
         return LlamaLearner(self)
 
     @property
@@ -76,39 +77,39 @@ class FastTarget(LlamaTarget):
         return self.model
 
     def write(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
-              least: float | None = None) -> Written | None:
-        """What ``count`` passes of one row give that each score the token drawn from the last: the most likely one at ``heat`` 0, else
-        one at that temperature by a uniform of ``roll(count)``. A token with a chance below ``least`` is the last. They go on behind the
-        chain ``after``, all of which but its last token lies in the scratch; so it does with what is written. None where it has to be
-        done pass by pass: nothing was done.
+              least: float | None = None) -> WrittenTokens | None:
+        """Generate ``count`` tokens autoregressively in one call: argmax at temperature 0, else sampled with the uniform random numbers
+        of ``roll(count)``. Generation stops after the first token with a probability below ``least``. It continues the chain ``after``,
+        whose tokens except the last lie in the scratch; the generated ones are appended there in the same way. Returns None, with
+        nothing done, if this has to run pass by pass.
         """
-        writer, waiting, past = self.model.writer, self._waiting, len(self.seen)
-        behind = [after[-1]] if after else [*waiting, self.root]
+        writer, pending, past = self.model.writer, self._pending, len(self.cached_tokens)
+        last_tokens = [after[-1]] if after else [*pending, self.root]
         at = past + len(after)
         odd = self._rows != len(after) or self._tree.tokens != tuple(after[:-1]) or self._want - {"final"}
-        if writer is None or odd or self.root is None or at + len(behind) + count > self.context:
+        if writer is None or odd or self.root is None or at + len(last_tokens) + count > self.context:
             return None
-        rows = Rows(DraftTree.chain(tuple(behind[1:])), behind, at, 0, True)
-        self._readable(behind)
+        rows = Rows(DraftTree.chain(tuple(last_tokens[1:])), last_tokens, at, 0, True)
+        self._readable(last_tokens)
         with self.timed():
-            self._reserve(at + len(behind) + count)
+            self._reserve(at + len(last_tokens) + count)
             rng = torch.tensor(roll(count) if temperature else [0.0], dtype=torch.float64)
-            turn = self.model.turns(at + len(behind) + count)
-            found, *made = writer(torch.tensor(behind), turn, self._cache, at, self._mask(rows), count, temperature, rng, least)
-            written = Written(found.tolist(), *made)
+            turn = self.model.turns(at + len(last_tokens) + count)
+            found, *made = writer(torch.tensor(last_tokens), turn, self._cache, at, self._mask(rows), count, temperature, rng, least)
+            written = WrittenTokens(found.tolist(), *made)
             self.passes += len(written.tokens)
         if not after:
-            self.seen, self._waiting = self.seen + waiting, []
-            self._logits, self._taps = Growing(written.logits), {"final": Growing(written.states)} if self._want else {}
+            self.cached_tokens, self._pending = self.cached_tokens + pending, []
+            self._logits, self._hidden_states = DeviceTree(written.logits), {"final": DeviceTree(written.states)} if self._want else {}
         else:
             self._logits.add(len(after), written.logits)
-            for rows in self._taps.values():
+            for rows in self._hidden_states.values():
                 rows.add(len(after), written.states)
         self._tree, self._rows = DraftTree.chain((*after, *written.tokens[:-1])), len(after) + len(written.tokens)
         return written
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-        """As each target's score() of its tree, in one pass over the weights that all of them share."""
+        """Return each target's score() of its tree, from one pass over the shared weights."""
         return score_packed(targets, trees, starts)
 
     # --- early exits -----------------------------------------------------------------------------------------------
@@ -119,17 +120,17 @@ class FastTarget(LlamaTarget):
         return super()._start(rows)
 
     def _continues(self, rows: Rows, work: Work) -> bool:
-        """Whether nothing is asked of the layers an early exit has already run."""
+        """Return whether no entry or captured state concerns the layers that an early exit has already run."""
         return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(f"layer:{i}" in self._want for i in range(work.exit))
 
     def _from(self, rows: Rows, work: Work) -> Tensor:
-        """States that enter layer ``work.exit``: an early exit's, and for the rows it did not run, new ones."""
+        """Return states that enter layer ``work.exit``: those of the early exit, and new ones for the rows it did not run."""
         done = 1 + work.shared(rows.tree)
         x = work.states.first(done)
         return torch.cat([x, self.lower(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
 
     def lower(self, rows: Rows, exit: int) -> Tensor:
-        """States [rows, hidden] that enter layer ``exit``."""
+        """Return states [rows, hidden] that enter layer ``exit``."""
         return self._layers(rows, self._embed(rows), 0, exit)[0]
 
     def forget(self) -> None:

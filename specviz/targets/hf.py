@@ -1,9 +1,9 @@
 """Any causal language model of Hugging Face transformers as a target.
 
-The model's own code runs; only the cache is ours: slots per layer, written in order, never windowed, so that rows can be
-gathered and dropped. What a row may see, a sliding window included, is said in a 4-D mask, and positions are given explicitly.
-When a model cannot work that way (recurrent and hybrid networks, masks or positions it makes itself) it is found out when it
-is loaded, by scoring a small tree against the model's plain forward; it then runs without a cache, on chains only.
+The model's own code runs; only the KV cache is ours: slots per layer, written in order, never windowed, so that rows can be gathered
+and dropped. Visibility, a sliding window included, is passed as a 4-D mask, and positions are passed explicitly. Loading scores a small
+tree and compares it with the model's plain forward pass. A model that fails (recurrent and hybrid networks, masks or positions of its
+own) runs without a cache, on chains only.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..core import DraftTree
-from ..models.any_length import any_length
+from ..models.cuda_attention import disable_cudnn_attention
 from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
 from .base import CachedTarget
@@ -26,11 +26,11 @@ from .learning import Learner
 from .rows import Rows, shape_of
 
 STEP = 256  # slots are allocated in multiples of this
-UNBOUNDED = 32768  # context of a model that names no limit
+UNBOUNDED = 32768  # context of a model that states no limit
 
 
 class Slots(CacheLayerMixin):
-    """Keys and values of one layer, [1, heads, slots, width], of which the first ``length`` slots are in use."""
+    """KV cache of one layer, [1, heads, slots, width]; the first ``length`` slots are in use."""
 
     is_sliding = False
 
@@ -44,7 +44,7 @@ class Slots(CacheLayerMixin):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_, **__) -> tuple[Tensor, Tensor]:
-        """Write rows behind those in use; all rows in use."""
+        """Append rows and return all rows in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         past, self.length = self.length, self.length + key_states.shape[2]
@@ -78,8 +78,8 @@ class HFModel:
     """A model from a local folder or a hub id (with its revision), read from safetensors, no remote code.
 
     device "auto" takes CUDA when there is one, spread over several devices where one is too small; dtype defaults to float32
-    on a CPU and bfloat16 elsewhere. device_map: as accelerate takes it; quantise: a key of models/quantised.py. ``open()`` gives
-    targets that share the weights; ``note`` says why it runs without a cache, if it does. Raises ModelError with a sentence.
+    on a CPU and bfloat16 elsewhere. device_map: as in accelerate; quantise: a key of models/quantised.py. ``open()`` returns
+    targets that share the weights; ``note`` is the reason if it runs without a cache, else None. Raises ModelError with a sentence.
     """
 
     def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None,
@@ -90,9 +90,9 @@ class HFModel:
         self.net = load_causal(self.name, source, revision, dtype=dtype, device_map=device_map or ("auto" if cuda else None),
                                **quantised(self.name, quantise), **options)
         self.config, self.dtype = self.net.config.get_text_config(), dtype
-        # rows enter where the first weights are; those that accelerate keeps elsewhere until they are needed are "meta"
+        # inputs go to the device of the first weights; offloaded weights of accelerate are "meta"
         self.device = next((p.device for p in self.net.parameters() if p.device.type != "meta"), torch.device("cpu"))
-        any_length(self.device)
+        disable_cudnn_attention(self.device)
         self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
         self.context = getattr(self.config, "max_position_embeddings", None) or UNBOUNDED
         self.parameters = sum(p.numel() for p in self.net.parameters())
@@ -100,27 +100,27 @@ class HFModel:
         self.layers = len(self.blocks)
         self.accepts, self.cache_word = set(inspect.signature(self.net.forward).parameters), cache_word(self.net)
         self.window, self.hybrid = window_of(self.config)
-        self.lock = threading.RLock()  # hooks sit on shared modules: one forward at a time
+        self.lock = threading.RLock()  # hooks are registered on shared modules, so passes must not overlap
         self.note = self._why_no_cache()
 
     def open(self) -> HFTarget:
         return HFTarget(self) if self.note is None else UncachedTarget(self)
 
     def capabilities(self) -> frozenset[str]:
-        """What hooks and the two embedding tables can lend: checked by tests for the families named there."""
+        """Return the capabilities that hooks and the two embedding tables allow; tests cover the listed families."""
         table = self.net.get_input_embeddings().weight
         same_width = self.net.get_output_embeddings().weight.shape[1] == table.shape[1] == self.hidden
-        lent = {"rewind"} | ({"tap:final", "embed"} if same_width else set())
+        found = {"rewind"} | ({"tap:final", "embed"} if same_width else set())
         plain = not any(getattr(self.config, k, None) for k in ("final_logit_softcapping", "logit_scale", "logits_scaling"))
-        return frozenset(lent | ({"head"} if same_width and plain else set()) | ({"tap:layer", "entry"} if self.blocks else set()))
+        return frozenset(found | ({"head"} if same_width and plain else set()) | ({"tap:layer", "entry"} if self.blocks else set()))
 
     def run(self, ids: list[int], **inputs) -> Tensor:
-        """Logits [rows, vocab] of token ids, by the model's own forward."""
+        """Return logits [rows, vocab] of token ids from the model's own forward pass."""
         inputs = {k: v for k, v in inputs.items() if k in self.accepts or k in ("attention_mask", "use_cache")}
         return self.net(input_ids=torch.tensor([ids], device=self.device), **inputs).logits[0]
 
     def _why_no_cache(self) -> str | None:
-        """Score a small tree through the cache and path by path without one; a sentence when that cannot be done or differs."""
+        """Score a small tree with the cache and path by path without it; return a sentence if that fails or differs."""
         kinds = set(getattr(self.config, "layer_types", None) or ())
         if self.cache_word is None or kinds - WINDOWED:
             return f"{self.name} keeps a state that cannot be rewound"
@@ -131,7 +131,7 @@ class HFModel:
             got = target.score(DraftTree((a, b, c), (-1, -1, 0), (-1,) * 3)).logits.double()
             with torch.inference_mode():
                 left, right = (self.run(prompt + path, use_cache=False).double() for path in ([a, c], [b]))
-        except Exception as error:  # a foreign network given a cache it was not written for may raise anything
+        except Exception as error:  # a network with an unexpected cache may raise anything
             return f"{self.name} does not take our cache ({type(error).__name__})"
         want = torch.stack([left[-3], left[-2], right[-1], left[-1]])
         slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
@@ -141,7 +141,7 @@ class HFModel:
 
 
 class HFTarget(CachedTarget):
-    """One run's cache over shared weights."""
+    """KV cache of one run over shared weights."""
 
     def __init__(self, model: HFModel):
         self.model, self.name = model, model.name
@@ -154,18 +154,18 @@ class HFTarget(CachedTarget):
         return self.model.capabilities() | {"tree"}
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Rows of the embedding table, [n, hidden]."""
+        """Return rows of the embedding table, [n, hidden]."""
         with torch.inference_mode():
             return self.model.net.get_input_embeddings()(torch.as_tensor(ids, device=self.model.device))
 
     def head(self, states: Tensor) -> Tensor:
-        """Logits of states [n, hidden] that have passed the last norm."""
+        """Return logits of states [n, hidden] after the final norm."""
         head = self.model.net.get_output_embeddings()
         with torch.inference_mode():
             return head(states.to(head.weight.device))
 
     def learning(self) -> HFTarget:
-        """This model with weights of its own, which may change."""
+        """Return this model with a trainable copy of its weights."""
         return (UncachedLearner if isinstance(self, UncachedTarget) else HFLearner)(self)
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -176,7 +176,7 @@ class HFTarget(CachedTarget):
         return self._watched(rows, 0, rows.ids, inputs)
 
     def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The forward with hooks for taps and entries, which live only inside it. skip: rows run before those asked for."""
+        """Run the forward pass with temporary hooks for captured states and entries. skip: leading rows that are not returned."""
         hidden_states: dict[str, Tensor] = {}
         with self.model.lock, ExitStack() as stack:
             for layer, block in enumerate(self.model.blocks):
@@ -192,11 +192,11 @@ class HFTarget(CachedTarget):
                 inputs["logits_to_keep"] = 1
             logits = self.model.run(ids, **inputs)
         if logits.is_cuda:
-            torch.cuda.synchronize(logits.device)  # so that ``busy`` and the engine's clock see the work, not its launch
+            torch.cuda.synchronize(logits.device)  # so that timings include the work, not only its launch
         return logits[-1:] if rows.last else logits[skip:], hidden_states
 
     def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
-        """What each row may see, added to scores: [1, 1, rows, slots], per kind of layer where kinds are mixed."""
+        """Return the bias added to scores, [1, 1, rows, slots]; one per layer type for mixed types."""
         sees = torch.cat([torch.ones(len(rows.ids), rows.past, dtype=torch.bool), rows.shape.sees], 1)
         near = sees
         if self.model.window:
@@ -213,7 +213,7 @@ class HFTarget(CachedTarget):
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
             for layer in self._cache.layers:
-                if layer.is_initialized:  # a layer may borrow another's keys and values
+                if layer.is_initialized:  # a layer may share the cache of another
                     layer.gather(past, rows)
 
     def _crop(self, length: int) -> None:
@@ -226,7 +226,7 @@ class HFTarget(CachedTarget):
 
 
 class UncachedTarget(HFTarget):
-    """A model whose state cannot be rewound: every forward reads the whole text again. Chains only, and slow; still exact."""
+    """Target for a model whose state cannot be rewound: every pass runs the whole text. Chains only; slow but exact."""
 
     def _provides(self) -> frozenset[str]:
         return self.model.capabilities()
@@ -234,20 +234,20 @@ class UncachedTarget(HFTarget):
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.chain:
             raise ValueError(f"{self.name} scores chains only: {self.model.note}")
-        before = self.seen + ([self.root, *rows.tree.tokens[:rows.lo - 1]] if rows.lo else [])
+        before = self.cached_tokens + ([self.root, *rows.tree.tokens[:rows.lo - 1]] if rows.lo else [])
         return self._watched(rows, len(before), before + rows.ids, dict(use_cache=False))
 
     def _crop(self, length: int) -> None:
-        """There is no cache."""
+        """Do nothing, since there is no cache."""
 
 
 class HFLearner(Learner, HFTarget):
-    """Raises ValueError for weights that are not plain numbers."""
+    """Trainable copy of a model. Raises ValueError for quantised or offloaded weights."""
 
     def __init__(self, whole: HFTarget):
         self.whole, model = whole, copy.copy(whole.model)
         if any(not weight.is_floating_point() or weight.device.type == "meta" for weight in model.net.parameters()):
-            raise ValueError(f"{whole.name} cannot learn: its weights are rounded, or lie on several devices")
+            raise ValueError(f"{whole.name} cannot be trained: its weights are quantised or on several devices")
         with torch.inference_mode(False):
             model.net = copy.deepcopy(whole.model.net).float().requires_grad_(True)
         model.dtype, model.blocks = torch.float32, blocks_of(model.net, model.config)
@@ -259,11 +259,11 @@ class HFLearner(Learner, HFTarget):
 
 
 class UncachedLearner(HFLearner, UncachedTarget):
-    """The same for a model whose state cannot be rewound."""
+    """Trainable copy of a model whose state cannot be rewound."""
 
 
 def _before(layer: int, rows: Rows, skip: int, hidden_states: dict[str, Tensor]):
-    """A hook on what enters a layer: states replaced by entries, tapped after that."""
+    """Return a pre-forward hook that replaces states by entries and then captures them."""
     def hook(module, args, kwargs):
         x = args[0] if args else kwargs["hidden_states"]
         for entry, where in rows.entries(layer):

@@ -1,4 +1,4 @@
-"""Models that learn while they are used: a target over a copy of its weights, which a run changes and nobody else sees."""
+"""Online learning: a target over a private, trainable copy of its weights."""
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -13,18 +13,18 @@ from .llama import LlamaTarget
 
 
 class Learner(CachedTarget):
-    """weights: the leaves that gradients reach. ``whole``: the target whose weights were copied; its clock counts these forwards."""
+    """weights: the trainable tensors. ``whole``: the target whose weights were copied; its ``busy`` includes these passes."""
 
     weights: list[Tensor]
     whole: CachedTarget
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
-        """[n, vocab] of a text from its beginning, with gradients."""
+        """Return logits [n, vocab] of a text from its beginning, with gradients."""
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
     def renew(self) -> None:
-        """The weights have changed: what was computed with the old ones is forgotten, and the next sync() reads the text again."""
-        self.seen, self.root = [], None
+        """Drop everything computed with the old weights after they changed; the next sync() computes the text again."""
+        self.cached_tokens, self.root = [], None
         self._drop()
 
     @contextmanager

@@ -1,6 +1,6 @@
-"""One run's keys and values over shared weights of the Llama family: one static tensor, a tree mask, nothing copied needlessly.
+"""KV cache of one run over shared weights of the Llama family: one tensor and a tree mask.
 
-The cache is allocated when first needed and grows in steps. Targets (fast.py) and views of them (views.py) are made of this.
+The cache is allocated on first use and grows in steps. Base class of targets (fast.py) and of their views (layer_views.py).
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = 256  # slots are allocated in multiples of this
 
 
 class LlamaTarget(CachedTarget):
-    """One run's cache over shared weights."""
+    """KV cache of one run over shared weights."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
@@ -30,36 +30,36 @@ class LlamaTarget(CachedTarget):
         self._cache: Tensor | None = None  # [layers, 2, kv_heads, slots, head_dim]
         super().__init__()
 
-    # --- what a target lends ---------------------------------------------------------------------------------------
+    # --- capabilities ---------------------------------------------------------------------------------------
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Rows of the embedding table, [n, hidden]."""
+        """Return rows of the embedding table, [n, hidden]."""
         with torch.inference_mode():
             return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
-        """Logits of states [n, hidden] that have passed the last norm."""
+        """Return logits of states [n, hidden] after the final norm."""
         with torch.inference_mode():
             return self.model.head(states)
 
     def norm(self, states: Tensor) -> Tensor:
-        """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
+        """Apply the final norm to states [n, hidden] of any layer; the result is an input of ``head``."""
         with torch.inference_mode():
             return self.model.norm_final(states)
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys (rotated) and values of the committed rows and the first of the scratch, each [kv_heads, rows, head_dim]; a copy, in
-        the checkpoint's layout."""
-        self.settle()
-        keys, values = self.lined_up()[layer, :, :, :len(self.seen) + scratch]
+        """Return a copy of keys (rotated) and values of the committed rows and the first ``scratch`` rows of the scratch, each
+        [kv_heads, rows, head_dim], in the checkpoint's layout."""
+        self.flush()
+        keys, values = self.slots_in_order()[layer, :, :, :len(self.cached_tokens) + scratch]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
-    def lined_up(self) -> Tensor:
-        """The cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in slots of their own positions."""
+    def slots_in_order(self) -> Tensor:
+        """Return the cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in the slots of their positions."""
         self._reserve(0)
         return self._cache
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
-        """As any target's; a token that still lies on the device is left there: it was chosen from logits of this width."""
+        """Return token ids as the base class does; tokens still on the device stay there (they came from logits of this vocabulary)."""
         tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
         ids = [token if type(token) is LazyScalar else max(token, 0) for token in tokens]
         self._readable([token for token in ids if type(token) is not LazyScalar])
@@ -75,11 +75,11 @@ class LlamaTarget(CachedTarget):
             hidden_states["final"] = x
         logits = model.head(x[-1:] if rows.last else x)
         if model.device.type == "cuda":
-            torch.cuda.synchronize(model.device)  # so that ``busy`` and the engine's clock see the work, not its launch
+            torch.cuda.synchronize(model.device)  # so that timings include the work, not only its launch
         return logits, hidden_states
 
     def _start(self, rows: Rows) -> tuple[Tensor, int]:
-        """States [rows, hidden] to begin with, and the layer that they enter."""
+        """Return initial states [rows, hidden] and the layer that they enter."""
         return self._embed(rows), 0
 
     def _embed(self, rows: Rows) -> Tensor:
@@ -87,7 +87,7 @@ class LlamaTarget(CachedTarget):
         return self.model.embed(token_tensor(self.model.device, rows.ids))
 
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Layers first..end over the rows; the states after them and the taps met on the way."""
+        """Run layers first..end over the rows; return the states after them and the captured ones."""
         model, at, hidden_states = self.model, rows.past + rows.lo, {}
         turn, mask = self._turn(rows), self._mask(rows)
         if not self.skip and not rows.tree.inputs:
@@ -103,7 +103,7 @@ class LlamaTarget(CachedTarget):
         return x, hidden_states
 
     def _enter(self, rows: Rows, layer: int, x: Tensor, hidden_states: dict[str, Tensor]) -> Tensor:
-        """What enters a layer: states replaced by entries, tapped after that."""
+        """Return the input of a layer: replace states by entries, then capture."""
         for entry, where in rows.entries(layer) if rows.tree.inputs else ():
             made = entry.make(x)
             x = x.clone()
@@ -113,7 +113,7 @@ class LlamaTarget(CachedTarget):
         return x
 
     def _turn(self, rows: Rows) -> Tensor:
-        """Rotations of the rows. Positions beyond the context are held at the last one (probes may lie there)."""
+        """Return the rotations of the rows. Positions beyond the context (probes) are clamped to the last one."""
         at, n = rows.past + rows.lo, len(rows.ids)
         if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
             return self.model.turns(at + n)[at:at + n]
@@ -121,7 +121,7 @@ class LlamaTarget(CachedTarget):
         return table[to_device((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:
-        """Added to scores, [group * rows, slots]: 0 where a row may look, -inf elsewhere. None when each sees everything."""
+        """Return the bias added to scores, [group * rows, slots]: 0 for visible slots, else -inf. None if all are visible."""
         if len(rows.ids) == 1 and rows.shape.all_seen:
             return None
         tile = (_tile if len(rows.tree) <= LARGE else _tile.__wrapped__)(rows.shape, self.model.group, self.model.dtype, self.model.device)
@@ -151,6 +151,6 @@ class LlamaTarget(CachedTarget):
 
 @lru_cache(maxsize=512)
 def _tile(shape: Shape, group: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
+    """Return the part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
     tile = torch.zeros(shape.sees.shape, dtype=dtype).masked_fill_(~shape.sees, -torch.inf)
     return to_device(tile.repeat(group, 1), device)

@@ -1,4 +1,4 @@
-"""The rows of one forward: which tokens, where they lie, and who sees whom."""
+"""The rows of one forward pass: token ids, slots, and attention masks."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from torch import Tensor
 
 from ..core import DraftTree
 
-LARGE = 128  # shapes of larger trees are not kept
+LARGE = 128  # masks of larger trees are not cached
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Who sees whom among scratch rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
+    """Attention mask of scratch rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
 
-    all_seen: every row sees every scratch row, so that no mask is needed.
+    all_seen: every row attends to every scratch row, so no mask is needed.
     """
 
     depth: Tensor
@@ -26,9 +26,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rows:
-    """One forward: rows lo..n of the scratch (row 0 the root, row i+1 node i) after ``past`` committed ones.
+    """Input of one forward pass: rows lo..n of the scratch (row 0 the root, row i+1 node i) after ``past`` committed ones.
 
-    ids [n-lo]; last: logits are wanted for the last row only.
+    ids [n-lo]; last: return logits of the last row only.
     """
 
     tree: DraftTree
@@ -43,9 +43,9 @@ class Rows:
 
     @property
     def device_topology(self) -> Shape:
-        """The same, for a pass of fixed shapes: of a tree that grows on a device, who sees whom is left there."""
+        """The mask for a pass with static shapes; for a tree built on a device it stays on the device."""
         left = self.tree.device_topology
-        if left is None or len(self.ids) != len(self.tree) + 1 - self.lo:  # rows that waited stand in front of the tree
+        if left is None or len(self.ids) != len(self.tree) + 1 - self.lo:  # deferred tokens precede the tree
             return self.shape
         return Shape(torch.tensor([0, *left.depths][self.lo:]), left.sees[self.lo:], False)
 
@@ -54,7 +54,7 @@ class Rows:
         return self.tree.parents == _line(len(self.tree))
 
     def entries(self, layer: int):
-        """Entries of a layer whose rows are in this forward, with the rows' indices in it."""
+        """Yield the entries of a layer whose rows are in this pass, with their row indices."""
         for entry in self.tree.inputs:
             if entry.layer == layer and entry.nodes and min(entry.nodes) + 1 >= self.lo:
                 yield entry, [node + 1 - self.lo for node in entry.nodes]
@@ -65,7 +65,7 @@ def _shape(parents: tuple[int, ...], lo: int) -> Shape:
     if parents == _line(n - 1):
         sees = torch.ones(n, n, dtype=torch.bool).tril_()[lo:]
         return Shape(torch.arange(lo, n), sees, n - lo == 1)
-    depth, bits = [0], [1]  # a row's ancestors as the bits of one whole number: no tensor work per node
+    depth, bits = [0], [1]  # a row's ancestors as bits of one integer, to avoid tensor operations per node
     for i, parent in enumerate(parents):
         depth.append(depth[parent + 1] + 1)
         bits.append(bits[parent + 1] | 1 << (i + 1))
@@ -79,18 +79,18 @@ _cached_shape = lru_cache(maxsize=512)(_shape)
 
 
 def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
-    """Shape of the rows from lo on of a tree; kept for small trees, which come back round after round."""
+    """Return the mask of the rows of a tree from lo on; cached for small trees, whose shapes repeat."""
     return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
 
 
 @lru_cache(maxsize=512)
 def _line(n: int) -> tuple[int, ...]:
-    """Parents of a chain of n nodes."""
+    """Return the parents of a chain of n nodes."""
     return tuple(range(-1, n - 1))
 
 
-class Growing:
-    """Rows that arrive in pieces. Views handed out stay as they were."""
+class DeviceTree:
+    """A tensor that grows by rows. Views returned earlier never change."""
 
     def __init__(self, first: Tensor):
         self._buffer, self._count = first, len(first)
@@ -99,7 +99,7 @@ class Growing:
         return self._buffer[:min(count, self._count)]
 
     def add(self, keep: int, more: Tensor) -> Tensor:
-        """The first ``keep`` rows followed by more; a view."""
+        """Keep the first ``keep`` rows, append ``more``, and return a view."""
         n = keep + len(more)
         if n > len(self._buffer) or keep < self._count:
             bigger = more.new_empty(max(n, 2 * keep, 8), *more.shape[1:])

@@ -1,4 +1,4 @@
-"""A tiny transformer in double precision with a real KV cache: small enough to enumerate every run of the engine exactly.
+"""A tiny transformer in double precision with a real KV cache: small enough to enumerate every run of the engine.
 
 RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``blend`` moves the weights towards another
 net, which sets how good a draft of that other net it is. For tests and for teaching; its weights are random.
@@ -14,13 +14,13 @@ from torch import Tensor
 from ..core import DraftTree, Scores, common
 from .base import CachedTarget, Rows
 from .learning import Learner
-from .own_cache import Keep
+from .cache_selection import CacheSelection
 
 Layer = dict[str, Tensor]
 
 
 class TinyNet:
-    """The weights and the arithmetic. vocab, width, layers: sizes; sharp: how peaked the laws are; seed: of the weights."""
+    """The weights and the arithmetic. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
         source, d = torch.Generator().manual_seed(seed), width
@@ -36,7 +36,7 @@ class TinyNet:
         ]
 
     def blend(self, other: TinyNet, share: float) -> TinyNet:
-        """A net of the same sizes: ``share`` of the way from these weights to the other's (1 = the other)."""
+        """Return a net whose weights are interpolated: ``share`` of the way from these weights to the other's (1 = the other)."""
         out = object.__new__(TinyNet)
         out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
         out.embedding = torch.lerp(self.embedding, other.embedding, share)
@@ -51,17 +51,17 @@ class TinyNet:
         return states @ self.output.T
 
     def turns(self, positions: Sequence[int]) -> Tensor:
-        """Rotary turns of the positions as complex numbers [rows, head width / 2]."""
+        """Return the rotations of the positions as complex numbers [rows, head width / 2]."""
         half = self.width // self.heads // 2
         angles = torch.tensor(positions, dtype=self.output.dtype)[:, None] * 50.0 ** -(torch.arange(half) / half)
         return torch.polar(torch.ones_like(angles), angles)
 
     def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
-        """One layer over rows x [rows, width]."""
+        """Run one layer over rows x [rows, width]."""
         return self.transform(layer, self.attend(layer, x, kv, first, turn, mask))
 
     def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
-        """The attention of a layer. Keys and values of the rows go to slots first, first + 1, ... of kv
+        """Run the attention of a layer. Keys and values of the rows go to slots first, first + 1, ... of kv
         [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
         pairs = torch.complex(*qkv[:2].chunk(2, -1)) * turn
@@ -71,7 +71,7 @@ class TinyNet:
         return x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
 
     def transform(self, layer: Layer, x: Tensor) -> Tensor:
-        """The feed-forward of a layer."""
+        """Run the feed-forward of a layer."""
         gate, up = (self.norm(x) @ layer["up"].T).chunk(2, -1)
         return x + (torch.nn.functional.silu(gate) * up) @ layer["down"].T
 
@@ -79,7 +79,7 @@ class TinyNet:
         return torch.nn.functional.rms_norm(x, (self.width,), eps=1e-6)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
-        """The reference: logits [tokens, vocab] without tree or bookkeeping."""
+        """Return reference logits [tokens, vocab] without tree or cache."""
         n = len(tokens)
         mask = torch.full((n, n), -torch.inf, dtype=self.output.dtype).triu(1)
         x, turn = self.embed(tokens), self.turns(list(range(n)))
@@ -89,13 +89,13 @@ class TinyNet:
 
 
 class TinyTarget(CachedTarget):
-    """A TinyNet behind the Target protocol, with the bookkeeping that every target shares."""
+    """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
                           "lean"})
     name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
-    offset = 0  # positions that a row's slot lies before its own
+    offset = 0  # position of a row minus its slot
 
     def __init__(self, net: TinyNet, context: int = 64):
         self.net, self.vocab, self.context = net, net.vocab, context
@@ -121,15 +121,15 @@ class TinyTarget(CachedTarget):
     def fuzzy(self, size: int) -> TinySideBySide:
         return TinySideBySide(self, size)
 
-    def lean(self, keep: Keep) -> TinyLean:
+    def lean(self, keep: CacheSelection) -> TinyLean:
         return TinyLean(self, keep)
 
     def learning(self) -> TinyLearner:
         return TinyLearner(self)
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys (rotated) and values of the committed rows and the first of the scratch, each [heads, rows, head width]; a copy."""
-        keys, values = self._slots[layer, :, :, :len(self.seen) + scratch].clone()
+        """Return a copy of keys (rotated) and values of the committed rows and the first of the scratch, each [heads, rows, head width]."""
+        keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + scratch].clone()
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -138,10 +138,10 @@ class TinyTarget(CachedTarget):
         return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
     def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """States after the first ``layers`` layers and what entered each of them."""
+        """Return states after the first ``layers`` layers and the input of each of them."""
         at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
-        if end > self._slots.shape[3]:  # a wide tree behind a long text
+        if end > self._slots.shape[3]:  # a wide tree after a long text
             self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
         mask = self._slots.new_zeros(len(rows.ids), end)
         mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
@@ -159,7 +159,7 @@ class TinyTarget(CachedTarget):
         return x, hidden_states
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
-        """x plus the attention of the layer at this depth."""
+        """Return x plus the attention of the layer at this depth."""
         return self.net.attend(layer, x, *where)
 
     def _gather(self, past: int, rows: list[int]) -> None:
@@ -188,25 +188,25 @@ class TinyView(TinyTarget):
         self.whole, self.skip = whole, frozenset(sublayers)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common(self.whole.seen, list(tokens[:-1]))
-        self._slots, self.seen = self.whole._slots.clone(), self.whole.seen[:agree]
+        agree = common(self.whole.cached_tokens, list(tokens[:-1]))
+        self._slots, self.cached_tokens = self.whole._slots.clone(), self.whole.cached_tokens[:agree]
         self._drop()
         self.root = None
         return super().sync(tokens)
 
 
 class TinySideBySide(TinyView):
-    """The target with groups of layers side by side: its nodes' attentions read what entered the group (targets.side_by_side.py)."""
+    """The target with groups of layers in parallel: the attention of its nodes reads the input of the group (targets.side_by_side.py)."""
 
     def __init__(self, whole: TinyTarget, size: int):
-        from .side_by_side import groups_of
+        from .layer_groups import groups_of
 
         super().__init__(whole, ())
         self.starts = {layer: group[0] for group in groups_of(whole.layers, size) for layer in group}
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         self.whole.sync(tokens)
-        self.whole.settle()
+        self.whole.flush()
         return super().sync(tokens)
 
     def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -220,18 +220,18 @@ class TinySideBySide(TinyView):
 
 
 class TinyLean(TinyView):
-    """The target over what ``keep`` leaves of its committed rows (own_cache.py); every sync takes them anew."""
+    """The target over the committed rows selected by ``keep`` (own_cache.py); every sync copies them again."""
 
-    def __init__(self, whole: TinyTarget, keep: Keep):
+    def __init__(self, whole: TinyTarget, keep: CacheSelection):
         super().__init__(whole, ())
         self.keep, self.kept = keep, 0
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common(self.whole.seen, list(tokens[:-1]))
+        agree = common(self.whole.cached_tokens, list(tokens[:-1]))
         rows, _ = self.keep(self.whole._slots[:, :, :, :agree], 0)
         self._slots, self.kept = self.whole._slots.clone(), rows.shape[3]
         self._slots[:, :, :, :self.kept] = rows
-        self.seen, self.offset, self.root = self.whole.seen[:agree], agree - self.kept, None
+        self.cached_tokens, self.offset, self.root = self.whole.cached_tokens[:agree], agree - self.kept, None
         self._drop()
         return TinyTarget.sync(self, tokens)
 
@@ -243,7 +243,7 @@ class TinyLean(TinyView):
 
 
 class TinyEarly:
-    """The first layers of the target, run anew for every question."""
+    """The first layers of the target, run again for every step."""
 
     def __init__(self, target: TinyTarget, exit: int):
         self.target, self.exit, self.rows = target, exit, 0
@@ -252,7 +252,7 @@ class TinyEarly:
         return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        states, _ = self.target.through(Rows(tree, self.target.ids_of(tree, 0), len(self.target.seen), 0, False), self.exit)
+        states, _ = self.target.through(Rows(tree, self.target.ids_of(tree, 0), len(self.target.cached_tokens), 0, False), self.exit)
         self.target._drop()
         self.rows = len(tree) + 1
         return states[start + 1:] if start else states

@@ -117,7 +117,7 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
     """What a head's reader is told of a loaded target; folder: where it lies."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
-                still=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
+                static=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
                 folder=folder)
 
 

@@ -33,7 +33,7 @@ def test_whatever_a_clock_says_a_model_loads(monkeypatch, tick):
     monkeypatch.setattr(linear.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(linear, "MOST_ROUNDS", 6)
     weights = [torch.randn(8, 4), torch.randn(4, 8)]
-    layout = linear.fastest(weights, 256)
+    layout = linear.fastest_layout(weights, 256)
     assert torch.allclose(layout(weights[0])(torch.ones(5, 4)), torch.ones(5, 4) @ weights[0].T, atol=1e-5)
 
 

@@ -106,7 +106,7 @@ def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkey
     """Once: while it was a property, TorchScript asked for it as it looked over the network, which compiled it anew within itself until
     Python's stack was full."""
     asked, scripted = [], draft_length.scripted
-    monkeypatch.setattr(draft_length, "compiled", lambda module: asked.append(module) or scripted(module))
+    monkeypatch.setattr(draft_length, "scripted", lambda module: asked.append(module) or scripted(module))
     quick = net.quick()
     assert isinstance(quick, torch.jit.ScriptModule) and net.quick() is quick and asked == [net]
     told = [torch.rand(shape) for shape in shapes]

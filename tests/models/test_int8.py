@@ -68,7 +68,7 @@ def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monke
         def times(self, x):
             return super().times(x).clamp(max=2.0**15)
 
-    monkeypatch.setattr(int8, "Bytes", Cut)
+    monkeypatch.setattr(int8, "ByteProducts", Cut)
     assert int8._kind.__wrapped__() is FloatProducts
 
 

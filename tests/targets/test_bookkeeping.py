@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, Entry, Verdict
-from specviz.targets.base import CHUNK, CachedTarget, ContextOverflow
-from specviz.targets.rows import Growing, shape_of
+from specviz.targets.base import PREFILL_CHUNK, CachedTarget, ContextOverflow
+from specviz.targets.rows import DeviceTree, shape_of
 
 
 class Log(CachedTarget):
@@ -55,7 +55,7 @@ def test_prefill_feeds_all_but_the_last_token_and_gives_its_last_row():
     scores = target.sync([1, 2, 3, 4])
     assert target.runs == [[1, 2, 3]] and scores.num_computed == 3 and scores.at == 0
     assert scores.logits.shape == (1, 100) and scores.logits[0, 0] == value([1, 2, 3])
-    assert target.root == 4 and target.seen == [1, 2, 3] == target.slots
+    assert target.root == 4 and target.cached_tokens == [1, 2, 3] == target.slots
 
 
 def test_a_prompt_of_one_token_runs_nothing():
@@ -68,9 +68,9 @@ def test_a_prompt_of_one_token_runs_nothing():
 def test_a_long_prompt_is_fed_in_chunks():
     target = Log()
     target.capture(frozenset({"final"}))
-    tokens = [i % 90 for i in range(2 * CHUNK + 10)]
+    tokens = [i % 90 for i in range(2 * PREFILL_CHUNK + 10)]
     scores = target.sync(tokens)
-    assert [len(run) for run in target.runs] == [CHUNK, CHUNK, 9] and scores.num_computed == len(tokens) - 1
+    assert [len(run) for run in target.runs] == [PREFILL_CHUNK, PREFILL_CHUNK, 9] and scores.num_computed == len(tokens) - 1
     assert scores.hidden_states["final"][:, 0].tolist() == tokens[:-1] and scores.logits[0, 0] == value(tokens[:-1])
 
 
@@ -86,7 +86,7 @@ def test_commit_keeps_root_and_path_and_makes_sync_a_no_op():
     target.sync([1, 2, 3])
     target.score(tree([4, 5, 6, 7], [-1, -1, 1, 0]))
     target.commit(Verdict((1, 2), 9, "bonus"))
-    assert target.seen == [1, 2, 3, 5, 6] == target.slots and target.root == 9
+    assert target.cached_tokens == [1, 2, 3, 5, 6] == target.slots and target.root == 9
     runs = len(target.runs)
     assert target.sync([1, 2, 3, 5, 6, 9]).num_computed == 0 and len(target.runs) == runs == target.passes
 
@@ -96,10 +96,10 @@ def test_sync_follows_the_scratch_by_token():
     target.sync([1, 2, 3])
     target.score(tree([4, 5, 6, 7], [-1, -1, 1, 0]))
     assert target.sync([1, 2, 3, 5, 6, 8]).num_computed == 0  # 3, 5 and 6 were scored
-    assert target.seen == [1, 2, 3, 5, 6] and len(target.runs) == 2
+    assert target.cached_tokens == [1, 2, 3, 5, 6] and len(target.runs) == 2
     target.score(tree([4], [-1]))
     target.sync([1, 2, 3, 5, 6, 8, 50, 51])  # 8 was the root, 50 is new
-    assert target.seen == [1, 2, 3, 5, 6, 8]
+    assert target.cached_tokens == [1, 2, 3, 5, 6, 8]
     assert target.score(DraftTree()).logits[0, 0] == value([1, 2, 3, 5, 6, 8, 50, 51])
 
 
@@ -107,7 +107,7 @@ def test_twins_are_followed_side_by_side():
     target = Log()
     target.sync([1, 2])
     target.score(tree([4, 4, 5], [-1, -1, 1]))  # the continuation lies under the second twin
-    assert target.sync([1, 2, 4, 5, 6]).num_computed == 0 and target.seen == [1, 2, 4, 5] and len(target.runs) == 2
+    assert target.sync([1, 2, 4, 5, 6]).num_computed == 0 and target.cached_tokens == [1, 2, 4, 5] and len(target.runs) == 2
 
 
 def test_probes_and_made_rows_are_not_followed():
@@ -115,10 +115,10 @@ def test_probes_and_made_rows_are_not_followed():
     target.sync([1, 2])
     target.score(tree([4, 5], [-1, -1], probes={0}))
     target.sync([1, 2, 4, 6])
-    assert target.seen == [1, 2]
+    assert target.cached_tokens == [1, 2]
     target.score(DraftTree((7,), (-1,), (-1,), inputs=(Entry(0, (0,), lambda x: x[:1]),)))
     target.sync([1, 2, 4, 6, 7, 8])
-    assert target.seen == [1, 2, 4, 6]
+    assert target.cached_tokens == [1, 2, 4, 6]
 
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [1, 2, 9, 9], [9], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 9, 9, 9]])
@@ -129,7 +129,7 @@ def test_sync_goes_anywhere(tokens):
     target.sync(tokens)
     logits = target.score(tree([3, 4], [-1, 0])).logits[:, 0].tolist()
     assert logits == [value(tokens), value(tokens + [3]), value(tokens + [3, 4])]
-    assert target.seen == tokens[:-1] and target.slots[:len(tokens) + 2] == tokens + [3, 4]
+    assert target.cached_tokens == tokens[:-1] and target.slots[:len(tokens) + 2] == tokens + [3, 4]
 
 
 def test_a_few_missing_rows_go_with_the_next_score():
@@ -139,9 +139,9 @@ def test_a_few_missing_rows_go_with_the_next_score():
     assert target.sync([1, 2, 3, 4, 5, 6, 7]).num_computed == 0
     logits = target.score(tree([8, 9], [-1, -1])).logits[:, 0].tolist()
     assert logits == [value([1, 2, 3, 4, 5, 6, 7] + more) for more in ([], [8], [9])]
-    assert target.runs[-1] == [5, 6, 7, 8, 9] and target.seen == [1, 2, 3, 4, 5, 6]
+    assert target.runs[-1] == [5, 6, 7, 8, 9] and target.cached_tokens == [1, 2, 3, 4, 5, 6]
     target.commit(Verdict((1,), 3, "bonus"))
-    assert target.slots == [1, 2, 3, 4, 5, 6, 7, 9] == target.seen
+    assert target.slots == [1, 2, 3, 4, 5, 6, 7, 9] == target.cached_tokens
 
 
 def test_rows_that_wait_are_not_lost():
@@ -150,7 +150,7 @@ def test_rows_that_wait_are_not_lost():
     target.sync([1, 2, 3, 4, 5])
     assert target.sync([1, 2, 3, 4, 5]).num_computed == 0
     target.capture(frozenset({"final"}))  # states are wanted from here on
-    assert target.seen == [1, 2, 3, 4] and target.score(DraftTree()).hidden_states["final"].tolist() == [[5]]
+    assert target.cached_tokens == [1, 2, 3, 4] and target.score(DraftTree()).hidden_states["final"].tolist() == [[5]]
     assert target.sync([1, 2, 3, 4, 5, 6, 7]).hidden_states["final"].tolist() == [[6]]  # with taps nothing waits
 
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_done_is_said():
     target = Log(context=5)
     with pytest.raises(ValueError, match="empty"):
         target.sync([])
-    with pytest.raises(ContextOverflow, match="6 tokens are more than the model can read"):
+    with pytest.raises(ContextOverflow, match="6 tokens exceed the context of the model"):
         target.sync([1, 2, 3, 4, 5, 6])
     with pytest.raises(ValueError, match="before sync"):
         target.score(DraftTree())
@@ -241,7 +241,7 @@ def test_shapes_of_random_trees_equal_a_walk_over_ancestors():
 
 
 def test_growing_rows_never_change_under_a_view():
-    rows = Growing(torch.zeros(1, 2))
+    rows = DeviceTree(torch.zeros(1, 2))
     views = [rows.add(i, torch.full((1, 2), float(i))) for i in range(1, 30)]
     branch = rows.add(3, torch.full((2, 2), 99.0))
     for n, view in enumerate(views, 2):

@@ -39,7 +39,7 @@ def text(seed: int, n: int) -> list[int]:
 def poison(target):
     """Large finite values in every slot that nothing may read (NaN would leak through 0 * NaN even where it is masked)."""
     if target._cache is not None:
-        target._cache[:, :, :, len(target.seen):] = 1e4
+        target._cache[:, :, :, len(target.cached_tokens):] = 1e4
 
 
 def held(target):
@@ -59,7 +59,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind):
 
 @pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear])
 def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, network, monkeypatch):
-    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout({tuple(w.shape): (kind, kind) for w in weights}))
+    monkeypatch.setattr("specviz.models.llama.fastest_layout", lambda weights, total: Layout({tuple(w.shape): (kind, kind) for w in weights}))
     model = FastModel(checkpoint(folder, "llama"))
     assert model.kernel == kind.kernel
     target, tokens = model.open(), text(1, 30)
@@ -69,7 +69,7 @@ def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, networ
 
 
 def test_two_layouts_take_turns_by_the_number_of_rows(folder, network, monkeypatch):
-    monkeypatch.setattr("specviz.models.llama.fastest", lambda weights, total: Layout({tuple(w.shape): (TransposedLinear, PackedLinear) for w in weights}))
+    monkeypatch.setattr("specviz.models.llama.fastest_layout", lambda weights, total: Layout({tuple(w.shape): (TransposedLinear, PackedLinear) for w in weights}))
     model = FastModel(checkpoint(folder, "llama3"))
     assert model.kernel == "transposed and onednn"
     net = transformers.AutoModelForCausalLM.from_pretrained(checkpoint(folder, "llama3"), dtype=torch.float32).eval()
@@ -196,7 +196,7 @@ def test_a_view_without_sublayers_equals_a_network_without_them(model, network):
     whole.score(DraftTree.chain(tokens[20:23]))
     whole.commit(Verdict((0, 1), 5, "plain"))
     view.sync(tokens[:22] + [5])
-    assert view.seen == whole.seen and torch.equal(view._cache[:, :, :, :22], whole._cache[:, :, :, :22])
+    assert view.cached_tokens == whole.cached_tokens and torch.equal(view._cache[:, :, :, :22], whole._cache[:, :, :, :22])
     none = whole.skipping([])
     none.sync(tokens[:22] + [5])
     assert (none.score(DraftTree.chain((1, 2))).logits - whole.score(DraftTree.chain((1, 2))).logits).abs().max() < 1e-6
@@ -216,7 +216,7 @@ def test_caches_are_apart_weights_shared_and_memory_comes_in_steps(model):
     one.sync(text(1, 10))
     assert (one.score(DraftTree()).logits - before).abs().max() < 1e-5
     one.close()
-    assert one._cache is None and one.seen == []
+    assert one._cache is None and one.cached_tokens == []
     one.sync(text(1, 10))
     assert (one.score(DraftTree()).logits - before).abs().max() < 1e-5
 

@@ -26,12 +26,12 @@ def folder(tmp_path_factory):
 def poison(target):
     """Large finite values in every slot that nothing may read."""
     for layer in target._cache.layers:
-        layer.keys[:, :, len(target.seen):] = 1e4
-        layer.values[:, :, len(target.seen):] = 1e4
+        layer.keys[:, :, len(target.cached_tokens):] = 1e4
+        layer.values[:, :, len(target.cached_tokens):] = 1e4
 
 
 def held(target):
-    rows = len(target.seen)
+    rows = len(target.cached_tokens)
     return [(layer.keys[0, :, :rows], layer.values[0, :, :rows]) for layer in target._cache.layers]
 
 
@@ -44,7 +44,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
     for error, cache, happened in play_rounds(target, Reference(model.net), held, poison, 200 if attention == "sdpa" else 80, seed=len(kind)):
         assert error < 1e-5 and cache < 1e-5, (error, cache, happened)
         seen.add(happened)
-        longest = max(longest, len(target.seen))
+        longest = max(longest, len(target.cached_tokens))
     assert len(seen) == 7 and longest > 3 * WINDOW
 
 

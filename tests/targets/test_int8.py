@@ -9,7 +9,7 @@ import transformers
 
 from specviz.core import DraftTree
 from specviz.models import int8
-from specviz.targets.batched import score_packed
+from specviz.targets.packed_pass import score_packed
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model, why_not
 
@@ -52,7 +52,7 @@ def differing(model, seed: int, rounds: int = 12) -> int:
 def test_a_row_says_the_same_bits_in_every_company(folder, kind):
     path = checkpoint(folder, kind)
     model = Int8Model(path)
-    assert model.compiled is not None and model.kernel.startswith("int8")
+    assert model.scripted is not None and model.kernel.startswith("int8")
     assert differing(model, FAST.index(kind)) == 0
     assert differing(FastModel(path), FAST.index(kind)) > 0  # the same question finds floats out
 
@@ -77,7 +77,7 @@ def test_it_is_nearly_the_network_of_the_checkpoint(folder, kind):
 def test_one_block_at_a_time_it_says_the_same_bits(folder):
     """What cannot be compiled, and what looks between the layers, runs block by block."""
     model, plain = (Int8Model(checkpoint(folder, "llama3")) for _ in range(2))
-    plain.compiled = None
+    plain.scripted = None
     for block in plain.blocks:
         block.attend = block.transform = None
     tree, tokens = DraftTree((5, 6, 7, 8), (-1, 0, 0, 2), (-1,) * 4), list(range(20))
@@ -91,7 +91,7 @@ def test_one_block_at_a_time_it_says_the_same_bits(folder):
 def test_a_processor_without_products_of_bytes_says_the_same_bits(folder, monkeypatch):
     path, tree, tokens = checkpoint(folder, "qwen2"), DraftTree((5, 6, 7), (-1, 0, 0), (-1,) * 3), list(range(25))
     models = [Int8Model(path)]
-    monkeypatch.setattr(int8, "_kind", lambda: int8.Floats)
+    monkeypatch.setattr(int8, "_kind", lambda: int8.FloatProducts)
     models.append(Int8Model(path))
     assert models[1].kernel == "int8, multiplied as floats"
     told = []
@@ -116,6 +116,6 @@ def test_sequences_in_one_pass_say_the_same_bits(folder):
 def test_what_it_cannot_add_up_exactly_it_refuses():
     small = dict(model_type="llama", max_position_embeddings=2048, head_dim=64)
     assert why_not(small) is None
-    assert "2,048 tokens" in why_not(small | {"max_position_embeddings": 4096})
+    assert why_not(small | {"max_position_embeddings": 4096}) is None  # the context is cut to 2,048 instead
     assert "256 numbers" in why_not(small | {"head_dim": 512})
     assert "not gpt2" in why_not({"model_type": "gpt2"})

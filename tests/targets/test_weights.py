@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models import pretrained as hub
-from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest
+from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest_layout
 from specviz.models.llama import why_not
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -71,9 +71,9 @@ WRONG = {
     "model.layers.2.self_attn.k_proj.weight of spoiled holds values that are not numbers":
         edit_weights(lambda t: t["model.layers.2.self_attn.k_proj.weight"][3].fill_(torch.nan)),
     "model.norm.weight of spoiled holds values": edit_weights(lambda t: t["model.norm.weight"].fill_(torch.inf)),
-    "does not say 'hidden_size'": edit_json("config.json", lambda c: c.pop("hidden_size")),
-    "sizes that do not fit together": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
-    "which is no size": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
+    "lacks 'hidden_size'": edit_json("config.json", lambda c: c.pop("hidden_size")),
+    "sizes that contradict each other": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
+    "which is not a size": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
     "not gpt2": edit_json("config.json", lambda c: c.update(model_type="gpt2")),
 }
 
@@ -166,7 +166,7 @@ def test_weights_that_sixteen_bits_do_not_hold_are_never_rounded(monkeypatch):
     full, half = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator).bfloat16().float()
     assert HalfLinear.holds(half) and not HalfLinear.holds(full) and not HalfLinear.holds(half * 2**40)
     monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(24, 16): {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}}})
-    layout, x = fastest([half], total=10), torch.randn(3, 16, generator=generator)
+    layout, x = fastest_layout([half], total=10), torch.randn(3, 16, generator=generator)
     assert layout.kernel == "fp16"
     assert torch.equal(layout(full)(x), torch.nn.functional.linear(x, full))
 
@@ -187,16 +187,16 @@ def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
     monkeypatch.setattr("specviz.models.linear.TransposedLinear", Wrong)
     monkeypatch.setattr("specviz.models.linear.PackedLinear", Absent)
     threads = torch.get_num_threads()
-    assert fastest([torch.randn(64, 64)], total=1, budget=0).kernel == "plain"
+    assert fastest_layout([torch.randn(64, 64)], total=1, budget=0).kernel == "plain"
     assert torch.get_num_threads() == threads
 
 
 def test_a_large_model_is_kept_in_one_layout(monkeypatch):
     monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(4, 4): {
         PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 6.0, 8: 3.0}}})
-    assert fastest([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
-    assert fastest([torch.ones(4, 4)], total=2**40).kernel == "transposed"  # half again as slow on average, against twice
-    assert fastest([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
+    assert fastest_layout([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
+    assert fastest_layout([torch.ones(4, 4)], total=2**40).kernel == "transposed"  # half again as slow on average, against twice
+    assert fastest_layout([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
 
 
 def test_a_small_model_has_a_layout_for_every_shape_and_a_larger_one_the_best_for_all(monkeypatch):
@@ -204,7 +204,7 @@ def test_a_small_model_has_a_layout_for_every_shape_and_a_larger_one_the_best_fo
         (4, 4): {PlainLinear: {1: 1.0, 8: 1.0}, TransposedLinear: {1: 2.0, 8: 2.0}},
         (9, 4): {PlainLinear: {1: 9.0, 8: 9.0}, TransposedLinear: {1: 5.0, 8: 5.0}}})
     weights = [torch.ones(4, 4), torch.ones(9, 4)]
-    small, large = fastest(weights, total=100), fastest(weights, total=2**27)
+    small, large = fastest_layout(weights, total=100), fastest_layout(weights, total=2**27)
     assert small.kernel == "plain and transposed" and large.kernel == "transposed"
     assert [type(small(w)) for w in weights] == [PlainLinear, TransposedLinear]
     assert [type(large(w)) for w in weights] == [TransposedLinear, TransposedLinear]

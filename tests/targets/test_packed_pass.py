@@ -61,7 +61,7 @@ def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
             path, token = path_of(source, tree), source.randrange(VOCAB)
             for target in (together, alone):
                 target.commit(Verdict(path, token, "plain"))
-            assert together.seen == alone.seen and same_cache(together, alone) < 1e-11
+            assert together.cached_tokens == alone.cached_tokens and same_cache(together, alone) < 1e-11
             assert together._cache.shape[3] < 512, "nothing is padded in the cache"
 
 
@@ -110,7 +110,7 @@ def test_rows_that_wait_are_fed_with_the_pass(model):
     second.sync(longer)
     tree = DraftTree.chain((1, 2))
     got = first.score_many([first, second], [tree, DraftTree()])[0]
-    assert (got.logits - alone.score(tree).logits).abs().max() < 1e-11 and first.seen == alone.seen
+    assert (got.logits - alone.score(tree).logits).abs().max() < 1e-11 and first.cached_tokens == alone.cached_tokens
 
 
 def test_what_is_no_batch_is_refused(model, folder):
@@ -118,7 +118,7 @@ def test_what_is_no_batch_is_refused(model, folder):
     for target in (one, other):
         target.sync([1, 2])
     for batch in ([one, one], [one, other]):
-        with pytest.raises(ValueError, match="different sequences on the same weights"):
+        with pytest.raises(ValueError, match="distinct sequences over the same weights"):
             one.score_many(batch, [DraftTree(), DraftTree()])
 
 

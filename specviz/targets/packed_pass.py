@@ -1,9 +1,9 @@
-"""One pass for the trees of several sequences (ragged batches without padding: BASS, Qian et al. 2404.15778; EMS-SD, Ni et al.
+"""One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al.
 2405.07542).
 
-The rows of all sequences lie one behind the other, so that every matrix is read once for all of them: that is where a batch pays.
-Attention is each sequence's own, over its own cache and its own tree: no slot is padded and no row, however far the accepted
-lengths drift apart, and a sequence joins or leaves by being named or not.
+The rows of all sequences are concatenated, so that every matrix is read once for all of them. Attention runs per sequence over its own
+cache and tree, so no slot and no row is padded however different the accepted lengths are, and a sequence joins or leaves the batch
+by being passed or not.
 """
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..core import DraftTree, Scores
 from .llama import LlamaTarget
 from .rows import Rows
 
-Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and where they lie among all rows
+Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place among all rows
 
 
 def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-    """As ``target.score(tree, start)`` for each target and its tree, in one pass over the weights that they share; no starts: all 0.
+    """Return ``target.score(tree, start)`` of each target and its tree, from one pass over their shared weights; starts default to 0.
 
-    A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets of different weights, or one that is named
-    twice; when the pass fails, each of them needs a sync() first.
+    A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets with different weights or a repeated target;
+    after a failed pass, each of them needs a sync() first.
     """
     if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
-        raise ValueError("a batch is made of different sequences on the same weights")
+        raise ValueError("a batch needs distinct sequences over the same weights")
     runs = [(target, tree, target._rows_to_run(tree, start)) for target, tree, start in zip(targets, trees, starts or [0] * len(trees))]
     lanes, at = [], 0
     for target, _, rows in runs:
@@ -56,24 +56,24 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
 
 
 def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """Logits of all rows, and each sequence's taps."""
+    """Return logits of all rows, and the captured hidden states of each sequence."""
     model, hidden_states = lanes[0][0].model, [{} for _ in lanes]
     for target, *_ in lanes:
-        target.work = None  # what an early exit left is not continued: all rows run through all layers
+        target.work = None  # early-exit work is not reused: all rows run through all layers
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
     turn, masks = torch.cat([target._turn(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
     looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
     for i, block in enumerate(model.blocks):
         if any(looked_into):
-            x = torch.cat([target._enter(rows, i, x[mine], seen) for (target, rows, mine), seen in zip(lanes, hidden_states)])
+            x = torch.cat([target._enter(rows, i, x[mine], states) for (target, rows, mine), states in zip(lanes, hidden_states)])
         q, new = model.project(block, x, turn)
         q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
         y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
         x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
     x = model.norm_final(x)
-    for (target, _, mine), seen in zip(lanes, hidden_states):
+    for (target, _, mine), states in zip(lanes, hidden_states):
         if "final" in target._want:
-            seen["final"] = x[mine]
+            states["final"] = x[mine]
     logits = model.head(x)
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
@@ -81,7 +81,7 @@ def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
 
 
 def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:
-    """What one sequence's rows find in its own slots, [kv_heads, group, rows, head_dim]; their keys and values are written there.
+    """Write keys and values of one sequence to its slots and return its attention, [kv_heads, group, rows, head_dim].
 
     q [kv_heads, group, all rows, head_dim]; new [2, kv_heads, all rows, head_dim].
     """
@@ -90,5 +90,5 @@ def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None)
     slots = target._cache[layer]
     slots.narrow(2, at, n).copy_(new[:, :, mine])
     asked = q[:, :, mine].reshape(1, q.shape[0], q.shape[1] * n, q.shape[3])
-    found = target.model.look(target.model.blocks[layer], asked, slots.narrow(2, 0, at + n), mask)
+    found = target.model.attention(target.model.blocks[layer], asked, slots.narrow(2, 0, at + n), mask)
     return found.view(q.shape[0], q.shape[1], n, q.shape[3])

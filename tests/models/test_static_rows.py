@@ -8,18 +8,18 @@ import torch
 
 from specviz.models import row_cache
 from specviz.models.heads import Body
-from specviz.models.still_rows import StillRoom
+from specviz.models.static_rows import StaticRowBuffer
 
-from ..targets.test_static import Watch
+from ..targets.test_static_shapes import Watch
 from . import tiny
 
 HIDDEN, VOCAB = 16, 40
 HEADS = ("eagle", "eagle3", "mtp", "kangaroo", "dflash", "dspark")
 
 
-def opened(kind: str, still: bool, device: str = "cpu"):
+def opened(kind: str, static: bool, device: str = "cpu"):
     """A head of a kind, the same for both, and a run's rows of it."""
-    body = Body("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, still=still)
+    body = Body("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, static=static)
     head = tiny.head(kind, body)
     return head, head.open()
 
@@ -27,7 +27,7 @@ def opened(kind: str, still: bool, device: str = "cpu"):
 @torch.inference_mode()
 def poison(rows):
     """Large finite values in every slot that nothing may read."""
-    slots = rows._slots if rows._still is None else rows._still.slots
+    slots = rows._slots if rows._static is None else rows._static.slots
     slots[:, :, :, rows.count + rows._scratch:] = 1e4
 
 
@@ -66,29 +66,29 @@ def play(kind: str, head, rows, steps: int, spoil: bool):
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_what_stays_gives_what_grows(kind):
-    (head, eager), (twin, still) = opened(kind, False), opened(kind, True)
-    wanted, found = play(kind, head, eager, 12, False), play(kind, twin, still, 12, True)
+    (head, eager), (twin, static) = opened(kind, False), opened(kind, True)
+    wanted, found = play(kind, head, eager, 12, False), play(kind, twin, static, 12, True)
     assert len(wanted) == len(found) >= 12
     assert all(torch.allclose(a, b, atol=2e-5) for a, b in zip(wanted, found))
-    assert isinstance(still._still, StillRoom) and eager._still is None
-    assert {name for name, _, _ in still._still.inputs} == ({"run", "take"} if kind in ("dflash", "dspark") else {"run"})
+    assert isinstance(static._static, StaticRowBuffer) and eager._static is None
+    assert {name for name, _, _ in static._static.inputs} == ({"run", "take"} if kind in ("dflash", "dspark") else {"run"})
 
 
 def test_a_text_that_outgrows_its_room_moves_and_one_that_ends_leaves_it():
-    (_, eager), (twin, still) = opened("eagle", False), opened("eagle", True)
+    (_, eager), (twin, static) = opened("eagle", False), opened("eagle", True)
     first = None
     with torch.inference_mode():
         for n in (150, 60, 60, 5):
             more = torch.randn(n, HIDDEN), torch.randn(n, HIDDEN)
-            assert torch.allclose(eager.read(*more), still.read(*more), atol=2e-5)
-            first = first or still._still
-        assert still._still is not first and still._still.capacity == 512
-        last = still._still
-        del still
+            assert torch.allclose(eager.read(*more), static.read(*more), atol=2e-5)
+            first = first or static._static
+        assert static._static is not first and static._static.capacity == 512
+        last = static._static
+        del static
         again = twin.open()
         again.restart(400)
         again.read(*more)
-        assert again._still is last, "the room of the run before"
+        assert again._static is last, "the room of the run before"
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3", "dflash"])
@@ -103,8 +103,8 @@ def test_what_would_be_recorded_reads_no_value_and_never_changes_shape(kind, mon
             return out
         return run(net, room, x, first, past, depths, sees, watched, name)
 
-    run = row_cache.run_still
-    monkeypatch.setattr(row_cache, "run_still", watching)
+    run = row_cache.run_static
+    monkeypatch.setattr(row_cache, "run_static", watching)
     play(kind, *opened(kind, True), 8, False)
     assert sum(len(watches) for watches in seen.values()) > 12
     for watches in seen.values():
@@ -114,5 +114,5 @@ def test_what_would_be_recorded_reads_no_value_and_never_changes_shape(kind, mon
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_replay_gives_what_the_layers_give(kind):
-    wanted, found = (play(kind, *opened(kind, still, "cuda"), 12, False) for still in (False, True))
+    wanted, found = (play(kind, *opened(kind, static, "cuda"), 12, False) for static in (False, True))
     assert all(torch.allclose(a, b, atol=2e-4) for a, b in zip(wanted, found))

@@ -10,10 +10,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specviz.core import DraftTree, Verdict
-from specviz.models.recorded import BUCKETS
+from specviz.models.cuda_graph_capture import BUCKETS
 from specviz.targets.fast import FastModel
-from specviz.targets.static import StaticModel
-from specviz.targets.static_slots import SlotMap
+from specviz.targets.static_shapes import StaticModel
+from specviz.targets.slot_map import SlotMap
 
 from .rounds import Reference, play_rounds, random_tree
 from .tiny import CONTEXT, FAST, VOCAB, checkpoint
@@ -38,7 +38,7 @@ def text(seed: int, n: int) -> list[int]:
 def poison(target):
     """Large finite values in every slot that nothing may read."""
     if target._cache is not None:
-        target._cache[:, :, :, target._map.slot[len(target.seen):]] = 1e4
+        target._cache[:, :, :, target._map.slot[len(target.cached_tokens):]] = 1e4
 
 
 def held(target):
@@ -47,8 +47,8 @@ def held(target):
 
 def as_it_lies(target):
     """Keys and values by the map, without moving them into order."""
-    target.settle()
-    rows = target._map.slot[:len(target.seen)]
+    target.flush()
+    rows = target._map.slot[:len(target.cached_tokens)]
     return [tuple(x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2) if i == 0 else x for i, x in enumerate(layer[:, :, rows]))
             for layer in target._cache]
 
@@ -199,7 +199,7 @@ class Watch(TorchFunctionMode):
 @pytest.fixture
 def watched(monkeypatch):
     """Every call of the forward that would be recorded, as its watch."""
-    from specviz.targets import static
+    from specviz.targets import static_shapes as static
 
     seen, forward = [], static.forward
 
@@ -261,7 +261,7 @@ def test_a_replay_gives_what_the_forward_gives(folder, dtype):
         target.expect(16)
         target.sync(text(1, 20))
     for _ in range(20):
-        if len(captured.seen) > CONTEXT - 20:
+        if len(captured.cached_tokens) > CONTEXT - 20:
             break
         tree = random_tree(source, VOCAB, source.randrange(0, 15), 4)
         a, b = captured.score(tree).logits, plain.score(tree).logits
@@ -269,4 +269,4 @@ def test_a_replay_gives_what_the_forward_gives(folder, dtype):
         verdict = Verdict(tuple(tree.path(source.randrange(-1, len(tree)))), 5, "plain")
         captured.commit(verdict)
         plain.commit(verdict)
-    assert len(captured._room.recorded.graphs) == 1
+    assert len(captured._buffer.recorded.graphs) == 1

@@ -1,4 +1,4 @@
-"""RMSNorm (Zhang and Sennrich 1910.07467) of rows, as the row-wise forward uses it."""
+"""RMSNorm (Zhang and Sennrich 1910.07467) over the last axis, for the inference forward pass."""
 from __future__ import annotations
 
 import torch
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class Norm:
-    """RMSNorm over the last axis. On a CPU by the length of each row: half the time of torch's own, which is many small ops."""
+    """RMSNorm over the last axis. On a CPU it uses the vector norm, in half the time of torch's own sequence of small ops."""
 
     def __init__(self, weight: Tensor, eps: float):
         self._width, self._eps, self.weight = weight.shape, eps, weight

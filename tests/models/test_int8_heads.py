@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from specviz.models import eagle
 from specviz.models.heads import Body, Streamed, ready
-from specviz.models.int8 import Int8Linear, of_bytes
+from specviz.models.int8 import Int8Linear, has_byte_products
 from specviz.zoo.trained_heads import body_of
 
 LIKE = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 160}
@@ -79,4 +79,4 @@ def test_a_head_is_told_in_what_its_target_multiplies(numbers, eight):
     model = Model()
     if numbers:
         model.numbers = numbers
-    assert body_of("toy", model).eight == (eight and of_bytes())
+    assert body_of("toy", model).eight == (eight and has_byte_products())

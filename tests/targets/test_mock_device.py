@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, LazyScalar, Proposal, Sampling, Scores, State, numbers, open_run
-from specviz.core.round import _halves, play
+from specviz.core.round import _split_seconds, play
 from specviz.methods import catalogue
-from specviz.targets.static import StaticModel
+from specviz.targets.static_shapes import StaticModel
 
 from ..exactness.pair import Pair
-from .card import CARD, Card
+from .mock_device import CARD, Card
 from .tiny import VOCAB
-from .waits import save_pair
+from .host_syncs import save_pair
 
 pytestmark = pytest.mark.far
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 10
@@ -78,7 +78,7 @@ def test_two_devices_do_not_mix():
 def test_numbers_are_read_together_and_pass_for_plain_ones():
     with Card() as card:
         one, several = numbers(torch.tensor([5]).to(CARD, non_blocking=True)), numbers(torch.tensor([[1, 2], [3, 4]]).to(CARD, non_blocking=True))
-        assert type(one[0]) is LazyScalar and repr(several[1][0]) == "Later()" and not +card.waits
+        assert type(one[0]) is LazyScalar and repr(several[1][0]) == "LazyScalar()" and not +card.waits
         assert several[1][1] == 4 and one[0] in {5} and one[0] > 4 and [10, 11, 12][several[0][1]] == 12 and max(several[0]) == 2
         assert card.waits == {"read": 1}
         assert numbers(torch.tensor([[1, 2]])) == [[1, 2]] and type(numbers(torch.tensor([1]))[0]) is int
@@ -87,6 +87,6 @@ def test_numbers_are_read_together_and_pass_for_plain_ones():
 def test_what_is_waited_for_beyond_the_pass_was_drafting():
     chain = Proposal(None, DraftTree.chain((1, 2)), 0.0, 0.0, 0.1)
     late, on_time = Scores(torch.zeros(3, 4), seconds=lambda: 0.5), Scores(torch.zeros(3, 4))
-    assert _halves(chain, late, 0.75) == pytest.approx((0.35, 0.5)) and _halves(chain, on_time, 0.75) == (0.1, 0.75)
-    assert _halves(chain, late, 0.25) == (0.1, 0.25)
-    assert _halves(Proposal(None, DraftTree(), 0.0, 0.0, 0.1), late, 0.75) == (0.1, 0.75), "nothing was drafted"
+    assert _split_seconds(chain, late, 0.75) == pytest.approx((0.35, 0.5)) and _split_seconds(chain, on_time, 0.75) == (0.1, 0.75)
+    assert _split_seconds(chain, late, 0.25) == (0.1, 0.25)
+    assert _split_seconds(Proposal(None, DraftTree(), 0.0, 0.0, 0.1), late, 0.75) == (0.1, 0.75), "nothing was drafted"

@@ -6,7 +6,7 @@ import pytest
 from specviz.methods import catalogue
 
 from ..exactness.toys import later
-from .waits import most, save_pair, table
+from .host_syncs import most, save_pair, table
 
 pytestmark = pytest.mark.far
 FAMILIES = {method.family: method.key for method in reversed(catalogue().values())}  # the first of each

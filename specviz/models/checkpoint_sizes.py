@@ -1,7 +1,7 @@
-"""Whether a checkpoint's sizes are true and fit into memory, told from config.json and the headers of its files alone.
+"""Check from config.json and the headers of the weight files alone that a checkpoint's sizes are plausible and fit into memory.
 
-A config.json of a hundred bytes can ask for terabytes, and numbers stored in eight bits or four mean nothing without the scales
-beside them: both are refused before anything is allocated.
+A config.json of a hundred bytes can ask for terabytes, and 8-bit or 4-bit weights mean nothing without their scales. Both are refused
+before anything is allocated.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN = {"F64", "F32", "F16", "BF16"}
 
 
 def check_config(config: dict[str, Any], name: str) -> None:
-    """Raises ModelError for sizes that are no sizes; absent ones are somebody else's to miss."""
+    """Raise ModelError for invalid sizes; missing ones are not checked here."""
     inner = config.get("text_config") or {}
     if not isinstance(inner, dict):
         raise ModelError(f"text_config in config.json of {name} is not a JSON object")
@@ -32,7 +32,7 @@ def check_config(config: dict[str, Any], name: str) -> None:
         for word in WORDS:
             value = part.get(word)
             if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in listed(value)):
-                raise ModelError(f"config.json of {name} says {word} is {str(value)[:40]}, which is no size")
+                raise ModelError(f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size")
         layers = max(listed(part.get("num_hidden_layers") or part.get("n_layer") or 1))
         if layers > MOST_LAYERS:
             raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read")
@@ -42,8 +42,8 @@ def check_config(config: dict[str, Any], name: str) -> None:
 
 
 def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
-    """Raises ModelError for numbers stored in few bits without a word about it in config.json, for sizes that the files cannot
-    hold, and for weights that do not fit into the memory of all the devices together with ``width`` bytes a number."""
+    """Raise ModelError for quantised weights that config.json does not declare, for sizes that the files cannot hold, and for weights
+    that do not fit into the memory of all devices together, at ``width`` bytes per number."""
     heads = weights.headers()
     if not config.get("quantization_config"):
         odd = quantised(heads)
@@ -53,14 +53,14 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
     inner = config.get("text_config") or config
     hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
     for word in ("vocab_size", "intermediate_size"):
-        if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers a byte, as four bits would have it
+        if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
             raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
                              f"{stored} bytes")
     fits(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
 
 
 def quantised(heads: dict[str, Any]) -> str | None:
-    """The name of a tensor that only a quantiser understands."""
+    """Return the name of a tensor that belongs to a quantised checkpoint, or None."""
     for key, head in heads.items():
         if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
             return key
@@ -68,12 +68,12 @@ def quantised(heads: dict[str, Any]) -> str | None:
 
 
 def listed(value: Any) -> list[Any]:
-    """One size, or one a layer."""
+    """Return one size, or one per layer, as a list."""
     return value if isinstance(value, list) and value else [value]
 
 
 def fits(name: str, need: int, *devices: torch.device) -> None:
-    """Raises ModelError where so many bytes are not free on all the devices together."""
+    """Raise ModelError if ``need`` bytes are not free on all devices together."""
     known = [free(device) for device in devices]
     have = sum(known) if None not in known else need
     if need > have:
@@ -81,13 +81,13 @@ def fits(name: str, need: int, *devices: torch.device) -> None:
 
 
 def everywhere(spread: bool) -> list[torch.device]:
-    """Where weights may lie: the processor's memory, and where a model is spread every card's."""
+    """Return the devices that may hold weights: the CPU, and every GPU if the model is spread."""
     cards = torch.cuda.device_count() if spread and torch.cuda.is_available() else 0
     return [torch.device("cpu"), *(torch.device("cuda", card) for card in range(cards))]
 
 
 def free(device: torch.device) -> int | None:
-    """Bytes that may still be allocated; None where nobody says."""
+    """Return the bytes that may still be allocated; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     found = []

@@ -1,7 +1,7 @@
-"""Early exits: the first layers of a target as a draft model of their own (Kangaroo 2404.18911, LayerSkip 2404.16710).
+"""Early exits: the first layers of a target as a draft model (Kangaroo 2404.18911, LayerSkip 2404.16710).
 
-An early exit leaves its work in the target's own scratch, and the next score() continues from there instead of running those
-layers again.
+An early exit leaves its states in the target's scratch, and the next score() continues from there instead of running those layers
+again.
 """
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from torch import Tensor
 
 from ..core import DraftTree, common
 from .base import CachedTarget
-from .rows import Growing, Rows
+from .rows import DeviceTree, Rows
 
 
 @dataclass
 class Work:
-    """What an early exit left behind: states [1 + nodes, hidden] that enter layer ``exit``, for the root and a tree."""
+    """Result of an early exit: states [1 + nodes, hidden] that enter layer ``exit``, for the root and a tree."""
 
     exit: int
     tree: DraftTree
-    states: Growing
+    states: DeviceTree
 
     def shared(self, tree: DraftTree) -> int:
-        """How many first nodes of ``tree`` the work covers."""
+        """Return how many leading nodes of ``tree`` the work covers."""
         return common(list(zip(self.tree.tokens, self.tree.parents)), list(zip(tree.tokens, tree.parents)))
 
 
 class EarlyExit:
-    """The first ``exit`` layers of a target that is synced to the text. The target has ``lower`` and keeps the ``work``."""
+    """The first ``exit`` layers of a target that is synced to the text. The target provides ``lower`` and stores the ``work``."""
 
     def __init__(self, target: CachedTarget, exit: int):
         if not 0 < exit < target.layers:
-            raise ValueError(f"an exit must lie between layer 1 and layer {target.layers - 1}, not {exit}")
+            raise ValueError(f"the exit layer must be between 1 and {target.layers - 1}, not {exit}")
         self._target, self._exit = target, exit
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        """States [rows, hidden] that enter layer ``exit``, for the root and all nodes (start 0) or the nodes from ``start`` on.
+        """Return states [rows, hidden] that enter layer ``exit``, for the root and all nodes (start 0) or the nodes from ``start`` on.
 
-        Nodes before ``start`` are those of the last call. Raises ValueError when the last call left something else.
+        Nodes before ``start`` are those of the last call. Raises ValueError if the last call scored other nodes.
         """
-        self._target.settle()
+        self._target.flush()
         target, work = self._target, self._target.work
         if work is not None and (work.exit != self._exit or work.shared(tree) < start or not start and len(work.tree)):
-            work = None  # another exit or another tree: begin again
+            work = None  # another exit or another tree: start over
         if start and work is None:
             raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
         if lo > len(tree):
             return work.states.first(lo)[lo:]
-        rows = Rows(tree, target.ids_of(tree, lo), len(target.seen), lo, False)
+        rows = Rows(tree, target.ids_of(tree, lo), len(target.cached_tokens), lo, False)
         with target.timed():
             target.forget()
             states = target.lower(rows, self._exit)
             if lo:
                 states = work.states.add(lo, states)
-            target.work = Work(self._exit, tree, work.states if lo else Growing(states))
+            target.work = Work(self._exit, tree, work.states if lo else DeviceTree(states))
         return states[start + 1:] if start else states
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer below the exit as the target's ``kv`` has them: of the text, of the root and of the last step's
-        nodes."""
+        """Return keys and values of a layer below the exit, as the target's ``kv``: of the text, the root and the nodes of the last
+        step."""
         work = self._target.work
         return self._target.kv(layer, 0 if work is None else len(work.tree) + 1)

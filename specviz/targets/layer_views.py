@@ -1,4 +1,4 @@
-"""Views of a target: the same weights over the same committed rows, run otherwise, so that a target drafts for itself."""
+"""Views of a target for self-speculation: the same weights and committed rows with skipped or grouped layers."""
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from torch import Tensor
 from ..core import Scores, common
 from .llama import LlamaTarget
 from .rows import Rows
-from .side_by_side import groups_of
+from .layer_groups import groups_of
 
 
-class Skipping(LlamaTarget):
-    """A target without some sublayers (SWIFT 2410.06916, Draft & Verify 2309.08168): a draft model that needs no weights.
+class SkippedLayers(LlamaTarget):
+    """A target without some sublayers (SWIFT 2410.06916, Draft & Verify 2309.08168): a draft model without extra weights.
 
-    It reads the committed keys and values of the whole target and keeps its own scratch.
+    It copies the committed keys and values of the whole target and has its own scratch.
     """
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
@@ -30,23 +30,23 @@ class Skipping(LlamaTarget):
         super().__init__(target.model)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """As any target's; rows that the whole target has committed are taken from it, the rest is fed without the sublayers."""
+        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied, the rest is run without the sublayers."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
-        mine = min(self._borrowed, common(self.seen, tokens[:-1]))
-        theirs = common(whole.seen, tokens[:-1])
+        mine = min(self._borrowed, common(self.cached_tokens, tokens[:-1]))
+        theirs = common(whole.cached_tokens, tokens[:-1])
         if theirs > mine:
             self._reserve(theirs)
             with torch.inference_mode():
-                self._cache[:, :, :, mine:theirs] = whole.lined_up()[:, :, :, mine:theirs]
-            self.seen = tokens[:theirs]
+                self._cache[:, :, :, mine:theirs] = whole.slots_in_order()[:, :, :, mine:theirs]
+            self.cached_tokens = tokens[:theirs]
             self._drop()
         self._borrowed = max(mine, theirs)
         return super().sync(tokens)
 
     @contextmanager
     def timed(self):
-        """A view's forwards are its target's time too: who adds up ``busy`` knows the target alone."""
+        """Add the time of a view's passes to its target, too, because only the target's ``busy`` is summed."""
         before = self.busy
         try:
             with super().timed():
@@ -59,10 +59,10 @@ class Skipping(LlamaTarget):
         self._borrowed = 0
 
 
-class Fuzzy(Skipping):
-    """A view of a target with groups of layers side by side. The root's row is exact, the nodes' are fuzzy.
+class GroupedLayers(SkippedLayers):
+    """A view of a target with groups of layers in parallel. The root's row is exact, the nodes' rows are approximate.
 
-    Keys and values of what is committed are the whole target's, made in order: the fuzzy ones live for one round (calibration).
+    Committed keys and values are the exact ones of the whole target; approximate ones last for one round (calibration).
     """
 
     capabilities = frozenset({"tree", "rewind", "embed", "head"})
@@ -73,7 +73,7 @@ class Fuzzy(Skipping):
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         self._whole.sync(tokens)
-        self._whole.settle()
+        self._whole.flush()
         return super().sync(tokens)
 
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -83,6 +83,6 @@ class Fuzzy(Skipping):
         for group in self.groups:
             entered = x
             for i in group:
-                seen = model.attend(model.blocks[i], entered, turn, self._cache[i], at, mask)
-                x = model.transform(model.blocks[i], seen if x is entered else x + (seen - entered))
+                attended = model.attend(model.blocks[i], entered, turn, self._cache[i], at, mask)
+                x = model.transform(model.blocks[i], attended if x is entered else x + (attended - entered))
         return x, {}

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import DraftTree, State, open_run, play
 from specviz.methods.self_speculation import magicdec, quantspec, triforce
-from specviz.targets.own_cache import Latest, Relevant, Rounded
+from specviz.targets.cache_selection import SinksAndWindow, RelevantChunks, RoundedCache
 
 from ..drafters.lookup.toys import check_greedy, greedy, layered, play_all
 
@@ -24,14 +24,14 @@ def rows(n=10, layers=2, heads=2, width=4):
 
 def test_the_first_and_the_latest_rows_are_kept():
     all_rows = rows()
-    kept, settled = Latest(2, 3)(all_rows, 0)
-    assert settled == 0 and torch.equal(kept, all_rows[:, :, :, [0, 1, 7, 8, 9]])
-    assert torch.equal(Latest(4, 6)(all_rows, 0)[0], all_rows)
+    kept, finished = SinksAndWindow(2, 3)(all_rows, 0)
+    assert finished == 0 and torch.equal(kept, all_rows[:, :, :, [0, 1, 7, 8, 9]])
+    assert torch.equal(SinksAndWindow(4, 6)(all_rows, 0)[0], all_rows)
 
 
 def test_the_pieces_most_like_the_last_key_are_kept_by_layer_and_head():
     all_rows = rows(11)
-    kept, _ = Relevant(2, 4, 3)(all_rows, 0)
+    kept, _ = RelevantChunks(2, 4, 3)(all_rows, 0)
     assert kept.shape[3] == 2 * 2 + 3
     for layer in range(2):
         for head in range(2):
@@ -43,13 +43,13 @@ def test_the_pieces_most_like_the_last_key_are_kept_by_layer_and_head():
 
 
 def test_old_groups_are_rounded_once_to_the_grid_between_their_ends():
-    all_rows, keep = rows(10), Rounded(2, 4, 3)
-    kept, settled = keep(all_rows, 0)
-    assert settled == 4 and torch.equal(kept[:, :, :, 4:], all_rows[:, :, :, 4:])
+    all_rows, keep = rows(10), RoundedCache(2, 4, 3)
+    kept, finished = keep(all_rows, 0)
+    assert finished == 4 and torch.equal(kept[:, :, :, 4:], all_rows[:, :, :, 4:])
     assert all(len(kept[0, 0, 0, :4, c].unique()) <= 4 for c in range(4)), "keys by channel"
     assert float((kept - all_rows)[:, :, :, :4].abs().max()) > 0.01
     assert torch.equal(keep(all_rows, 4)[0], all_rows[:, :, :, 4:]) and keep(all_rows, 4)[1] == 4
-    near = Rounded(8, 4, 3)(all_rows, 0)[0]
+    near = RoundedCache(8, 4, 3)(all_rows, 0)[0]
     assert 0 < float((near - all_rows).abs().max()) < 0.02
 
 
@@ -60,8 +60,8 @@ def test_a_view_that_keeps_everything_is_the_target_and_one_that_does_not_is_not
     chain = DraftTree.chain([1, 2, 3])
     want = target.score(chain).logits
     target.sync(PROMPT)
-    for keep, same in ((Latest(4, 60), True), (Latest(1, 3), False), (Rounded(8, 4, 20), True), (Rounded(1, 2, 2), False),
-                       (Relevant(2, 60, 2), True), (Relevant(2, 2, 2), False)):
+    for keep, same in ((SinksAndWindow(4, 60), True), (SinksAndWindow(1, 3), False), (RoundedCache(8, 4, 20), True), (RoundedCache(1, 2, 2), False),
+                       (RelevantChunks(2, 60, 2), True), (RelevantChunks(2, 2, 2), False)):
         view = target.lean(keep)
         view.sync(PROMPT)
         off = float((view.score(chain).logits - want).abs().max())
@@ -71,7 +71,7 @@ def test_a_view_that_keeps_everything_is_the_target_and_one_that_does_not_is_not
 @torch.inference_mode()
 def test_what_is_taken_in_round_by_round_is_what_is_taken_at_once(one):
     """After many rounds, trees among them, a view says what a new one says; and keys keep their positions."""
-    for keep in (lambda: Latest(2, 4), lambda: Rounded(3, 4, 2), lambda: Relevant(2, 4, 3)):
+    for keep in (lambda: SinksAndWindow(2, 4), lambda: RoundedCache(3, 4, 2), lambda: RelevantChunks(2, 4, 3)):
         parts = magicdec.METHOD.build(one, gamma=2, window=4, sinks=2)
         target = one.target = one.fresh()
         view, state = target.lean(keep()), State(list(PROMPT), limit=40)
@@ -84,7 +84,7 @@ def test_what_is_taken_in_round_by_round_is_what_is_taken_at_once(one):
             new.sync(state.tokens)
             fork = DraftTree((1, 2, 3), (-1, -1, 1), (-1,) * 3)
             assert float((view.score(fork).logits - new.score(fork).logits).abs().max()) < 1e-9
-            assert view.kept < len(state.tokens) - 1 or isinstance(view.keep, Rounded)
+            assert view.kept < len(state.tokens) - 1 or isinstance(view.keep, RoundedCache)
 
 
 @pytest.mark.parametrize("method, knobs", [(magicdec.METHOD, {"window": 3, "sinks": 1}), (quantspec.METHOD, {"bits": 1, "group": 2, "window": 1})])

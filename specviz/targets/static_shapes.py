@@ -1,8 +1,7 @@
-"""The Llama family with shapes that stay: the eager target's twin, recorded once a bucket on CUDA and replayed from then on.
+"""The Llama family with static shapes: captured once per bucket as a CUDA graph and replayed from then on.
 
-A pass that a recording cannot hold (a prompt, more rows than the largest bucket, states replaced on the way, a view with fewer
-layers) runs as the eager target runs it, and is counted by its reason in ``eager``. On a processor the same function runs
-unrecorded: what is tested there is what is recorded on a card.
+A pass that does not fit a graph (a prompt, more rows than the largest bucket, replaced states, a view with fewer layers) runs eagerly
+and is counted by its reason in ``eager``. On a CPU the same function runs without capture, so the tests there cover the captured code.
 """
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores
-from ..models.recorded import BUCKETS, WIDTH, bucket_of
-from ..models.static_llama import Inputs, Room, forward, new_room
+from ..models.cuda_graph_capture import BUCKETS, WIDTH, bucket_of
+from ..models.static_llama import Inputs, StaticKVBuffer, forward, new_kv_buffer
 from .fast import FastModel, FastTarget
 from .rows import Rows
-from .static_slots import SlotMap
+from .slot_map import SlotMap
 
-STEP = 256  # slots of the smallest room; larger ones are twice as large each
-SPARE = 4  # rooms kept for the next runs
+STEP = 256  # slots of the smallest buffer; larger ones double
+SPARE = 4  # buffers kept for the next runs
 
 
 class StaticModel(FastModel):
-    """Weights of a Hugging Face folder, as FastModel; ``open()`` gives targets of fixed shapes.
+    """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes.
 
-    steady: attention adds up in double precision, so that half precision does not depend on where rows lie; None: when the
+    steady: attention sums in double precision, so that half precision does not depend on the order of slots; None: only if the
     weights are in half precision.
     """
 
@@ -39,37 +38,37 @@ class StaticModel(FastModel):
         self.steady = self.dtype in (torch.bfloat16, torch.float16) if steady is None else steady
         self.records = self.device.type == "cuda"
         self.forward = "captured" if self.records else "static"
-        self._spare: list[Room] = []
+        self._spare: list[StaticKVBuffer] = []
         self._lock = threading.Lock()
 
     def open(self) -> StaticTarget:
         return StaticTarget(self)
 
-    def take_room(self, slots: int) -> Room:
-        """A room of at least so many slots, one that an earlier run left where there is one."""
+    def take_buffer(self, slots: int) -> StaticKVBuffer:
+        """Return a buffer of at least so many slots, one of an earlier run if possible."""
         with self._lock:
-            fits = [room for room in self._spare if room.capacity >= slots]
+            fits = [buffer for buffer in self._spare if buffer.capacity >= slots]
             if fits:
-                room = min(fits, key=lambda room: room.capacity)
-                self._spare = [spare for spare in self._spare if spare is not room]
-                return room
+                buffer = min(fits, key=lambda buffer: buffer.capacity)
+                self._spare = [spare for spare in self._spare if spare is not buffer]
+                return buffer
         capacity = STEP
         while capacity < slots:
             capacity *= 2
-        return new_room(self, capacity)
+        return new_kv_buffer(self, capacity)
 
-    def give_room(self, room: Room) -> None:
+    def return_buffer(self, buffer: StaticKVBuffer) -> None:
         with self._lock:
-            self._spare = [*self._spare, room][-SPARE:]
+            self._spare = [*self._spare, buffer][-SPARE:]
 
 
 class StaticTarget(FastTarget):
-    """One run's room over shared weights. bucket: rows of its forwards, which only ever grows; eager: passes by why they ran so."""
+    """One run's buffer over shared weights. bucket: rows of its passes, which only grows; eager: count of eager passes by reason."""
 
-    capabilities = FastTarget.capabilities - {"batch"}  # its shapes hold one sequence
+    capabilities = FastTarget.capabilities - {"batch"}  # static shapes hold one sequence
 
     def __init__(self, model: StaticModel):
-        self._room: Room | None = None
+        self._buffer: StaticKVBuffer | None = None
         self._map = SlotMap(0)
         self.bucket, self.eager = 1, Counter()
         self._running: list[tuple[Any, Any]] = []  # events around passes that may not be over
@@ -79,10 +78,10 @@ class StaticTarget(FastTarget):
     def expect(self, rows: int) -> None:
         self.bucket = max(self.bucket, bucket_of(rows) or BUCKETS[-1])
 
-    # --- time: on a card the host goes on while a pass runs ---------------------------------------------------------
+    # --- timing: on CUDA the host continues while a pass runs ---------------------------------------------------------
     @property
     def busy(self) -> float:
-        """Seconds of the passes that are over: on a card the device's own."""
+        """Seconds of the finished passes; on CUDA measured by device events."""
         over = [pair for pair in self._running if pair[1].query()]
         self._running = [pair for pair in self._running if pair not in over]
         self._busy += sum(begin.elapsed_time(end) for begin, end in over) / 1000
@@ -108,7 +107,7 @@ class StaticTarget(FastTarget):
             end.record(stream)
             self._running.append((begin, end))
         finally:
-            self._busy = before  # launching is not running
+            self._busy = before  # launch time is not run time
         launched = time.perf_counter() - began
         self._took = lambda: launched + begin.elapsed_time(end) / 1000
 
@@ -129,12 +128,12 @@ class StaticTarget(FastTarget):
         self._reserve(rows.past + rows.lo + self.bucket)
         logits, hidden_states = self._static(rows)
         logits, hidden_states = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in hidden_states.items()}
-        if self.model.records:  # the next replay writes over them
+        if self.model.records:  # the next replay overwrites them
             logits, hidden_states = logits.clone(), {name: states.clone() for name, states in hidden_states.items()}
         return logits, hidden_states
 
     def _why_eager(self, rows: Rows) -> str:
-        """Why a pass is not one of fixed shapes; empty when it is."""
+        """Return the reason why a pass cannot have static shapes; empty if it can."""
         if rows.last:
             return "prompt"
         if rows.tree.inputs:
@@ -146,33 +145,33 @@ class StaticTarget(FastTarget):
         return ""
 
     def _static(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """The pass in its bucket: logits and taps of all rows of the bucket."""
-        room, model, at = self._room, self.model, rows.past + rows.lo
-        if self.bucket not in room.inputs:
-            room.inputs[self.bucket] = Inputs(self.bucket, model.dtype, model.device)
+        """Run the pass in its bucket; return logits and captured states of all rows of the bucket."""
+        buffer, model, at = self._buffer, self.model, rows.past + rows.lo
+        if self.bucket not in buffer.inputs:
+            buffer.inputs[self.bucket] = Inputs(self.bucket, model.dtype, model.device)
         if self._map.changed:
-            room.arrange(self._map.inverse())
+            buffer.arrange(self._map.inverse())
             self._map.changed = False
-        inputs, shape = room.inputs[self.bucket], rows.device_topology
+        inputs, shape = buffer.inputs[self.bucket], rows.device_topology
         inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
                    rows.past, shape.sees, rows.lo)
         if not model.records:
-            return forward(model, room, inputs, self._want, model.steady)
-        return room.recorded.run((self.bucket, self._want), lambda: forward(model, room, inputs, self._want, model.steady), model.device)
+            return forward(model, buffer, inputs, self._want, model.steady)
+        return buffer.graphs.run((self.bucket, self._want), lambda: forward(model, buffer, inputs, self._want, model.steady), model.device)
 
     def lower(self, rows: Rows, exit: int) -> Tensor:
         self._straighten(rows.past + rows.lo)
         return super().lower(rows, exit)
 
-    def lined_up(self) -> Tensor:
-        self._straighten(len(self.seen) + self._rows)
-        return super().lined_up()
+    def slots_in_order(self) -> Tensor:
+        self._straighten(len(self.cached_tokens) + self._rows)
+        return super().slots_in_order()
 
     def _gather(self, past: int, rows: list[int]) -> None:
         self._map.keep(past, rows)
 
     def _straighten(self, used: int) -> None:
-        """Move what does not lie in the slot of its own position, for those who read the cache in order."""
+        """Move rows to the slots of their positions, for readers of the cache in order."""
         to, source = self._map.straighten(used)
         if to:
             with torch.inference_mode():
@@ -180,19 +179,19 @@ class StaticTarget(FastTarget):
                 self._cache.index_copy_(3, to, self._cache.index_select(3, source))
 
     def _reserve(self, slots: int) -> None:
-        have = 0 if self._room is None else self._room.capacity
+        have = 0 if self._buffer is None else self._buffer.capacity
         if have and slots <= have:
             return
-        room = self.model.take_room(max(slots, have + 1))
+        buffer = self.model.take_buffer(max(slots, have + 1))
         if have:
             self._straighten(have)
             with torch.inference_mode():
-                room.slots[:, :, :, :have] = self._cache
-            self.model.give_room(self._room)
-        self._room, self._cache, self._map = room, room.slots, SlotMap(room.capacity)
+                buffer.slots[:, :, :, :have] = self._cache
+            self.model.return_buffer(self._buffer)
+        self._buffer, self._cache, self._map = buffer, buffer.slots, SlotMap(buffer.capacity)
 
     def close(self) -> None:
         super().close()
-        if self._room is not None:
-            self.model.give_room(self._room)
-        self._room, self._map = None, SlotMap(0)
+        if self._buffer is not None:
+            self.model.return_buffer(self._buffer)
+        self._buffer, self._map = None, SlotMap(0)

@@ -1,9 +1,7 @@
-"""The halves of a block (models/llama.py), and all blocks in a row, as TorchScript, so that Python is not asked between the thirty
-small operations of a layer.
+"""The forward pass of models/llama.py compiled with TorchScript, which removes the Python overhead of its thirty small operations per
+layer (docs/log/speed.md).
 
-They are the same operations in the same order and give the same bits. In a pass of a small model over a few rows the calls are a
-good part of the time (docs/log/speed.md). Single precision on a CPU only; elsewhere, and where this torch cannot compile them, a
-block runs as it is written there.
+The operations and their order are the same, so the bits are the same. float32 on a CPU only.
 """
 from typing import Any, List, Optional, Tuple
 
@@ -13,11 +11,11 @@ from torch.nn import functional as F
 
 from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
-from .scripting import Half, compiled
+from .torchscript import HalfProducts, scripted
 
 
 class Plain(nn.Module):
-    """A layer with its weights as they are stored; its kin multiply them otherwise."""
+    """Linear layer with weights as stored; subclasses use other layouts."""
 
     bias: Optional[Tensor]
 
@@ -33,7 +31,7 @@ class Plain(nn.Module):
 
 
 def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """torch.addmm, which the compiler would take apart, and round otherwise, where it may choose the output."""
+    """torch.addmm with an explicit output; without it the compiler decomposes the call and rounds differently."""
     return torch.addmm(more, x, weight, out=x.new_empty([x.shape[0], weight.shape[1]]))
 
 
@@ -67,7 +65,7 @@ class Two(nn.Module):
         return self.few.add(x, residual) if x.shape[0] < self.limit else self.many.add(x, residual)
 
 
-MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: Half(layer.packed),
+MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: HalfProducts(layer.packed),
         TwoLayouts: Two, Int8Linear: lambda layer: layer.module}
 
 
@@ -76,7 +74,7 @@ def linear(layer: Any) -> nn.Module:
 
 
 class ByLength(nn.Module):
-    """RMSNorm as models/llama.py has it on a CPU."""
+    """RMSNorm as in models/rms_norm.py on a CPU."""
 
     def __init__(self, norm: Any):
         super().__init__()
@@ -91,7 +89,7 @@ def norm_of(norm: Any) -> nn.Module:
 
 
 class Attend(nn.Module):
-    """``Llama.attend`` of one block, written at a place that is a number."""
+    """``Llama.attend`` of one block, for a slot given as an integer."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -113,11 +111,11 @@ class Attend(nn.Module):
         q, new = qkv.narrow(1, 0, heads).view(n, kv, self.group, width), qkv.narrow(1, heads, 2 * kv).view(n, 2, kv, width)
         q = q if n == 1 else q.permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
         slots.narrow(2, at, n).copy_(new.permute(1, 2, 0, 3))
-        seen = slots.narrow(2, 0, at + n)
+        slots_seen = slots.narrow(2, 0, at + n)
         if self.exact is not None:
-            y = self.exact.look(q[0], seen[0], seen[1], mask)
+            y = self.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)
         else:
-            y = F.scaled_dot_product_attention(q, seen[0].unsqueeze(0), seen[1].unsqueeze(0), mask)
+            y = F.scaled_dot_product_attention(q, slots_seen[0].unsqueeze(0), slots_seen[1].unsqueeze(0), mask)
         if n > 1:
             y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3)
         return self.out.add(y.reshape(n, heads * width), x)
@@ -136,7 +134,7 @@ class Transform(nn.Module):
 
 
 class Layers(nn.Module):
-    """``Llama.through``: blocks first..end one after another, and what enters those of ``wanted`` (in order)."""
+    """``Llama.through``: blocks first..end, and the states that enter those of ``wanted`` (in order)."""
 
     def __init__(self, blocks: List[Any]):
         super().__init__()
@@ -155,7 +153,7 @@ class Layers(nn.Module):
 
 
 class Writer(nn.Module):
-    """Tokens one after the other, each from the row before it, without asking Python between them: what a draft model does."""
+    """Generate a chain of tokens autoregressively in one call, as a draft model does."""
 
     def __init__(self, model: Any):
         super().__init__()
@@ -164,9 +162,9 @@ class Writer(nn.Module):
 
     def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, temperature: float,
                 uniforms: Tensor, least: Optional[float]) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, List[float]]:
-        """Tokens [count], logits, with a temperature ``heat`` above 0 laws [count, vocab], and states [count, hidden], behind rows
-        ids [n] at slots at..at+n, which see what ``mask`` says; turn: of every position; uniforms [count] in double precision: the dice.
-        With ``least`` each token's chance, too, and the first that is below it is the last."""
+        """Return tokens [count], logits, distributions [count, vocab] (temperature above 0 only) and states [count, hidden] after rows
+        ids [n] at slots at..at+n. mask: of these rows; turn: rotations of every position; uniforms [count]: float64 random numbers.
+        With ``least`` also return each token's probability, and stop after the first token below it."""
         tokens: List[Tensor] = []
         logits: List[Tensor] = []
         distributions: List[Tensor] = []
@@ -190,7 +188,7 @@ class Writer(nn.Module):
                 distributions.append(probs)
             else:
                 probs = row
-                token = row[0].max(-1, True)[1]  # the first of several, too, and quicker than argmax
+                token = row[0].max(-1, True)[1]  # the first of equal maxima, and faster than argmax
             tokens.append(token)
             logits.append(row)
             states.append(state)
@@ -209,16 +207,16 @@ def script(model: Any, width: int) -> None:
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
-        made = [(compiled(Attend(model, block)), None if block.down is None else compiled(Transform(model, block)))
+        made = [(scripted(Attend(model, block)), None if block.down is None else scripted(Transform(model, block)))
                 for block in model.blocks]
         if not _agrees(model, width, *made[0]):
             return
         for block, halves in zip(model.blocks, made):
             block.attend, block.transform = halves
-        whole = torch.jit.freeze(compiled(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
+        whole = torch.jit.freeze(scripted(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
         if width == model.hidden and _says_the_same(model, whole):
-            model.compiled = whole
-            writer = torch.jit.freeze(compiled(Writer(model)), optimize_numerics=False)
+            model.scripted = whole
+            writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
             model.writer = writer if _writes_the_same(model, writer) else None
     except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError):  # another torch, or a layer that is stored otherwise
         return
@@ -229,12 +227,12 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
     block, rng = model.blocks[0], torch.Generator().manual_seed(0)
     x = torch.randn(2, model.hidden, generator=rng)
     reads = None if width == model.hidden else torch.randn(2, width, generator=rng)
-    rooms = [torch.zeros(2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
+    buffers = [torch.zeros(2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
     turn = model.turns(2)[:2]
-    ours, theirs = attend(x, turn, rooms[0], 0, None, reads), model.attend(block, x, turn, rooms[1], 0, None, reads)
+    ours, theirs = attend(x, turn, buffers[0], 0, None, reads), model.attend(block, x, turn, buffers[1], 0, None, reads)
     if transform is not None:
         ours, theirs = transform(ours), model.transform(block, theirs)
-    return torch.equal(ours, theirs) and torch.equal(*rooms)
+    return torch.equal(ours, theirs) and torch.equal(*buffers)
 
 
 @torch.inference_mode()
@@ -243,10 +241,10 @@ def _says_the_same(model: Any, whole: Any) -> bool:
     these."""
     x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
     for _ in range(2):
-        rooms = [torch.zeros(model.layers, 2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
-        ours = whole(x, model.turns(2)[:2], rooms[0], 0, None, 0, model.layers, [0])
-        theirs = model.through(x, model.turns(2)[:2], rooms[1], 0, None, wanted=[0])
-        if not all(map(torch.equal, (ours[0], *ours[1], rooms[0]), (theirs[0], *theirs[1], rooms[1]))):
+        buffers = [torch.zeros(model.layers, 2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
+        ours = whole(x, model.turns(2)[:2], buffers[0], 0, None, 0, model.layers, [0])
+        theirs = model.through(x, model.turns(2)[:2], buffers[1], 0, None, wanted=[0])
+        if not all(map(torch.equal, (ours[0], *ours[1], buffers[0]), (theirs[0], *theirs[1], buffers[1]))):
             return False
     return True
 
@@ -255,14 +253,14 @@ def _says_the_same(model: Any, whole: Any) -> bool:
 def _writes_the_same(model: Any, writer: Any) -> bool:
     """Whether tokens written in one call are those of passes one by one; its first, dear calls, too."""
     count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
-    none, rooms = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
+    none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for temperature in (0.0, 1.0):
-        for room in rooms[:2]:
+        for buffer in buffers[:2]:
             for least in (0.0, None):
-                tokens, logits, _, _, _ = writer(ids, turn, room, 0, None, count, temperature, none.expand(count), least)
+                tokens, logits, _, _, _ = writer(ids, turn, buffer, 0, None, count, temperature, none.expand(count), least)
         for i in range(count):
             x = model.embed(ids if i == 0 else tokens[i - 1:i])
-            row = model.head(model.norm_final(model.through(x, turn[i:i + 1], rooms[2], i, None)[0]))
+            row = model.head(model.norm_final(model.through(x, turn[i:i + 1], buffers[2], i, None)[0]))
             if not torch.equal(row[0], logits[i]) or not temperature and int(row.argmax()) != int(tokens[i]):
                 return False
     return True

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.models import eagle3, llama, scripted
+from specviz.models import eagle3, llama
+from specviz.models import torchscript_llama as scripted
 from specviz.models.heads import Body
 from specviz.models.learning import LearningLlama
 from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
@@ -27,7 +28,7 @@ def folder(tmp_path_factory):
 
 def stored(monkeypatch, kinds):
     """Weights loaded from now on lie so; all of them are 16-bit numbers."""
-    monkeypatch.setattr(llama, "fastest", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights}))
+    monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights}))
     get, maybe = llama.Weights.get, llama.Weights.maybe
     monkeypatch.setattr(llama.Weights, "get", lambda *asked: get(*asked).half().float())
     monkeypatch.setattr(llama.Weights, "maybe", lambda *asked: None if (found := maybe(*asked)) is None else found.half().float())
@@ -40,14 +41,14 @@ def apart(net, block, n, at, masked, wide=None) -> bool:
     rng = torch.Generator().manual_seed(n + at)
     x = torch.randn(n, net.hidden, generator=rng)
     reads = None if wide is None else torch.randn(n, wide, generator=rng)
-    rooms = [torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
+    buffers = [torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
     mask = torch.zeros(net.group * n, at + n).masked_fill_(torch.rand(net.group * n, at + n, generator=rng) < 0.3, -torch.inf)
     mask[:, 0] = 0
     told = []
-    for each, room in zip((block, replace(block)), rooms):
+    for each, room in zip((block, replace(block)), buffers):
         y = net.attend(each, x, net.turns(at + n)[at:at + n], room, at, mask if masked else None, reads)
         told.append((y, net.transform(each, y)))
-    return not (torch.equal(*rooms) and all(map(torch.equal, *told)))
+    return not (torch.equal(*buffers) and all(map(torch.equal, *told)))
 
 
 def test_a_copy_of_a_block_is_not_compiled(folder):
@@ -78,7 +79,7 @@ def test_weights_that_change_and_wider_numbers_are_not_compiled(folder):
     path = checkpoint(folder, "qwen3")
     models = LearningLlama(FastModel(path)), FastModel(path, dtype=torch.float64), FastModel(path, dtype=torch.bfloat16)
     assert [(block.attend, block.transform) for model in models for block in model.blocks] == [(None, None)] * 9
-    assert [model.compiled for model in models] == [None] * 3
+    assert [model.scripted for model in models] == [None] * 3
 
 
 class WithoutResidual(scripted.Transform):
@@ -94,7 +95,7 @@ def test_what_says_something_else_is_not_used(folder, monkeypatch):
 
 def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypatch):
     path = checkpoint(folder, "llama")
-    compiled = FastModel(path)
+    scripted = FastModel(path)
 
     def none(module):
         raise RuntimeError("there is no compiler in this torch")
@@ -104,7 +105,7 @@ def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypat
     assert plain.blocks[0].attend is None
     ids = list(range(3, 20))
     said = []
-    for model in (compiled, plain):
+    for model in (scripted, plain):
         target = model.open()
         said.append(target.sync(ids).logits)
     assert torch.allclose(*said, atol=1e-5)
@@ -113,14 +114,14 @@ def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypat
 @pytest.mark.parametrize("kind", FAST)
 def test_all_blocks_in_a_row_say_what_they_say_one_by_one(folder, kind):
     model = FastModel(checkpoint(folder, kind))
-    compiled = model.compiled
-    assert compiled is not None
+    scripted = model.scripted
+    assert scripted is not None
     rng = torch.Generator().manual_seed(0)
     with torch.inference_mode():
         for first, end, n, at in ((0, model.layers, 5, 3), (1, model.layers, 1, 0), (0, 1, 2, 7)):
             x, told = torch.randn(n, model.hidden, generator=rng), []
-            for whole in (compiled, None):
-                room, model.compiled = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
+            for whole in (scripted, None):
+                room, model.scripted = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
                 y, found = model.through(x, model.turns(at + n)[at:at + n], room, at, None, first, end, [end - 1])
                 told.append((y, *found, room))
             assert len(told[0]) == 3 and all(map(torch.equal, *told))
@@ -135,4 +136,4 @@ class Forgetful(scripted.Layers):
 def test_blocks_in_a_row_that_say_something_else_are_not_used(folder, monkeypatch):
     monkeypatch.setattr(scripted, "Layers", Forgetful)
     model = FastModel(checkpoint(folder, "llama"))
-    assert model.compiled is None and model.blocks[0].attend is not None
+    assert model.scripted is None and model.blocks[0].attend is not None

@@ -1,6 +1,6 @@
 """How often a round of each method waits for a device, on one that is not there.
 
-    python -m tests.targets.waits [--temperature 1] [METHOD ...]
+    python -m tests.targets.host_syncs [--temperature 1] [METHOD ...]
 
 prints it; docs/gpu.md has the table and the reasons, and test_waits.py holds the methods to it.
 """
@@ -18,11 +18,11 @@ import torch
 from specviz import ROOT
 from specviz.core import FixedCosts, Method, Sampling, State, open_run
 from specviz.methods import catalogue
-from specviz.targets.static import StaticModel
+from specviz.targets.static_shapes import StaticModel
 
 from ..exactness.pair import Pair
 from ..exactness.toys import player
-from .card import CARD, Card
+from .mock_device import CARD, Card
 from .tiny import CONFIGS, VOCAB, network
 
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 7
@@ -75,7 +75,7 @@ def table(temperature: float) -> dict[str, tuple[int, str]]:
 
 
 def main() -> None:
-    read = argparse.ArgumentParser(prog="python -m tests.targets.waits")
+    read = argparse.ArgumentParser(prog="python -m tests.targets.host_syncs")
     read.add_argument("--temperature", type=float, default=0.0)
     read.add_argument("methods", nargs="*")
     said = read.parse_args()

@@ -1,7 +1,7 @@
-"""Where the rows of a text lie, when accepted rows stay where they were written: a map from positions to slots.
+"""Map from positions to KV slots, so that accepted rows stay in the slots they were written to.
 
-The map is a permutation of all slots. Positions before ``past`` are committed, those after it the scratch, the rest free. To
-commit a path rewrites the entries of the scratch; nothing is copied, and a chain changes nothing at all.
+The map is a permutation of all slots. Positions before ``past`` are committed, followed by the scratch and free slots. A commit
+rewrites the map entries of the scratch and copies no rows; the commit of a chain changes nothing.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Sequence
 
 
 class SlotMap:
-    """slot[position]; ``moved``: positions that do not lie in the slot of their own number; ``changed``: since last asked."""
+    """slot[position]; ``moved``: positions stored in a slot of another number; ``changed``: whether the map changed since it was read."""
 
     def __init__(self, capacity: int):
         self.slot = list(range(capacity))
@@ -17,7 +17,7 @@ class SlotMap:
         self.changed = True
 
     def keep(self, past: int, rows: Sequence[int]) -> None:
-        """Scratch rows (increasing, counted from ``past``) become positions past, past + 1, ...; others go behind them."""
+        """Make scratch rows (increasing, relative to ``past``) the positions past, past + 1, ...; the others follow."""
         count, kept = rows[-1] + 1, set(rows)
         order = [*rows, *(row for row in range(count) if row not in kept)]
         self._put(past, [self.slot[past + row] for row in order])
@@ -29,7 +29,7 @@ class SlotMap:
             (self.moved.discard if slot == position else self.moved.add)(position)
 
     def straighten(self, used: int) -> tuple[list[int], list[int]]:
-        """Make every position lie in its own slot: the rows to copy, (to, from), for positions before ``used``."""
+        """Reset the map to the identity; return the rows to copy, (to, from), for positions before ``used``."""
         to = sorted(position for position in self.moved if position < used)
         source = [self.slot[position] for position in to]
         for position in self.moved:
@@ -38,7 +38,7 @@ class SlotMap:
         return to, source
 
     def inverse(self) -> list[int]:
-        """position[slot]."""
+        """Return position[slot]."""
         out = [0] * len(self.slot)
         for position, slot in enumerate(self.slot):
             out[slot] = position

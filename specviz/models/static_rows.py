@@ -1,0 +1,101 @@
+"""Rows of a trained head with static shapes, so that one captured CUDA graph of its layers serves every round: the counterpart of
+static_llama.py for drafters. Text rows lie in order, followed by a scratch, so there is no slot map.
+"""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from .cuda_graph_capture import BUCKETS, WIDTH, CudaGraphs, bucket_of, mask_of, visibility_bias, copy_without_sync
+
+SPARE = 4  # buffers kept for the next runs
+SMALLEST = 256  # slots; larger buffers double
+
+
+@dataclass
+class StaticRowBuffer:
+    """KV slots [layers, 2, kv_heads, slots, head_dim], the position of each, rotations, input buffers, and the CUDA graphs captured on
+    them. It outlives its run."""
+
+    slots: Tensor
+    order: Tensor
+    turn: Tensor
+    inputs: dict[Any, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+    graphs: CudaGraphs = field(default_factory=CudaGraphs)
+
+    @property
+    def capacity(self) -> int:
+        return self.order.shape[0]
+
+
+class StaticRowBufferPool:
+    """Buffers of one net, reused by later runs."""
+
+    def __init__(self, net: Any):
+        self.net = net
+        self._spare: list[StaticRowBuffer] = []
+        self._lock = threading.Lock()
+
+    def take(self, slots: int, positions: int) -> StaticRowBuffer:
+        """Return a buffer of at least so many slots and rotations, one of an earlier run if possible."""
+        with self._lock:
+            fits = [buffer for buffer in self._spare if buffer.capacity >= slots and len(buffer.turn) >= positions]
+            if fits:
+                buffer = min(fits, key=lambda buffer: buffer.capacity)
+                self._spare = [spare for spare in self._spare if spare is not buffer]
+                return buffer
+        capacity = doubled(slots)
+        order = torch.arange(capacity, dtype=torch.int32, device=self.net.device)
+        return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.turned_to(doubled(max(positions, capacity))))
+
+    def give(self, buffer: StaticRowBuffer) -> None:
+        with self._lock:
+            self._spare = [*self._spare, buffer][-SPARE:]
+
+
+def doubled(least: int) -> int:
+    size = SMALLEST
+    while size < least:
+        size *= 2
+    return size
+
+
+def holds(rows: int, scratch: int) -> bool:
+    """Return whether so many rows at the end of such a scratch fit into a static pass."""
+    return rows <= BUCKETS[-1] and scratch <= WIDTH - BUCKETS[-1] + rows
+
+
+def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, depths: list[int], sees: Tensor,
+        work: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor | None], name: str) -> Tensor | None:
+    """Run ``work(x, turn, slots, where, mask)`` over rows x [n, width] in their bucket; return its first n rows.
+
+    past: number of text rows; depths [n]: distance of each row from the last text row; sees [n, scratch], bool, its own row included;
+    first: the position of row 0; name: key of the captured graph.
+    """
+    n, scratch = sees.shape
+    bucket, lo = bucket_of(n), scratch - n
+    key = name, bucket, x.shape[1]
+    if key not in buffer.inputs:
+        buffer.inputs[key] = (torch.zeros(bucket, x.shape[1], dtype=net.dtype, device=net.device),
+                              torch.zeros(2 * bucket + 1, dtype=torch.int64, device=net.device),
+                              torch.zeros(bucket, WIDTH + 2, dtype=net.dtype, device=net.device))
+    rows, numbers, bias = buffer.inputs[key]
+    rows[:n].copy_(x)
+    at = past + lo
+    positions = [first + past + depth for depth in depths] + [0] * (bucket - n)
+    copy_without_sync(numbers, torch.tensor([*positions, *range(at, at + bucket), past]))
+    copy_without_sync(bias, visibility_bias(bucket, sees, lo, net.dtype))
+
+    def static() -> Tensor | None:
+        positions, where, held = numbers.split([bucket, bucket, 1])
+        return work(rows, buffer.turn.index_select(0, positions), buffer.slots, where, mask_of(bias, buffer.order, held, net.group))
+
+    if net.device.type != "cuda":
+        out = static()
+    else:
+        out = buffer.graphs.run(key, static, net.device)
+    return None if out is None else out[:n].clone() if net.device.type == "cuda" else out[:n]

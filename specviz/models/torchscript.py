@@ -1,0 +1,38 @@
+"""Compile modules with TorchScript, which removes the Python overhead per torch call.
+
+The gain is largest for operations on packed weights, which Python wraps again on every call (docs/log/speed.md).
+"""
+import warnings
+from typing import Any, Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class HalfProducts(nn.Module):
+    """y = x W^T + b with packed float16 weights; x [rows, in]."""
+
+    def __init__(self, packed: Any):
+        super().__init__()
+        self.packed = packed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed).add_(residual)
+
+
+def fp16_product(packed: Any) -> Callable[[Tensor], Tensor]:
+    """Return ``HalfProducts`` of these weights as a function, compiled if this torch can."""
+    try:
+        return scripted(HalfProducts(packed)).forward
+    except RuntimeError:
+        return lambda x: torch.ops.quantized.linear_dynamic_fp16(x, packed)
+
+
+def scripted(module: nn.Module) -> nn.Module:
+    """Return the module compiled with TorchScript. Raises the error of torch if it cannot be compiled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the deprecation names torch.compile, which needs a C++ compiler here
+        return torch.jit.script(module.eval())

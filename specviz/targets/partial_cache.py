@@ -1,0 +1,63 @@
+"""Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its cache (cache_selection.py)."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+from ..core import Scores, common
+from .base import CachedTarget
+from .llama import LlamaTarget
+from .cache_selection import CacheSelection
+from .rows import Rows
+from .layer_views import SkippedLayers
+
+
+class PartialCache(SkippedLayers):
+    """A view whose slots hold the committed rows selected by ``keep``, followed by its own scratch. Keys keep their rotation, so
+    positions stay correct: a row at position p lies in slot p - offset.
+
+    kept: number of slots copied from the whole target.
+    """
+
+    capabilities = frozenset({"tree", "rewind", "embed", "head"})
+
+    def __init__(self, target: LlamaTarget, keep: CacheSelection):
+        self.keep, self.offset, self.kept, self._finished = keep, 0, 0, 0
+        super().__init__(target, ())
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied from it, as selected."""
+        tokens, whole = list(tokens), self._whole
+        self._check(tokens)
+        theirs = common(whole.cached_tokens, tokens[:-1])
+        same = common(self.cached_tokens, tokens[:theirs])
+        if theirs != self._borrowed or same < theirs:
+            self._finished = self._finished if same >= self._borrowed <= theirs else 0
+            if theirs:
+                with torch.inference_mode():
+                    rows, finished = self.keep(whole._cache[:, :, :, :theirs], self._finished)
+                    self.kept = self._finished + rows.shape[3]
+                    self._reserve(self.kept)
+                    self._cache[:, :, :, self._finished:self.kept] = rows
+                self._finished = finished
+            else:
+                self.kept = self._finished = 0
+            self.cached_tokens, self._borrowed, self.offset = tokens[:theirs], theirs, theirs - self.kept
+            self._drop()
+        return CachedTarget.sync(self, tokens)
+
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        return super()._forward(replace(rows, past=rows.past - self.offset))
+
+    def _turn(self, rows: Rows) -> Tensor:
+        return super()._turn(replace(rows, past=rows.past + self.offset))
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        super()._gather(past - self.offset, rows)
+
+    def close(self) -> None:
+        super().close()
+        self.offset = self.kept = self._finished = 0
