@@ -25,6 +25,8 @@ def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     sub.add_argument("--minutes", metavar="N", help="with --into: end the sitting after so many")
     sub.add_argument("--table", metavar="FILE", help="measure nothing: the table of such a file in Markdown (docs/bench.md); "
                      "--target and --draft choose where it holds several")
+    sub.add_argument("--csv", metavar="FILE", help="write the rows to this file, too; with --table or --into a row for each run")
+    sub.add_argument("--parquet", metavar="FILE", help="the same as Parquet")
     options(sub)
 
 
@@ -45,10 +47,12 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
+    from ..evidence.bench_files import write
     from ..evidence.benchmark import COLUMNS, bench
     from .terminal import table
 
     report = bench(_loaded(args), keys(args.methods), args.suite, **asked)
+    write(report["rows"], args.csv, args.parquet)
     if args.json:
         _print(report)
     else:
@@ -58,11 +62,12 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
 
 def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
-    from ..evidence.ledger import Ledger
-    from ..evidence.sitting import sit
+    from ..evidence.bench_ledger import Ledger
+    from ..evidence.resumable_bench import run_session
 
     ledger = Ledger(args.into)  # a file that is none is told before anything is loaded
-    report = sit(_loaded(args), keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+    report = run_session(_loaded(args), keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+    _write_runs(args.into, args)
     if args.json:
         _print(report)
     else:
@@ -72,14 +77,22 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
 def _table(args: argparse.Namespace) -> int:
     from ..evidence.bench_page import page
-    from ..evidence.ledger import Ledger
+    from ..evidence.bench_ledger import Ledger
 
     told = page(Ledger(args.table, there=True), args.target, args.draft)
+    _write_runs(args.table, args)
     if args.json:
         _print({"page": told})
     else:
         print(told, end="")
     return 0
+
+
+def _write_runs(ledger: str, args: argparse.Namespace) -> None:
+    from ..evidence.bench_files import ledger_rows, write
+
+    if args.csv or args.parquet:
+        write(ledger_rows(ledger), args.csv, args.parquet)
 
 
 def _loaded(args: argparse.Namespace) -> Any:

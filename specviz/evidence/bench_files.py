@@ -1,0 +1,55 @@
+"""Write benchmark rows as CSV or Parquet: ``specviz bench --csv FILE --parquet FILE``."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..run.request import SessionError
+
+Row = dict[str, Any]
+
+
+def flat(row: Row) -> Row:
+    """An interval [low, high] becomes NAME_low and NAME_high."""
+    out: Row = {}
+    for name, value in row.items():
+        if isinstance(value, (list, tuple)) and len(value) == 2:
+            out |= {f"{name}_low": value[0], f"{name}_high": value[1]}
+        else:
+            out[name] = value
+    return out
+
+
+def ledger_rows(path: str | Path) -> list[Row]:
+    """A row for each run of a file that ``bench --into`` wrote, plain decoding included. Raises SessionError."""
+    rows: list[Row] = []
+    try:
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            leg = record.get("leg")
+            for run in [leg["plain"], *leg["runs"]] if leg else ():
+                rows.append({"sitting": record["sitting"], **{key: leg[key] for key in ("prompt", "task", "repeat")}, **run})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise SessionError(f"{path} holds no runs of `specviz bench --into`.") from None
+    return rows
+
+
+def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:
+    """Write the files that are named. Raises SessionError where a package is missing or a file cannot be written."""
+    if not (csv or parquet):
+        return
+    try:
+        import pandas
+    except ImportError:
+        raise SessionError("--csv and --parquet need pandas: pip install 'specviz[notebook]'.") from None
+    frame = pandas.DataFrame([flat(row) for row in rows])
+    try:
+        if csv:
+            frame.to_csv(csv, index=False)
+        if parquet:
+            frame.to_parquet(parquet, index=False)
+    except ImportError:
+        raise SessionError("--parquet needs pyarrow: pip install 'specviz[notebook]'.") from None
+    except OSError as error:
+        raise SessionError(f"{csv or parquet} cannot be written: {error.strerror or error}.") from None
