@@ -1,0 +1,87 @@
+"""``watch``, ``compare``, ``Trace.frame`` and ``Trace.plot`` on the tiny pair; both notebooks from start to end."""
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from specviz import ROOT, compare, watch
+from specviz.trace.files import Trace
+from specviz.trace.page import to_html
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture
+def board(at_home):
+    return watch("the cat", ["speculative", "prompt_lookup"], max_new_tokens=8)
+
+
+def test_watch_records_a_lane_per_method_and_plain_decoding_last(board):
+    assert [board.trace.header(lane)["method"]["key"] for lane in board.trace.lanes] == ["speculative", "prompt_lookup", "autoregressive"]
+    assert len({board.trace.text(lane) for lane in board.trace.lanes}) == 1
+    Trace.load(board.trace.lines())  # a valid trace
+
+
+def test_the_board_is_a_sandboxed_frame_with_the_viewer_inside(board):
+    html = board._repr_html_()
+    assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc=" in html and "SpecVizBoard" in html
+    assert "autoplay: false" in to_html(board.trace, autoplay=False) and "autoplay: true" in to_html(board.trace)
+
+
+def test_a_frame_has_a_row_for_each_round_and_adds_up_to_the_totals(board):
+    frame = board.trace.frame()
+    for lane in board.trace.lanes:
+        mine, totals = frame[frame.lane == lane], board.trace.totals(lane)
+        assert mine.tokens.sum() == totals["tokens"] and mine.accepted.sum() == totals["accepted"]
+        assert mine.drafted.sum() == totals["drafted"] and len(mine) == totals["rounds"]
+        assert "".join(mine.text)  # texts of rounds may split a character: compared as a whole below
+    pieces = [piece for record in board.trace.of("text", 0) for piece in record["pieces"]]
+    assert b"".join(base64.b64decode(piece["b"]) for piece in pieces).decode("utf-8", "replace") == board.trace.text(0)
+
+
+def test_a_plot_has_a_line_per_lane_that_ends_at_all_tokens(board):
+    figure = board.trace.plot()
+    assert [line.y[-1] for line in figure.data] == [board.trace.totals(lane)["tokens"] for lane in board.trace.lanes]
+
+
+def test_compare_gives_a_row_per_prompt_and_method_with_the_baseline_at_one(at_home):
+    frame = compare(["the cat", "a dog"], "prompt_lookup", max_new_tokens=6, repeats=2)
+    assert list(frame.method) == ["prompt_lookup", "autoregressive"] * 2 and frame.same_text.all()
+    assert (frame[frame.method == "autoregressive"].speed_up == 1).all() and (frame.speed_up > 0).all()
+    assert (frame[frame.method == "autoregressive"].tokens_per_pass == 1).all()
+
+
+def test_knobs_reach_their_method_and_a_mistake_is_one_sentence(at_home):
+    found = watch("the cat", "speculative", knobs={"speculative": {"gamma": 2}}, max_new_tokens=4, plain=False)
+    assert found.trace.header(0)["knobs"]["gamma"] == 2 and found.trace.lanes == [0]
+    with pytest.raises(ValueError, match="nothing_of_this_name"):
+        watch("the cat", "nothing_of_this_name")
+
+
+def test_there_are_two_notebooks_without_stored_outputs_that_install_what_they_need():
+    assert [path.stem for path in NOTEBOOKS] == ["choose_a_method", "tour"]
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        assert all(not cell.get("outputs") for cell in cells) and "specviz[notebook]" in "".join(cells[1]["source"])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_start_to_end(path, tmp_path, monkeypatch):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path[1:]]))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    book = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    if keep := os.environ.get("SPECVIZ_TEST_KEEP"):
+        nbformat.write(book, Path(keep) / path.name)
+    html = [out["data"]["text/html"] for cell in book.cells for out in cell.get("outputs", []) if "text/html" in out.get("data", {})]
+    assert any("srcdoc=" in page for page in html) and any("<table" in page for page in html)
+    boards = [page for page in html if "srcdoc=" in page]
+    shown = sum("watch(" in cell["source"] for cell in book.cells if cell["cell_type"] == "code")
+    assert len(boards) == shown  # once each, although a cell also ends with the board
