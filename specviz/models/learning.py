@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from .linear import Layout
 from .llama import Block, Llama
+from .reduced_vocabulary import ReducedOutput
 from .rms_norm import Norm
 
 
@@ -25,12 +26,15 @@ class LearningLlama(Llama):
     def __init__(self, model: Llama):
         super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))
         self.weights: list[Tensor] = []
-        places: list[tuple[Any, str]] = [(self, "embedding"), (self.head, "weight"), (self.head, "bias"), (self.norm_final, "weight")]
+        head = self.head.layer if isinstance(self.head, ReducedOutput) else self.head
+        places: list[tuple[Any, str]] = [(self, "embedding"), (head, "weight"), (head, "bias"), (self.norm_final, "weight")]
         for block in self.blocks:
             places += [(norm, "weight") for norm in (block.norm_in, block.norm_q, block.norm_k, block.norm_mlp) if norm is not None]
             places += [(layer, name) for layer in (block.qkv, block.out, block.gate_up, block.down) for name in ("weight", "bias")]
         fresh: dict[int, Tensor] = {}
         with torch.inference_mode(False):
+            if head is not self.head:
+                self.head.tokens = self.head.tokens.clone()  # an inference tensor cannot be saved for a gradient
             for holder, name in places:
                 old = getattr(holder, name)
                 if old is not None and id(old) not in fresh:  # a tied head is the embedding

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from .cuda_attention import disable_cudnn_attention
 from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
+from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
 from .torchscript_llama import script
 from .checkpoint_sizes import check_config, check_weights
@@ -144,14 +145,18 @@ class Llama:
 
     def _load(self, weights: Weights) -> None:
         d, tied = self.hidden, bool(self.config.get("tie_word_embeddings", False))
-        self.embedding = weights.get("model.embed_tokens.weight", self.vocab, d)
-        head = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
+        self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
+                          if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
+        spoken = self.config.get("draft_vocab_size", self.vocab)  # of a draft model that speaks part of the vocabulary
+        head = self.embedding if tied else weights.get("lm_head.weight", spoken, d)
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
         matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
         parts = self._read(weights, "model.layers.0.")
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
         self.kernel, self.head, self.blocks = linear.kernel, linear(head), []
+        if spoken != self.vocab:
+            self.head = ReducedOutput(self.head, read_tokens(weights, spoken, self.vocab, self.name), self.vocab)
         for i in range(self.layers):  # one block at a time, so that a large model is never held twice
             parts = self._read(weights, f"model.layers.{i}.") if i else parts
             self.blocks.append(Block(**{name: linear(*part) if name in matrices else part for name, part in parts.items()}))

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
+from .reduced_vocabulary import ReducedOutput, ScriptedReducedOutput
 from .torchscript import HalfProducts, scripted
 
 
@@ -66,7 +67,8 @@ class Two(nn.Module):
 
 
 MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: HalfProducts(layer.packed),
-        TwoLayouts: Two, Int8Linear: lambda layer: layer.module}
+        TwoLayouts: Two, Int8Linear: lambda layer: layer.module,
+        ReducedOutput: lambda layer: ScriptedReducedOutput(linear(layer.layer), layer.tokens, layer.vocab)}
 
 
 def linear(layer: Any) -> nn.Module:

@@ -1,0 +1,66 @@
+"""A draft model that speaks part of the target's vocabulary and reads the target's embedding through a projection.
+
+The output matrix of a small draft over 49,152 tokens costs more than its layers; most of what is written comes from a few thousand of
+them (FR-Spec, 2502.14856; EAGLE-3, 2503.01840). And an embedding table of its own would be most of its weights; a projection of the
+target's table [vocab, wide] to [vocab, hidden] knows every token from the start.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .weights import ModelError, Weights, read_json
+
+OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite
+
+
+class ReducedOutput:
+    """Logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens] and the ids of its tokens; OUTSIDE for all others."""
+
+    def __init__(self, layer: Any, tokens: Tensor, vocab: int):
+        self.layer, self.tokens, self.vocab = layer, tokens, vocab
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return spread(self.layer(x), self.tokens, self.vocab)
+
+
+class ScriptedReducedOutput(nn.Module):
+    """The same for TorchScript; ``layer``: the module of the layer."""
+
+    def __init__(self, layer: nn.Module, tokens: Tensor, vocab: int):
+        super().__init__()
+        self.layer, self.tokens, self.vocab, self.outside = layer, tokens, vocab, OUTSIDE
+
+    def forward(self, x: Tensor) -> Tensor:
+        part = self.layer(x)
+        return part.new_full([part.shape[0], self.vocab], self.outside).index_copy(1, self.tokens, part)
+
+
+def spread(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
+    """Logits of some tokens [rows, tokens] as logits of all [rows, vocab]."""
+    return part.new_full([part.shape[0], vocab], OUTSIDE).index_copy(1, tokens, part)
+
+
+def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
+    """The ids that the output matrix speaks, [count]. Raises ModelError unless they are distinct ids of the vocabulary."""
+    tokens = weights.get("draft_tokens", count).long()
+    if not 0 < count <= vocab or len(tokens.unique()) != count or int(tokens.min()) < 0 or int(tokens.max()) >= vocab:
+        raise ModelError(f"the draft_tokens of {name} are not distinct token ids below {vocab}")
+    return tokens
+
+
+def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The embedding table [vocab, hidden]: that of the model ``embedding_from``, a folder next to this one, through
+    ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
+    source, vocab, hidden = config["embedding_from"], config["vocab_size"], config["hidden_size"]
+    if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
+        raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it")
+    whole = folder.parent / source
+    wide = read_json(whole, "config.json").get("hidden_size")
+    if type(wide) is not int or wide < 1:
+        raise ModelError(f"config.json of {source} gives no hidden_size")
+    table = Weights(whole, device, dtype).get("model.embed_tokens.weight", vocab, wide)
+    return table @ weights.get("model.embed_projection.weight", hidden, wide).t()

@@ -1,0 +1,105 @@
+"""A draft over part of the vocabulary: logits, chains written in one call, and what a hostile folder is told."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from specviz.core import DraftTree
+from specviz.models.reduced_vocabulary import OUTSIDE
+from specviz.models.weights import ModelError
+from specviz.targets.fast import FastModel
+
+from ..targets.tiny import CONFIGS, VOCAB, network
+
+TOKENS = [3, 4, 7, 11, 19, 20, 33, 40, 41, 47]
+WIDE = 32
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A target, and a draft that shares its embedding through a projection."""
+    root = tmp_path_factory.mktemp("reduced")
+    config = CONFIGS["llama"]()
+    config.tie_word_embeddings = False
+    network(config, seed=3).save_pretrained(root / "target")
+    net = network(config, seed=4)
+    net.save_pretrained(root / "plain")
+    weights, table = load_file(root / "plain" / "model.safetensors"), load_file(root / "target" / "model.safetensors")
+    projection = torch.randn(32, WIDE, generator=torch.Generator().manual_seed(5)) / WIDE ** 0.5
+    draft = root / "draft"
+    draft.mkdir()
+    plain = dict(weights) | {"model.embed_tokens.weight": table["model.embed_tokens.weight"] @ projection.T}
+    save_file(plain, root / "plain" / "model.safetensors")
+    reduced = {name: weight for name, weight in weights.items() if name not in ("model.embed_tokens.weight", "lm_head.weight")}
+    reduced |= {"model.embed_projection.weight": projection, "lm_head.weight": weights["lm_head.weight"][TOKENS].contiguous(),
+                "draft_tokens": torch.tensor(TOKENS, dtype=torch.int32)}
+    save_file(reduced, draft / "model.safetensors")
+    settings = json.loads((root / "plain" / "config.json").read_text())
+    (draft / "config.json").write_text(json.dumps(settings | {"draft_vocab_size": len(TOKENS), "embedding_from": "target"}))
+    return root
+
+
+def test_logits_are_the_whole_models_at_its_tokens_and_nothing_elsewhere(folders):
+    whole, reduced = (FastModel(folders / name).open() for name in ("plain", "draft"))
+    tree = DraftTree((7, 3, 9), (-1, -1, 0), (-1,) * 3)
+    found = []
+    for target in (whole, reduced):
+        target.sync([5, 9, 30, 7])
+        found.append(target.score(tree).logits)
+    others = [token for token in range(VOCAB) if token not in TOKENS]
+    torch.testing.assert_close(found[1][:, TOKENS], found[0][:, TOKENS], atol=1e-5, rtol=1e-4)
+    assert bool((found[1][:, others] == OUTSIDE).all())
+    for temperature in (0.1, 1.0, 2.0):
+        assert float((found[1] / temperature).softmax(-1)[:, others].sum()) == 0.0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_chains_written_in_one_call_are_those_of_passes(folders, temperature):
+    model = FastModel(folders / "draft")
+    assert model.writer is not None  # compiled: without it the draft would be slow and nobody would know
+    target, stepped = model.open(), model.open()
+    uniforms = [0.3, 0.9, 0.55, 0.1]
+    target.sync([5, 9, 30, 7])
+    stepped.sync([5, 9, 30, 7])
+    written = target.write([], 4, temperature, lambda count: uniforms[:count])
+    tokens: list[int] = []
+    for u in uniforms:
+        row = stepped.score(DraftTree.chain(tuple(tokens))).logits[-1]
+        at = int(row.argmax()) if not temperature else int(torch.searchsorted(row.softmax(-1).cumsum(-1), torch.tensor(u)))
+        tokens.append(at)
+    assert written.tokens == tokens and set(tokens) <= set(TOKENS)
+
+
+def test_a_draft_learns_with_its_output_matrix(folders):
+    learner = FastModel(folders / "draft").open().learning()
+    with torch.enable_grad():
+        loss = -learner.logits([5, 9, 30, 7]).log_softmax(-1)[-1, 7]
+        loss.backward()
+    assert any(weight.shape[0] == len(TOKENS) and float(weight.grad.abs().sum()) > 0 for weight in learner.weights)
+
+
+@pytest.mark.parametrize("change", [{"embedding_from": "../target"}, {"embedding_from": "/etc"}, {"embedding_from": 3},
+                                    {"embedding_from": "missing"}, {"draft_vocab_size": 9}])
+def test_what_does_not_fit_is_refused(folders, change, tmp_path_factory):
+    root = tmp_path_factory.mktemp("odd")
+    (root / "target").symlink_to(folders / "target")
+    (root / "draft").mkdir()
+    (root / "draft" / "model.safetensors").symlink_to(folders / "draft" / "model.safetensors")
+    settings = json.loads((folders / "draft" / "config.json").read_text()) | change
+    (root / "draft" / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ModelError):
+        FastModel(root / "draft")
+
+
+def test_tokens_must_be_distinct_ids(folders, tmp_path_factory):
+    root = tmp_path_factory.mktemp("twice")
+    (root / "target").symlink_to(folders / "target")
+    (root / "draft").mkdir()
+    (root / "draft" / "config.json").write_text((folders / "draft" / "config.json").read_text())
+    weights = load_file(folders / "draft" / "model.safetensors")
+    for tokens in ([3] * len(TOKENS), [*TOKENS[:-1], VOCAB], [*TOKENS[:-1], -1]):
+        save_file(weights | {"draft_tokens": torch.tensor(tokens, dtype=torch.int32)}, root / "draft" / "model.safetensors")
+        with pytest.raises(ModelError):
+            FastModel(root / "draft")
