@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .lazy_scalars import LazyScalar, token_tensor, numbers, plain, read, select_rows, to_device
+    from .logits_processors import BadWords, Context, LogitBias, LogitsProcessor, MinTokens, Penalties, Processors, TokenMask
     from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
     from .parts import (Budget, Decision, Drafter, Early, IncompatibleVerifier, JointPolicy, Outcome, Parts, Policy, Scores, Step,
                         StopBelowProbability, Target, Verdict, Verifier, compatible_verifiers, has_nan, never_stop)
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from .draft_steps import UnbatchedCall, ForwardPass, DraftSteps, run_alone
     from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, DeviceTopology
 
-_MODULES = ("method", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round")  # light ones first
+_MODULES = ("method", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",
+            "logits_processors")  # light ones first
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ class Scores:
     ``at`` is the absolute position of row 0. From ``sync``: hidden_states hold every token computed, logits may hold the last row
     only, and ``num_computed`` counts the tokens. best: argmax of each row, where all were read from a device at once; precomputed:
     the verifier's ``precompute`` result; seconds: duration of the forward pass, asked once it is over; None where the host waited
-    for nothing else.
+    for nothing else. raw_logits: the model's own logits, where logits processors changed ``logits``.
     """
 
     logits: Tensor
@@ -34,6 +34,12 @@ class Scores:
     best: tuple[int, ...] | None = None
     precomputed: Any = field(default=None, repr=False, compare=False)
     seconds: Callable[[], float] | None = field(default=None, repr=False, compare=False)
+    raw_logits: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def model_logits(self) -> Tensor:
+        """The model's logits before any processor."""
+        return self.logits if self.raw_logits is None else self.raw_logits
 
     def top(self, row: int) -> int:
         """Return the argmax of a row; of equal logits the first."""

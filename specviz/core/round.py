@@ -61,6 +61,7 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
              verify: float | None = None) -> Outcome:
     """Verify the draft, cut, commit and observe. verify: seconds of the target's pass, else all time since the draft was made."""
     now = state.clock.now
+    scores = state.processed(proposal.tree, scores)
     tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
     t3 = now()
     draft, verify = _split_seconds(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)

@@ -26,18 +26,22 @@ class InvalidDistribution(ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn. ``temperature=0`` is greedy; ``top_k=0`` and ``top_p=1`` keep the whole vocabulary.
+    """How tokens are drawn. ``temperature=0`` is greedy; ``top_k=0``, ``top_p=1`` and ``min_p=0`` keep the whole vocabulary.
 
-    Raises ValueError for a temperature outside [0, 2], a negative top_k, or a top_p outside (0, 1].
+    min_p: tokens below ``min_p`` times the top token's probability are dropped. Filters apply after the temperature, in vLLM's order
+    min-p, top-k, top-p (transformers has min-p last). Raises ValueError for a temperature outside [0, 2], a negative top_k, a top_p
+    outside (0, 1], or a min_p outside [0, 1].
     """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    min_p: float = 0.0
 
     def __post_init__(self):
-        for name, kinds in (("temperature", (int, float)), ("top_k", (int,)), ("top_p", (int, float)), ("seed", (int,))):
+        for name, kinds in (("temperature", (int, float)), ("top_k", (int,)), ("top_p", (int, float)), ("seed", (int,)),
+                            ("min_p", (int, float))):
             if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), kinds):
                 raise ValueError(f"{name} must be a {'whole ' * (kinds == (int,))}number, not {str(getattr(self, name))[:40]!r}")
         if not 0 <= self.temperature <= 2:  # NaN fails too
@@ -46,11 +50,13 @@ class Sampling:
             raise ValueError(f"top_p must lie above 0 and at most 1, not {str(self.top_p)[:40]}")
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or positive, not {str(self.top_k)[:40]}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must lie between 0 and 1, not {str(self.min_p)[:40]}")
 
     @property
     def whole(self) -> bool:
         """Whether no token is filtered out."""
-        return not self.top_k and self.top_p == 1
+        return not self.top_k and self.top_p == 1 and not self.min_p
 
     @property
     def greedy(self) -> bool:
@@ -69,6 +75,8 @@ class Sampling:
             raise_if(torch.isnan(x.gather(-1, at)).any(), InvalidDistribution)
             return torch.zeros_like(x).scatter_(-1, at, 1.0)
         x = x if self.temperature == 1 else x / self.temperature
+        if self.min_p:
+            x = x.masked_fill(x < x.amax(-1, keepdim=True) + math.log(self.min_p), -torch.inf)
         if 0 < self.top_k < x.shape[-1]:
             floor = x.topk(self.top_k, dim=-1).values[..., -1:]
             x = x.masked_fill(x < floor, -torch.inf)

@@ -121,7 +121,8 @@ class State:
     """One run in progress. ``tokens`` is prompt and output; the last one is the root of the next round.
 
     start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many top tokens of each
-    distribution events carry (0 = none); round: rounds played so far.
+    distribution events carry (0 = none); logprobs: how many top log-probabilities events carry beside those of the written tokens
+    (None = not even these); processors: the run's logits processors; round: rounds played so far.
     """
 
     tokens: list[int]
@@ -133,6 +134,8 @@ class State:
     costs: Costs = field(default_factory=Costs)
     clock: Clock = field(default_factory=Clock)
     top_k_saved: int = 0
+    logprobs: int | None = None
+    processors: Any = None  # Processors
     round: int = 0
     notes: list[tuple[str, dict]] = field(default_factory=list)
 
@@ -159,8 +162,16 @@ class State:
         return State(
             self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
             10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
-            self.costs, self.clock,
+            self.costs, self.clock, processors=self.processors,
         )
+
+    def processed(self, tree: Any, scores: Any) -> Any:
+        """Apply the run's logits processors to the scores of a draft tree under ``tokens``, each row with its own path."""
+        return self.processors.scores(tree, scores, self.tokens, self.start) if self.processors else scores
+
+    def processed_rows(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
+        """Apply the run's logits processors to logits [rows, vocab], given the drafted tokens on each row's path."""
+        return self.processors.rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
     def note(self, kind: str, **data) -> None:
         """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where

@@ -1,14 +1,15 @@
-"""PEARL: the draft model writes on while the target still checks (Liu et al. 2408.11850).
+"""Pipelined drafting: the draft model continues while the target verifies (PEARL, Liu et al. 2408.11850).
 
-Each round the target scores what is pending, and at the same time the draft model writes gamma more tokens, as if all of it were
-to pass. The last row scored judges the first of the new tokens, too. When everything passes, the round ends with that token, the
-other new ones are pending, and nobody has waited (post-verify); after a refusal what was written ahead is thrown away, nothing is
-pending, and the next round judges a first token while the rest of its chunk is being written (pre-verify). There is never a
-bonus token: the place where it would stand is drafted already.
+Each round the target scores the pending tokens while the draft model drafts gamma more, assuming that all of them are accepted. The
+last scored position also verifies the first of the new tokens. If everything is accepted, the round ends with that token, the other
+new ones are pending, and neither model waited (post-verify). After a rejection the tokens drafted ahead are dropped, nothing is
+pending, and the next round verifies a first token while the rest of its chunk is drafted (pre-verify). There is never a bonus token:
+its position is already drafted.
 
-The law is that of token rejection. What is written ahead is drawn from the draft's law after the pending tokens, whether or not
-they pass; if they do, it is the draft that an ordinary round would have drawn there, and if not, it is not looked at. (Given one
-pending draft the next token does not follow the target's law, just as it does not in the middle of an ordinary round.)
+The output distribution is that of token rejection sampling. Tokens drafted ahead are drawn from the draft distribution after the
+pending tokens, whether or not these are accepted; if they are, an ordinary round would have drawn the same draft there, and if not,
+the draft is not used. (Conditioned on one pending draft the next token does not follow the target's distribution, as in the middle of
+an ordinary round.)
 """
 from __future__ import annotations
 
@@ -16,47 +17,47 @@ from dataclasses import replace
 from typing import Iterable, Iterator
 
 from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
-from ..trace.events import Event, tell
+from ..trace.events import Event, round_events
 from ..core.round import BROKEN, learn
-from .beside import Beside
-from .speculate import opening, told
+from .draft_thread import DraftThread
+from .speculate import start_run, emit_rounds
 
 
 class Pipelined:
     """The loop of one method. Its drafter must be restartable and propose chains, its verifier be ``Ahead``.
 
-    parallel: really at the same time, where there is room for two (see Beside). Otherwise one after the other: the run's own times
-    stay what they were, and the timeline that is noted shows where both would have begun together, computed from those times.
+    parallel: run both models in parallel if possible (see DraftThread). Otherwise they run one after the other: the measured times stay
+    as they are, and the recorded timeline is simulated from them.
     """
 
     def __init__(self, parallel: bool = True):
-        self.parallel, self.beside, self.pending, self.saved = parallel, None, DraftTree(), 0.0
+        self.parallel, self.draft_thread, self.pending, self.saved = parallel, None, DraftTree(), 0.0
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
         if not parts.drafter.restartable:
-            raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft while the target reads")
+            raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft during verification")
         self.pending, self.saved = DraftTree(), 0.0
-        device = (yield from opening(parts, target, state)).logits.device
-        self.beside = Beside(device) if self.parallel and Beside.fits(device) else None
-        yield from told(self._rounds(parts, target, state), state)
+        device = (yield from start_run(parts, target, state)).logits.device
+        self.draft_thread = DraftThread(device) if self.parallel and DraftThread.fits(device) else None
+        yield from emit_rounds(self._rounds(parts, target, state), state)
 
     def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         try:
             while not state.done:
-                yield tell(self.round(parts, target, state), state, self.spans)
+                yield round_events(self.round(parts, target, state), state, self.spans)
         finally:
-            if self.beside:
-                self.beside.__exit__()
-            self.beside = None
+            if self.draft_thread:
+                self.draft_thread.__exit__()
+            self.draft_thread = None
 
     def round(self, parts: Parts, target: Target, state: State) -> Outcome:
-        """One round on a target synced to state.tokens; it is synced again when the round ends."""
+        """Run one round; the target's cache matches state.tokens before and after it."""
         now = state.clock.now
         t0 = now()
         budget, pending = parts.policy.plan(state), joined((self.pending, state.left))
         last = len(pending) == state.left or bool(pending) and pending.tokens[-1] in state.stop
         length = 0 if last else min(budget.gamma, state.left - len(pending))
-        read = joined((pending, len(pending) - last))  # nobody asks what follows the last token
+        read = joined((pending, len(pending) - last))  # nothing follows the last token
         t1 = now()
         ahead = state.fork(pending.tokens)
         fresh, scores = self._both(parts, target, ahead, replace(budget, gamma=length, width=1), read)
@@ -64,7 +65,8 @@ class Pipelined:
         state.notes += ahead.notes
         if has_nan(scores.logits):
             raise BrokenModel(BROKEN)
-        fresh = _behind_end(fresh, state)
+        scores = state.processed(read, scores)
+        fresh = _cut_after_end(fresh, state)
         judged = joined((pending, len(pending)), (fresh, 1))
         parts.verifier.check(judged)
         verdict = parts.verifier.verify(judged, scores, state)
@@ -86,7 +88,7 @@ class Pipelined:
         return outcome
 
     def _both(self, parts: Parts, target: Target, ahead: State, budget, read: DraftTree):
-        """The chain written ahead, and the scores of what is read; ``spans`` says when each was at work."""
+        """Return the chain drafted ahead and the scores of the pending tokens; ``spans`` holds the begin and end of both."""
         now, spans = ahead.clock.now, {}
 
         def timed(name, work):
@@ -102,23 +104,23 @@ class Pipelined:
         def score():
             return timed("verify", lambda: target.score(read))
 
-        fresh, scores = self.beside.both(draft, score) if self.beside else (draft(), score())
+        fresh, scores = self.draft_thread.run_both(draft, score) if self.draft_thread else (draft(), score())
         self.spans = spans["draft"], spans["verify"]
         return fresh, scores
 
     def _note(self, state: State, waiting: int, written: int) -> None:
-        """The two rows of the timeline. ``clock``: "measured", or "simulated" where one model had to wait for the other."""
+        """Record the two rows of the timeline. ``clock``: "measured", or "simulated" where the models ran one after the other."""
         (d0, d1), (v0, v1) = self.spans
-        if not self.beside:
+        if not self.draft_thread:
             d0, d1, v0, v1 = d0 - self.saved, d1 - self.saved, d0 - self.saved, d0 - self.saved + (v1 - v0)
             self.saved += min(d1 - d0, v1 - v0)
-        state.note("timeline", mode="post-verify" if waiting else "pre-verify", clock="measured" if self.beside else "simulated",
+        state.note("timeline", mode="post-verify" if waiting else "pre-verify", clock="measured" if self.draft_thread else "simulated",
                    draft=[round(d0, 7), round(d1, 7)], verify=[round(v0, 7), round(v1, 7)], waiting=waiting, written=written,
                    kept=len(self.pending))
 
 
 def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
-    """One chain of the first so many nodes of each chain; ``first``: of the first one, begin at this node."""
+    """Concatenate prefixes of chains, each given with its number of nodes; ``first``: start of the first one."""
     build = TreeBuilder()
     for tree, count in pieces:
         for i in range(first, min(count, len(tree))):
@@ -129,7 +131,7 @@ def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
     return build.tree()
 
 
-def _behind_end(chain: DraftTree, state: State) -> DraftTree:
-    """The chain up to its first end token, which is kept: a cut that is lawful, as the token it looked at is judged."""
+def _cut_after_end(chain: DraftTree, state: State) -> DraftTree:
+    """Cut the chain after its first end token. The cut is unbiased because the token it depends on is kept and verified."""
     ends = [i + 1 for i, token in enumerate(chain.tokens) if token in state.stop]
     return joined((chain, ends[0])) if ends else chain

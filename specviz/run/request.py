@@ -1,13 +1,19 @@
-"""What was asked for, read from whatever a person or a program sent: every value checked, refused with one sentence."""
+"""The request type of command line, Python, HTTP and page, and readers for everything else a person or program may send.
+
+Every value is checked and refused with one sentence.
+"""
 from __future__ import annotations
 
+import json
 import math
 import threading
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Iterator
 
 import torch
 
-from ..core import InvalidDistribution, BrokenModel, Method, Sampling
+from ..core import BrokenModel, InvalidDistribution, Method, Sampling
 from ..indexes.earlier_answers import Memory
 
 ROLES = ("system", "user", "assistant")
@@ -15,26 +21,206 @@ MOST_STOPS, LONGEST_STOP = 16, 200
 
 
 class SessionError(ValueError):
-    """What was asked for cannot be run; the message is one sentence for a person."""
+    """A request that cannot be run; the message is one sentence for a person."""
 
 
-def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0) -> Sampling:
-    """Sampling from numbers or text. Raises SessionError with one sentence."""
+FORMATS = ("text", "json_object", "json_schema", "regex", "choice", "lark")
+LONGEST_FORMAT, DEEPEST_FORMAT, MOST_CHOICES = 65_536, 64, 1000  # characters, levels, choices of a response format
+MOST_TOKENS, MOST_COPIES, MOST_LOGPROBS, MOST_BIASES, MOST_BAD_WORDS, MOST_STOP_IDS = 2**20, 32, 20, 1024, 256, 256
+BIAS = 100.0  # logit biases are clamped to [-100, 100]
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """How to generate: one type for every surface. Names and semantics are vLLM's; differences from transformers are in docs/requests.md.
+
+    temperature, top_k, top_p, min_p, seed: see core.Sampling. repetition_penalty counts tokens of prompt and output, frequency_penalty
+    and presence_penalty those of the output. logit_bias: (token id, bias) pairs, each bias clamped to [-100, 100]. bad_words: texts that
+    are not generated. min_tokens: no end token, stop token or stop string before so many tokens. ignore_eos: the model's end tokens do
+    not end the run. stop: texts that end the run and are not part of it; a special token's name matches that token. stop_token_ids: ids
+    that end the run. n: number of answers, the i-th from seed + i. logprobs: record the log-probability of every written token, and of
+    this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
+    ``read_format``.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    bad_words: tuple[str, ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    seed: int = 0
+    max_tokens: int = 128
+    n: int = 1
+    logprobs: int | None = None
+    response_format: dict[str, Any] | None = None
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
+        """Read and check a request from plain data; None means the default. Raises SessionError that names an unknown field."""
+        if not isinstance(given, dict):
+            raise SessionError("A request is an object with named fields.")
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = get_close_matches(str(name)[:60], known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+                raise SessionError(f"A request has no field {str(name)[:60]!r}; {hint}")
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def __post_init__(self):
+        sampling = read_sampling(self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p, self.seed, self.min_p)
+        values = asdict(sampling) | {
+            "repetition_penalty": read_number("repetition_penalty", self.repetition_penalty),
+            "presence_penalty": _between("presence_penalty", self.presence_penalty, -2.0, 2.0),
+            "frequency_penalty": _between("frequency_penalty", self.frequency_penalty, -2.0, 2.0),
+            "logit_bias": read_bias(self.logit_bias),
+            "bad_words": _texts("bad_words", self.bad_words, MOST_BAD_WORDS),
+            "min_tokens": read_whole("min_tokens", self.min_tokens, 0, MOST_TOKENS),
+            "ignore_eos": _switch("ignore_eos", self.ignore_eos),
+            "stop": read_stops(self.stop),
+            "stop_token_ids": _token_ids("stop_token_ids", self.stop_token_ids),
+            "max_tokens": read_whole("max_tokens", self.max_tokens, 1),
+            "n": read_whole("n", self.n, 1, MOST_COPIES),
+            "logprobs": None if self.logprobs is None else read_whole("logprobs", self.logprobs, 0, MOST_LOGPROBS),
+            "response_format": read_format(self.response_format),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if not 0 < self.repetition_penalty <= 100:
+            raise SessionError(f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.")
+        if self.min_tokens > self.max_tokens:
+            raise SessionError(f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.")
+        if self.response_format and self.ignore_eos:
+            raise SessionError("ignore_eos does not go with response_format: a complete answer ends with an end token.")
+
+    @property
+    def sampling(self) -> Sampling:
+        """Temperature, filters and seed."""
+        return Sampling(self.temperature, self.top_k, self.top_p, self.seed, self.min_p)
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether the request needs logits processors."""
+        plain = GenerationRequest()
+        return any(getattr(self, name) != getattr(plain, name) for name in (
+            "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens", "response_format"))
+
+    def each(self) -> Iterator[GenerationRequest]:
+        """Yield one request for each of the ``n`` answers; the i-th has seed + i."""
+        for i in range(self.n):
+            yield replace(self, n=1, seed=self.seed + i)
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as plain data."""
+        plain = asdict(GenerationRequest())
+        return {name: value for name, value in asdict(self).items() if value != plain[name]}
+
+
+def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
+    """Read {token id: bias} or pairs; ids may be text, as JSON has them. Biases are clamped to [-100, 100]."""
+    if not isinstance(given, (dict, list, tuple)) or len(given) > MOST_BIASES:
+        raise SessionError(f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.")
+    pairs = list(given.items()) if isinstance(given, dict) else list(given)
+    if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+        raise SessionError("logit_bias is an object of token ids with their biases.")
+    return tuple((read_whole("logit_bias: a token id", token, 0, 2**31), max(-BIAS, min(BIAS, read_number("logit_bias", bias))))
+                 for token, bias in pairs)
+
+
+def read_format(given: Any) -> dict[str, Any] | None:
+    """Read a response format: {"type": "json_schema", "json_schema": {"schema": {...}}}, {"type": "json_object"}, {"type": "regex",
+    "regex": "..."}, {"type": "choice", "choice": [...]} or {"type": "lark", "lark": "..."}; None for {"type": "text"}."""
+    if given is None:
+        return None
+    kind = given.get("type") if isinstance(given, dict) else None
+    if not isinstance(kind, str) or kind not in FORMATS:
+        raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.")
+    if _depth(given) > DEEPEST_FORMAT:
+        raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.")
+    try:
+        length = len(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise SessionError("response_format is not plain JSON data.") from None
+    if length > LONGEST_FORMAT:
+        raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.")
+    if kind in ("text", "json_object"):
+        return None if kind == "text" else {"type": kind}
+    value = given.get(kind)
+    if kind == "json_schema":
+        schema = value.get("schema") if isinstance(value, dict) else None
+        good, want, value = isinstance(schema, (dict, bool)), "{\"schema\": a JSON schema}", {"schema": schema}
+    elif kind == "choice":
+        good = isinstance(value, (list, tuple)) and 0 < len(value) <= MOST_CHOICES and all(isinstance(x, str) and x for x in value)
+        value, want = list(value) if good else value, f"1 to {MOST_CHOICES} texts"
+    else:
+        good, want = isinstance(value, str) and bool(value.strip()), "text"
+    if not good:
+        raise SessionError(f"response_format of type {kind} needs a field {kind} with {want}.")
+    return {"type": kind, kind: value}
+
+
+def _depth(value: Any) -> int:
+    """Return the nesting depth of plain data, counted up to DEEPEST_FORMAT + 1."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST_FORMAT:
+        level = [inner for one in level if isinstance(one, (dict, list, tuple))
+                 for inner in (one.values() if isinstance(one, dict) else one)]
+        depth += 1
+    return depth
+
+
+def _between(name: str, value: Any, low: float, high: float) -> float:
+    number = read_number(name, value)
+    if not low <= number <= high:
+        raise SessionError(f"{name} must lie between {low:g} and {high:g}, not {number:g}.")
+    return number
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SessionError(f"{name} must be true or false, not {str(value)[:40]!r}.")
+    return value
+
+
+def _texts(name: str, given: Any, most: int) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else given
+    if (not isinstance(texts, (list, tuple)) or len(texts) > most
+            or not all(isinstance(text, str) and text.strip() and len(text) <= LONGEST_STOP for text in texts)):
+        raise SessionError(f"{name} are at most {most} texts of 1 to {LONGEST_STOP} characters.")
+    return tuple(texts)
+
+
+def _token_ids(name: str, given: Any) -> tuple[int, ...]:
+    if not isinstance(given, (list, tuple)) or len(given) > MOST_STOP_IDS:
+        raise SessionError(f"{name} are at most {MOST_STOP_IDS} token ids.")
+    return tuple(read_whole(name, token, 0, 2**31) for token in given)
+
+
+def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0, min_p: Any = 0.0) -> Sampling:
+    """Read sampling settings from numbers or text. Raises SessionError with one sentence."""
     try:
         return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
-                        read_whole("seed", seed, -(2**53), 2**53))
+                        read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
     except ValueError as error:
         raise SessionError(sentence(error)) from None
 
 
 def sentence(error: BaseException | str) -> str:
-    """The first line of what went wrong, as a sentence."""
+    """Return the first line of an error as a sentence."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
 
 
 def explain(method: Method, error: Exception) -> str:
-    """Why a run broke, for a person."""
+    """Return why a run failed, as a sentence for a person."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):
@@ -76,7 +262,7 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
 
 
 def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
-    """What a Session was made with. Raises SessionError for what is of another kind."""
+    """Check the arguments of a Session. Raises SessionError for a wrong type."""
     if not hasattr(loaded, "why_not") or not hasattr(loaded, "kit"):
         raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.")
     if not isinstance(method, (str, Method)):
@@ -96,7 +282,7 @@ def read_cancel(cancel: Any) -> threading.Event:
 
 
 def read_predicted(text: Any, longest: int) -> str:
-    """A text that the answer is expected to be like, of at most ``longest`` characters; empty for none."""
+    """Read a predicted output of at most ``longest`` characters; empty for none."""
     if not isinstance(text or "", str):
         raise SessionError("The predicted text must be text.")
     if len(text or "") > longest:
@@ -120,7 +306,7 @@ def read_seconds(deadline: Any) -> float | None:
 
 
 def largest(knobs: dict[str, Any]) -> int:
-    """Rows of the largest tree that these knobs are likely to ask for, its root among them. A guess: a target of fixed shapes that
-    meets a larger one takes a larger bucket from then on."""
+    """Estimate the rows of the largest tree that these knobs ask for, its root included. A target of fixed shapes that meets a larger
+    tree uses a larger bucket from then on."""
     sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
     return 1 + max((size for size in sizes if type(size) is int), default=0)

@@ -1,0 +1,161 @@
+"""Logits processors: penalties, biases and masks that depend on the text, applied once per round to all rows of a draft tree.
+
+A row's context is the prompt, the output so far and the drafted tokens on the row's own path, so siblings with different ancestors
+get different penalties. Every verifier sees processed logits only; the output therefore follows plain decoding with the same
+processors, whatever was drafted. Order and formulas are vLLM's: masks, bad words, minimum length, bias, then penalties (temperature,
+min-p, top-k and top-p follow in ``Sampling.probs``).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, Sequence
+
+import torch
+from torch import Tensor
+
+from .lazy_scalars import plain
+from .parts import Scores
+from .tree import DraftTree
+
+
+@dataclass(frozen=True)
+class Context:
+    """prompt, output: token ids; paths: per row the drafted tokens from the root down to it, () for the root; -1 is no token."""
+
+    prompt: Sequence[int]
+    output: Sequence[int]
+    paths: Sequence[tuple[int, ...]]
+
+
+class LogitsProcessor(Protocol):
+    """Changes logits [rows, vocab], float32 or float64, which it may write to."""
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        """Return the processed logits [rows, vocab]."""
+
+
+class Processors:
+    """The logits processors of one run, in their order. False when there are none."""
+
+    def __init__(self, processors: Sequence[LogitsProcessor] = ()):
+        self.processors = tuple(processors)
+
+    def __bool__(self) -> bool:
+        return bool(self.processors)
+
+    def scores(self, tree: DraftTree, scores: Scores, tokens: Sequence[int], start: int) -> Scores:
+        """Return scores with processed logits; the model's own stay in ``raw_logits``. tokens: prompt and output; start: length of
+        the prompt. On a device this reads the tree's tokens."""
+        if not self.processors:
+            return scores
+        logits = self.rows(scores.logits, row_paths(tree)[:len(scores.logits)], tokens, start)
+        return replace(scores, logits=logits, raw_logits=scores.logits)
+
+    def rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
+        """Return processed logits [rows, vocab], given the drafted tokens on each row's path."""
+        context = Context(tokens[:start], tokens[start:], paths)
+        logits = logits.clone() if logits.dtype in (torch.float32, torch.float64) else logits.float()
+        for process in self.processors:
+            logits = process(logits, context)
+        return logits
+
+    def forced(self, tokens: Sequence[int], start: int) -> list[int]:
+        """Return the tokens that a mask forces after the text, as far as there is no choice."""
+        for process in self.processors:
+            forced = getattr(process, "forced", None)
+            if forced is not None and (found := forced(tokens[start:])):
+                return found
+        return []
+
+
+def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
+    """Return the drafted tokens on the path of each row: () for the root, then one entry per node."""
+    tokens, paths = plain(tree.tokens), [()]
+    for parent, token in zip(plain(tree.parents), tokens):
+        paths.append((*paths[parent + 1], token))
+    return paths
+
+
+class TokenMask:
+    """Bans tokens, but never all of a row: a ban that would leave no token is ignored for that row."""
+
+    def banned(self, context: Context, path: tuple[int, ...]) -> Sequence[int]:
+        """Return the tokens banned after the output and a path."""
+        return ()
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        rows, columns = [], []
+        for row, path in enumerate(context.paths):
+            banned = self.banned(context, path)
+            rows += [row] * len(banned)
+            columns += banned
+        if not rows:
+            return logits
+        masked = logits.index_put((_indices(rows, logits), _indices(columns, logits)), logits.new_tensor(-torch.inf))
+        return torch.where((masked > -torch.inf).any(-1, keepdim=True), masked, logits)
+
+
+class BadWords(TokenMask):
+    """Bans the last token of each sequence where its other tokens end the output; the prompt does not count (vLLM).
+
+    sequences: token ids of each word, with and without a space in front. transformers' NoBadWords also looks at the prompt.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]]):
+        self.sequences = [tuple(sequence) for sequence in sequences]
+
+    def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
+        longest = max(map(len, self.sequences), default=1) - 1
+        text = (*context.output[max(0, len(context.output) - longest):], *path)
+        return [word[-1] for word in self.sequences if len(word) == 1 or text[-(len(word) - 1):] == word[:-1]]
+
+
+class MinTokens(TokenMask):
+    """Bans end tokens until the output has ``count`` tokens."""
+
+    def __init__(self, count: int, stop: Sequence[int]):
+        self.count, self.stop = count, sorted(stop)
+
+    def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
+        return self.stop if len(context.output) + len(path) < self.count else []
+
+
+class LogitBias:
+    """Adds a bias to the logits of given tokens."""
+
+    def __init__(self, bias: Sequence[tuple[int, float]]):
+        self.tokens, self.bias = [token for token, _ in bias], [value for _, value in bias]
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        logits[:, _indices(self.tokens, logits)] += logits.new_tensor(self.bias)
+        return logits
+
+
+class Penalties:
+    """Repetition, frequency and presence penalties, in vLLM's order.
+
+    repetition: logits of tokens in prompt or output are divided by it where positive and multiplied where negative (Keskar et al.
+    1909.05858; transformers has the same); frequency: subtracted once per occurrence in the output; presence: subtracted once from
+    tokens in the output (OpenAI's; transformers has neither). Drafted tokens on a row's path count as output.
+    """
+
+    def __init__(self, repetition: float = 1.0, frequency: float = 0.0, presence: float = 0.0):
+        self.repetition, self.frequency, self.presence = repetition, frequency, presence
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        vocab = logits.shape[-1]
+        counts = torch.bincount(torch.tensor(list(context.output), dtype=torch.int64), minlength=vocab)[:vocab]
+        counts = counts.to(logits).expand(len(logits), -1).clone()
+        drafted = [(row, token) for row, path in enumerate(context.paths) for token in path if 0 <= token < vocab]
+        if drafted:
+            rows, tokens = (_indices(numbers, logits) for numbers in zip(*drafted))
+            counts.index_put_((rows, tokens), logits.new_ones(()), accumulate=True)
+        if self.repetition != 1:
+            seen = counts > 0
+            seen[:, _indices([token for token in set(context.prompt) if token < vocab], logits)] = True
+            logits = torch.where(seen, torch.where(logits > 0, logits / self.repetition, logits * self.repetition), logits)
+        return logits - self.frequency * counts - self.presence * (counts > 0)
+
+
+def _indices(numbers: Sequence[int], like: Tensor) -> Tensor:
+    return torch.tensor(list(numbers), dtype=torch.int64, device=like.device)
