@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Test workers; each test computes with one thread.
 WORKERS ?= 2
 
-.PHONY: help run test test-engines thorough check cards soak dist clean
+.PHONY: help run test test-engines thorough check docs soak dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +40,11 @@ soak: $(VENV)/dev.done $(VENV)/browser.done ## fuzzers, floods, kills, limits; k
 	report=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$report"; \
 	test $$code = 0 || ! echo "$$report" | grep -q "known vulnerabilit"
 
-cards: $(VENV)/run.done ## rewrite the generated tables of docs/ after a method changed
+docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the trace, fidelity, glossary, command line
 	$(BIN)/python -m specviz list --write
 	$(BIN)/python -m specviz list --fidelity > docs/fidelity.md
 	$(BIN)/python -m specviz.evidence.glossary
+	$(BIN)/python -m specviz.cli.reference
 
 dist: $(VENV)/dev.done ## build dist/*.whl and dist/*.tar.gz and check them with twine; publishing is left to the owner
 	$(PIP) install -q build twine

@@ -3,7 +3,7 @@
 A new kind is one entry of NOTES: ``"kind": _note("lens file", "One sentence for people.", field=("what it means", an example))``,
 with as many fields as there are; one whose name ends in ``_`` may be left out when the note is written. Lookups' are in
 notes_of_lookups.py. Then draw it in assets/viewer/lens/<lens file>.js, as ``SpecViz.lens.kind = {title, draw}``, and write
-docs/TRACE.md's table anew: ``python -m specviz list --write`` (``make cards``).
+docs/TRACE.md's table anew: ``python -m specviz list --write`` (``make docs``).
 
 Tests hold that the table is this one, that the viewer draws these kinds and no others, each from its example, and that each is
 noted somewhere. Fields that hold token ids are called ``tok``, ``tokens``, ``top``, ``top_p`` or ``resid``: the recorder then

@@ -62,7 +62,7 @@ def test_every_note_in_the_code_is_declared_and_every_declared_one_is_noted():
 
 def test_the_table_of_the_traces_page_is_this_one(tmp_path):
     text = (ROOT / "docs" / "TRACE.md").read_text(encoding="utf-8")
-    assert table() in text and text.count("| kind |") == 1, "make cards (python -m specviz list --write) writes it anew"
+    assert table() in text and text.count("| kind |") == 1, "make docs (python -m specviz list --write) writes it anew"
     copy = tmp_path / "TRACE.md"
     copy.write_text(text.replace("`backoff`", "`gone`"), encoding="utf-8")
     write(copy)
