@@ -14,8 +14,9 @@
   const box = (title, ...kids) =>
     el("section", { class: "pn-box", "aria-label": title }, title ? el("h3", null, title) : null, kids);
 
-  /* Large figures in a row: {label, value, unit, note}. */
-  const figures = (list) =>
+  /* Large figures in a row: {label, value, unit, note}; doubt: a message, where times do not count, and figures with `timed`
+     are struck. */
+  const figures = (list, doubt = "") =>
     el(
       "dl",
       { class: "pn-figs" },
@@ -26,7 +27,7 @@
             "div",
             { class: f.strong ? "strong" : "" },
             el("dt", null, f.label),
-            el("dd", null, el("span", { class: "v" }, f.value), f.unit ? el("small", null, f.unit) : null),
+            el("dd", null, el("span", { class: "v" + (doubt && f.timed ? " doubtful" : "") }, f.value), f.unit ? el("small", null, f.unit) : null),
             f.note ? el("dd", { class: "s" }, f.note) : null,
           ),
         ),

@@ -64,6 +64,7 @@
       ),
       K.small("Lines of times: the median; the fainter line of the same kind above it: the 95th percentile."),
       table(list, title),
+      list.some(doubtful) ? K.small(`Some figures are ${SpecViz.messages.say("timing.implausible")}.`) : "",
       foot(got, when),
     ];
     return { kids, charts };
@@ -105,6 +106,11 @@
       rules: c.rule ? [{ y: c.rule, name: "plain decoding" }] : [],
     });
   }
+  /* Goodput over plain decoding's cannot exceed what a round gives a request: the drafted tokens it keeps, and one. */
+  const doubtful = (r) =>
+    K.finite(r.drafted) && K.finite(r.accepted) && !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted);
+  const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
+
   const table = (list, title) =>
     K.table(
       [
@@ -122,8 +128,8 @@
       list.map((r) => [
         K.say(r.load, 30),
         title(r.method).replace(/ \(.*/, ""),
-        rate(r.goodput),
-        K.finite(r.against_plain) ? times(r.against_plain) : "\u2013",
+        mark(r, rate(r.goodput)),
+        K.finite(r.against_plain) ? mark(r, times(r.against_plain)) : "\u2013",
         K.finite(r.throughput) ? rate(r.throughput) : "\u2013",
         both(r.first_token),
         both(r.token_time),

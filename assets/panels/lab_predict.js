@@ -67,7 +67,7 @@
   }
 
   /* The steps from the promise to the clock, as bars that hang from one another. */
-  function steps(g) {
+  function steps(g, doubt) {
     const list = [{ name: "The formula promises", from: 0, to: g.formula, show: times(g.formula), end: true }];
     let at = g.formula;
     for (const s of g.steps) {
@@ -91,7 +91,7 @@
             el("i", { css: { left: pc(Math.min(x.from, x.to)), width: pc(Math.abs(x.to - x.from)) } }),
             el("u", { css: { left: pc(1) } }),
           ),
-          el("span", { class: "v" }, x.show),
+          el("span", { class: "v" + (doubt && x.to === g.measured && x.end ? " doubtful" : "") }, x.show),
         ),
       ),
     );
@@ -142,15 +142,15 @@
                 note: tree ? "levels with a kept sibling / levels tried" : "accepted / tried",
               },
               { label: "\u03b3, draft length", value: g.gamma.toFixed(2), note: "levels drafted, mean of the rounds" },
-              { label: "c, price of a draft step", value: g.c.toFixed(2), note: "in plain passes" },
-              { label: "A pass with the draft", value: times(g.v), note: "in plain passes" },
-            ]),
+              { label: "c, price of a draft step", value: g.c.toFixed(2), note: "in plain passes", timed: true },
+              { label: "A pass with the draft", value: times(g.v), note: "in plain passes", timed: true },
+            ], l.doubt),
           ),
           el(
             "div",
             { class: "pn-box" },
             el("h3", null, "Where the difference went"),
-            steps(g),
+            steps(g, l.doubt),
             K.small(
               "The three differences add up exactly: the formula's chance of keeping is replaced by the " +
                 "measured tokens per pass, then its free pass by the measured pass, then both sides by the " +

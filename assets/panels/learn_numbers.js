@@ -108,6 +108,8 @@
     },
   ];
 
+  const TIMED = ["walltime_speedup", "c", "tokens_per_second"];
+
   function formula(env) {
     const root = el("div", { class: "pn-view" });
     let last;
@@ -174,13 +176,14 @@
                   { class: "pn-box" },
                   K.figures([
                     { label: "Promised", value: times(g.formula) },
-                    { label: "Measured", value: times(g.measured), strong: true },
+                    { label: "Measured", value: times(g.measured), strong: true, timed: true },
                     {
                       label: "Difference",
                       value:
                         (g.measured - g.formula >= 0 ? "+" : "\u2212") + Math.abs(g.measured - g.formula).toFixed(2),
+                      timed: true,
                     },
-                  ]),
+                  ], l.doubt),
                   el(
                     "p",
                     { class: "pn-prose pn-gap" },
@@ -238,7 +241,11 @@
                     "div",
                     { class: "t" },
                     el("h3", null, r.ours),
-                    el("span", { class: "v" }, l ? r.value(l, g) : "\u2013"),
+                    el(
+                      "span",
+                      { class: "v" + (l && l.doubt && TIMED.includes(r.key) ? " doubtful" : "") },
+                      l ? r.value(l, g) : "\u2013",
+                    ),
                   ),
                   el("p", { class: "pn-small" }, r.def),
                   el(

@@ -6,7 +6,8 @@
   const { el, f3, setText } = SpecViz.dom;
   const K = P.kit,
     T = SpecViz.text,
-    F = SpecViz.fold;
+    F = SpecViz.fold,
+    messages = SpecViz.messages;
 
   /* Every examined token of the drafting lanes; half of the questions are refusals where there are enough. */
   function questions(lanes) {
@@ -28,6 +29,28 @@
   }
   const partsOf = (l, tok) =>
     l.folded.vocab.has(tok) ? T.alone(T.bytesOf(l.folded.vocab.get(tok))) : [F.label(l.folded, tok)];
+
+  /* What may be said before the answer: a message's identifier. */
+  function beforeId({ l, node, j }) {
+    if (!(l.temperature > 0)) return node.src ? "quiz.before.greedy.copied" : "quiz.before.greedy";
+    const how = SpecViz.why.weighing(node, j);
+    if (how === "drawn") return "quiz.before.drawn";
+    return how === "copied" ? (node.src ? "quiz.before.copied" : "quiz.before.chosen") : "quiz.before.rule";
+  }
+  /* Why it was kept or refused. */
+  function afterId({ l, j, node, r }) {
+    const kept = j.verdict === "accepted";
+    if (l.temperature > 0)
+      return j.a !== null && j.u !== null && SpecViz.why.weighing(node, j) !== "rule" ? "quiz.after.draw" : "quiz.after.rule";
+    if (kept) return j.p !== null && j.p < 0.5 ? "quiz.after.lossy" : "quiz.after.kept";
+    return r.why === "correction" && node.parent === (r.path[r.path.length - 1] ?? -1) ? "quiz.after.refused" : "quiz.after.rule";
+  }
+  const hint = (q) => {
+    const id = beforeId(q),
+      p = K.small(messages.say(id));
+    p.dataset.message = id;
+    return p;
+  };
 
   function view(env) {
     const score = { right: 0, asked: 0, run: 0 },
@@ -89,7 +112,7 @@
     });
     /* Two bars, p and q, where the rule weighs them; at temperature 0 p would give the answer away. */
     function evidence(q) {
-      const sampled = q.l.temperature > 0 && q.j.p !== null && q.j.q !== null,
+      const sampled = q.l.temperature > 0 && SpecViz.why.weighing(q.node, q.j) === "drawn",
         top = (q.node.top || []).slice(0, 4);
       if (sampled)
         return el(
@@ -100,9 +123,9 @@
               { name: "draft, q", value: q.j.q, show: f3(q.j.q) },
               { name: "target, p", value: q.j.p, show: f3(q.j.p), cls: "dark" },
             ],
-            saved("Probability of the guess", "Kept if a random draw falls below min(1, p/q).", q),
+            saved("Probability of the guess", messages.say(beforeId(q)), q),
           ),
-          K.small("Kept if a random draw falls below min(1, p/q). A likely token can still lose."),
+          hint(q),
         );
       if (top.length > 1 && top[0][1] < 0.9995)
         return el(
@@ -112,16 +135,9 @@
             top.map(([tok, q1]) => ({ name: el("bdi", null, F.label(q.l.folded, tok, 14)), value: q1, show: f3(q1) })),
             saved("The draft's own probabilities", "The most probable guesses at this place.", q),
           ),
-          K.small("The draft's own probabilities. Temperature 0: it is kept only if it is the target's first choice."),
+          hint(q),
         );
-      return K.small(
-        q.node.src
-          ? "Copied from earlier text. " +
-              (q.l.temperature > 0
-                ? "Kept with the probability that the target gives it."
-                : "Kept only if it is the target's first choice.")
-          : "The draft's first choice. It stays only if it is the target's first choice too.",
-      );
+      return hint(q);
     }
     function ask() {
       const keep = K.button("It stays", () => answer(true), "primary"),
@@ -137,12 +153,11 @@
       score.asked++;
       score.right += right;
       score.run = right ? score.run + 1 : 0;
-      const why =
-        j.a !== null && j.u !== null && now.l.temperature > 0
-          ? `It would stay with probability ${f3(j.a)}; the draw was ${f3(j.u)}.`
-          : truth
-            ? "It was the target's first choice."
-            : `The target wanted ${"\u201c" + F.label(now.l.folded, now.r.tail.tok, 18) + "\u201d"}.`;
+      const why = messages.say(afterId(now), {
+        a: f3(j.a),
+        u: f3(j.u),
+        other: F.label(now.l.folded, now.r.tail.tok, 18),
+      });
       const node = now,
         again = K.button("Next", next, "primary");
       box.replaceChildren(
@@ -198,5 +213,5 @@
   }
 
   (P.views = P.views || {}).quiz = view;
-  P.quiz = { questions, before };
+  P.quiz = { questions, before, beforeId, afterId };
 })();

@@ -56,10 +56,25 @@
       },
       track,
     };
+    /* A step that needs another kind of trace than the one on the board opens a shipped recording first. */
+    async function openRecording(step) {
+      const { ask, board, opened } = env.ctx;
+      if (!step.recording || step.ready(env.lanes()) || typeof ask !== "function" || !board?.load) return;
+      try {
+        const why = board.load(await ask("library_trace", { name: step.recording }));
+        if (!why) opened?.(step.recording);
+      } catch {
+        return; /* the step says where to find it */
+      }
+      if (open && open.root === root && track.steps[i] === step) show(step);
+    }
     function go(k) {
       i = K.clamp(k, 0, track.steps.length - 1);
-      const step = track.steps[i],
-        lanes = env.lanes(),
+      show(track.steps[i]);
+      openRecording(track.steps[i]);
+    }
+    function show(step) {
+      const lanes = env.lanes(),
         to = step.find(lanes),
         tab = step.layout || (to ? "watch" : null);
       setText(title, step.title);

@@ -6,6 +6,10 @@
   const { sum } = P.kit;
   const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
+  /* The shipped recording that was sampled: a step that speaks of draws opens it where the board holds a greedy trace. */
+  const SAMPLED = "dice";
+  const isSampled = (ls) => drafting(ls).some((l) => l.temperature > 0);
+
   const sampling = [
     {
       title: "What \u201cthe same\u201d means",
@@ -54,6 +58,7 @@
     {
       title: "With chance: weigh, then draw",
       tab: "why",
+      recording: SAMPLED,
       widget: "sampling",
       find: (ls) => {
         const l = drafting(ls).find((x) => x.temperature > 0),
@@ -65,9 +70,10 @@
       say: (ls) =>
         "The draft says a token with probability q, the large model would say it with p. It is kept with " +
         "probability min(1, p/q): always if the draft was modest, less often the more it overstated." +
-        (drafting(ls).some((l) => l.temperature > 0)
-          ? " Behind this card, such a token. Roll it:"
-          : " A sampled recording from the Traces tab shows it on real tokens. Roll it:"),
+        (isSampled(ls)
+          ? " On the board, such a token. Try it:"
+          : " A sampled recording in the Traces tab shows it on real tokens. Try it:"),
+      ready: isSampled,
     },
     {
       title: "What the draft took too often is given back",
@@ -77,7 +83,7 @@
       say: () =>
         "After a refusal the new token is drawn from what the draft left short: max(0, p \u2212 q), scaled " +
         "to one. Together the two steps give exactly p, whatever the draft thinks. Forget that second step " +
-        "and the dots no longer reach the marks: switch it off and roll.",
+        "and the bars no longer reach the marks: switch it off and try.",
     },
     {
       title: "Nothing is taken on trust",

@@ -117,6 +117,25 @@
     };
     const lanes = () => P.traceLanes.lanes(records());
     let off = null;
+    function laneName(l) {
+      const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)),
+        how = l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ",
+        said = `${K.say(l.title, 80)}, ${l.tokens} tokens` + (l.machine ? ", " + how + K.say(l.machine, 90) : "");
+      if (all.length < 2)
+        return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
+      const pick = K.select({
+        label: "From the board",
+        options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]),
+        value: String(l.id),
+        on: (v) => {
+          ctx.board?.goto?.({ lane: Number(v) });
+          env.chosen = Number(v);
+          panel.update();
+        },
+      });
+      pick.root.classList.add("pn-lanepick");
+      return pick.root;
+    }
     const env = {
       /* What cannot run on the models that are there, {method: why}: asked once; nothing where nobody can tell. */
       off: () =>
@@ -144,24 +163,12 @@
         ctx.go?.(tab);
         ctx.board?.goto?.(to);
       },
+      /* Which lane the figures are of, and whether its times count. */
       laneLine(l) {
-        const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)),
-          how = l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ",
-          said = `${K.say(l.title, 80)}, ${l.tokens} tokens` + (l.machine ? ", " + how + K.say(l.machine, 90) : "");
-        if (all.length < 2)
-          return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
-        const pick = K.select({
-          label: "From the board",
-          options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]),
-          value: String(l.id),
-          on: (v) => {
-            ctx.board?.goto?.({ lane: Number(v) });
-            env.chosen = Number(v);
-            panel.update();
-          },
-        });
-        pick.root.classList.add("pn-lanepick");
-        return pick.root;
+        const line = laneName(l);
+        return l.doubt
+          ? el("div", null, line, el("p", { class: "pn-doubt" }, SpecViz.messages.say(l.doubt)))
+          : line;
       },
       empty(title, text) {
         return el(

@@ -61,7 +61,7 @@
       kept = 0;
     const bars = el("div"),
       note = K.small(),
-      press = K.button("Roll 1,000 times", () => {
+      press = K.button("Draw 1,000 times", () => {
         const r = many(1000, ++seed, residual);
         total += 1000;
         kept += r.kept;
@@ -100,7 +100,7 @@
             caption: "Bars: what came. Lines across: p, what the target's distribution gives.",
             from: () =>
               SpecViz.save.own(
-                `Not a model: ${total.toLocaleString("en")} rolls of a game with q = ${DRAFT.join(", ")} and ` +
+                `Not a model: ${total.toLocaleString("en")} draws of a game with q = ${DRAFT.join(", ")} and ` +
                   `p = ${TARGET.join(", ")}, ` +
                   `${residual ? "redrawn from the residual" : "without the residual, as the classic mistake has it"}.`,
               ),
@@ -110,7 +110,7 @@
       setText(
         note,
         total
-          ? `${total.toLocaleString("en")} rolls, ${Math.round((100 * kept) / total)} % of the guesses kept. The mark is p.`
+          ? `${total.toLocaleString("en")} draws, ${Math.round((100 * kept) / total)} % of the guesses kept. The mark is p.`
           : `q = ${DRAFT.join(", ")}; p = ${TARGET.join(", ")}. The mark is p.`,
       );
     }

@@ -29,7 +29,12 @@
     const runs = SpecViz.metrics.common([...st.lanes.values()]);
     const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id), runs)).filter((l) => l.rounds.length);
     const base = all.find((l) => l.baseline) || null;
-    for (const l of all) l.base = base && base !== l ? base : null;
+    const doubt = SpecViz.timing.doubt([...st.lanes.values()]);
+    for (const l of all) {
+      l.base = base && base !== l ? base : null;
+      /* why its times do not count, as a message's identifier, or "" */
+      l.doubt = doubt || (l.metrics.implausible ? "timing.implausible" : "");
+    }
     return all;
   }
 

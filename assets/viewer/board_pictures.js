@@ -42,6 +42,7 @@
       n = SV.passes.scaleOf(lanes),
       base = SV.metrics.baselineOf(board.st),
       runs = SV.metrics.common(board.list()),
+      doubt = SV.timing.doubt(board.list()),
       drawn = svg("g");
     lanes.forEach((lane, i) => {
       const pen = new SV.svgContext.Pen(),
@@ -63,7 +64,7 @@
           say(0, 33, short(SV.stage.knobsOf(lane.header)), 12, 400, p.ink2),
           pen.root,
           say(end, 16, m.passes + (m.passes === 1 ? " pass" : " passes"), 14, 600, p.ink, "end"),
-          m.tokens_per_second === null
+          m.tokens_per_second === null || doubt || m.implausible
             ? null
             : say(end, 33, rate(m.tokens_per_second) + " tok/s, " + span(m.seconds), 12, 400, p.ink2, "end"),
         ),
@@ -71,6 +72,12 @@
     });
     return { drawn, w: left + wide + right, h: lanes.length * row };
   }
+
+  /* The caption of a picture that shows times; where they cannot be trusted it says so. */
+  const timed = (b, caption) => {
+    const id = SV.timing.doubt(b.list());
+    return id ? SV.messages.say(id) + " " + caption : caption;
+  };
 
   /* {passes, tree, rate, time, detail}: each gives {title, caption, drawn, w, h} of what is on the board, or null. */
   const PICTURES = {
@@ -90,7 +97,7 @@
       return (
         drawn && {
           title: "Throughput",
-          caption: "Tokens per second since the prompt was read, on the engine\u2019s clock.",
+          caption: timed(b, "Tokens per second since the prompt was read, on the engine\u2019s clock."),
           drawn: styled(b, "chart", drawn),
           w: 720,
           h: Number(drawn.getAttribute("height")),
@@ -99,9 +106,11 @@
     },
     time: (b) => ({
       title: "Where the time went",
-      caption:
+      caption: timed(
+        b,
         "Dotted: the prompt is read. Light: tokens are guessed. Dark: one pass of the large model checks them; the number is " +
-        "how many tokens it gave. Pale: everything else.",
+          "how many tokens it gave. Pale: everything else.",
+      ),
       ...b.ribbon.picture(),
     }),
     detail(b) {

@@ -95,7 +95,9 @@
         "walltime_speedup",
         base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup),
         base ? "" : sofar,
-        m.badges
+        m.implausible
+          ? SV.messages.say("timing.implausible")
+          : m.badges
           ? "a server's own clock: not compared"
           : m.baseline_tokens_per_second === null
             ? "no baseline in this trace"
@@ -103,6 +105,7 @@
               ? "this is the baseline"
               : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
       );
+      this.cells.walltime_speedup.big.classList.toggle("doubtful", m.implausible);
       this.set(
         "block_efficiency",
         m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
@@ -202,6 +205,7 @@
         this.tds[i][0].classList.toggle("sofar", Boolean(m.tokens) && !whole(r.lane, r.k));
         text.forEach((t, j) => {
           setText(this.tds[i][j + 1], t);
+          this.tds[i][j + 1].classList.toggle("doubtful", j < 2 && m.implausible);
           this.tds[i][j + 1].classList.toggle(
             "best",
             j < 3 && ended && (j === 2 || !level) && rows.length > 1 && vals[j] !== null && vals[j] === top[j],

@@ -193,6 +193,12 @@
   }
 
   /* A run cut short inside the draft: its last token is a drafted one, below the end of the path. */
+  /* The id of the drafted node that is the round's last token, or null where the target wrote that token itself. */
+  function tailNode(r) {
+    if (!r.commit || r.why !== "accepted") return null;
+    const id = childOf(r, r.commit.tail.tok);
+    return id === "tail" ? null : id;
+  }
   function childOf(r, tok) {
     const end = r.path.length ? r.path[r.path.length - 1] : -1,
       n = r.nodes.find((x) => x.parent === end && x.tok === tok);
@@ -295,5 +301,5 @@
     };
   }
 
-  SV.fold = { initial, step, fold, at, picture, verdictOf, label, startOf, endOf, sumAt, upto, zero };
+  SV.fold = { initial, step, fold, at, picture, verdictOf, tailNode, label, startOf, endOf, sumAt, upto, zero };
 })();

@@ -46,7 +46,7 @@
     const d = parting(lane, base),
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
-    const k = busy([lane, base]) ? null : m.walltime_speedup,
+    const k = busy([lane, base]) || m.implausible ? null : m.walltime_speedup,
       noise = Boolean(m.spread && SV.verdict.verdict([lane, base], runs)?.level),
       much = m.spread ? ` times as fast in the median of ${m.spread.runs} runs` : " times as fast",
       slow = k * AS_FAST < 1 ? "slower than plain decoding here" : "no faster on this machine",
@@ -82,7 +82,7 @@
         text: `Stopped after ${count(n, "token")}${d.same ? ": the same so far" : ""}, in ${passes(m.passes)} instead of ${n}.`,
       };
     const end = !fast
-      ? busy([lane, base])
+      ? busy([lane, base]) || m.implausible
         ? "same text, times not counted."
         : "same text."
       : faster

@@ -5,31 +5,17 @@
   const BASELINE = "autoregressive";
   const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
 
-  const finite = (x) => typeof x === "number" && Number.isFinite(x);
-
-  /* Engine seconds after the prefill, at k committed rounds: the rounds' own timings, as the engine adds them up; at the
-     end of a run its own total; without timings the clock. */
-  function decodeSeconds(lane, k) {
-    const sum = SV.fold.sumAt(lane, k);
-    if (!sum.tokens) return null;
-    const whole = lane.done && k >= lane.committed && lane.done.totals ? lane.done.totals.seconds : null;
-    if (finite(whole) && whole > 0) return whole;
-    if (lane.rounds[k - 1].timing && sum.seconds > 0) return sum.seconds;
-    const from = lane.prefill ? lane.prefill.t1 : 0;
-    return sum.t > from ? sum.t - from : null;
-  }
-
-  const ownRate = (lane, k) => ratio(SV.fold.sumAt(lane, k).tokens, decodeSeconds(lane, k));
+  const { decodeSeconds, ownRate, runsOf, take } = SV.timing;
   const median = (list) => spreadOf(list)?.middle ?? null;
 
-  /* runs: how many measured runs of each lane stand beside each other (see common); where a lane has ended and was run more
-     than once, its rate is their median, its seconds go with that, and its speed-up is the median over the pairs of runs. */
+  /* runs: the turns that count (see common); where a lane has ended and was run more than once, its rate is their median, its
+     seconds go with that, and its speed-up is the median over the pairs of runs. */
   function of(lane, k, baseline, runs) {
     const s = SV.fold.sumAt(lane, k),
       seconds = decodeSeconds(lane, k),
-      most = runs ?? common(baseline ? [lane, baseline] : [lane]),
-      list = lane.done && k >= lane.committed ? runsOf(lane).slice(0, most) : [],
-      again = list.length > 1,
+      counted = runs ?? common(baseline ? [lane, baseline] : [lane]),
+      list = lane.done && k >= lane.committed ? take(runsOf(lane), counted) : [],
+      again = list.length > 1 || (list.length === 1 && counted[0] > 0),
       middle = again ? median(list) : null;
     const m = {
       tokens: s.tokens,
@@ -45,7 +31,7 @@
       plain: s.plain,
       seconds: again ? s.tokens / middle : seconds,
       tokens_per_second: again ? middle : ratio(s.tokens, seconds),
-      spread: again ? spreadOf(list) : null,
+      spread: list.length > 1 ? spreadOf(list) : null,
       block_efficiency: ratio(s.tokens, s.passes),
       mean_accepted_tokens: ratio(s.accepted, s.passes),
       acceptance_rate: ratio(s.accepted, s.tried),
@@ -63,34 +49,22 @@
       checked: s.checked,
       walltime_speedup: null,
       baseline_tokens_per_second: null,
+      implausible: false,
     };
     if (baseline && baseline.committed) {
-      const theirs = again ? runsOf(baseline).slice(0, list.length) : [];
-      m.baseline_tokens_per_second = theirs.length > 1 ? median(theirs) : ownRate(baseline, baseline.committed);
+      const theirs = again ? take(runsOf(baseline), counted) : [];
+      m.baseline_tokens_per_second = theirs.length ? median(theirs) : ownRate(baseline, baseline.committed);
       m.walltime_speedup =
-        theirs.length > 1 ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
+        theirs.length ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
+    m.implausible = !SV.timing.plausible(m.walltime_speedup, m.block_efficiency);
     return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;
   }
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
-  /* How many runs all of these lanes have that ended without a fault: the i-th runs were measured in one go: they are pairs.
+  /* The turns in which all of these lanes were measured undisturbed: the i-th runs were measured in one go, so they are pairs.
      A server's lane is on another clock and never one of a pair. */
-  const common = (lanes) =>
-    Math.min(
-      Infinity,
-      ...lanes.filter((l) => l.done && !l.error && l.committed && !SV.serverFacts.is(l)).map((l) => runsOf(l).length),
-    );
+  const common = (lanes) => SV.timing.turns(lanes).kept;
 
-  /* Tokens per second of every measured run of this lane: its own, and `totals.repeats [{tokens, seconds}]` where the
-     run was repeated. */
-  function runsOf(lane) {
-    const t = (lane.done && lane.done.totals) || {},
-      own = ownRate(lane, lane.committed),
-      list = own === null ? [] : [own];
-    for (const r of Array.isArray(t.repeats) ? t.repeats.slice(0, 100) : [])
-      if (r && finite(r.tokens) && finite(r.seconds) && r.seconds > 0 && r.tokens > 0) list.push(r.tokens / r.seconds);
-    return list;
-  }
   /* The middle, and how far the runs lie apart: all of them up to four, the middle half beyond. */
   function spreadOf(list) {
     if (!list.length) return null;

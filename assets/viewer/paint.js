@@ -55,7 +55,7 @@
     if (!out(b.chart))
       b.chart.paint({
         lanes: shownLanes(ctx),
-        runs: ctx.runs === Infinity ? 1 : ctx.runs,
+        runs: ctx.runs.length,
         fresh: ctx.fresh,
         live: b.state === "live",
         end: scaleEnd(b, ctx),
@@ -116,7 +116,7 @@
       race: race || lanes.length > 1,
       lost: b.box.lost,
       reopened: b.reopened,
-      slow: SV.verdict.busy(lanes),
+      slow: SV.verdict.busy(lanes) || SV.timing.lostSentence(lanes),
       remembered: SV.notice.remembered(lanes),
       served: lanes.some(SV.serverFacts.is),
     });

@@ -10,20 +10,20 @@
 
   /* {winner, second, sentence, sure, level}. One run each has no spread, and says so. With repeats the i-th runs of two lanes are
      a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise.
-     runs: how many of them count, where these are not all the lanes of a race. */
+     runs: the turns that count, where these are not all the lanes of a race. */
   function verdict(every, runs) {
     const lanes = every.filter((l) => !SV.serverFacts.is(l)) /* a clock of its own: not ranked */,
-      most = runs ?? M.common(lanes),
+      counted = runs ?? M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
-        .map((lane) => ({ lane, list: M.runsOf(lane).slice(0, most) }))
+        .map((lane) => ({ lane, list: SV.timing.take(M.runsOf(lane), counted) }))
         .map((x) => ({ ...x, s: M.spreadOf(x.list) }))
         .filter((x) => x.s)
         .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !every.every(over)) return null;
     const [a, b] = all,
       slow = busy(lanes),
-      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b),
+      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b, SV.timing.lostSentence(lanes)),
       apart = lanes.length < every.length ? " Servers keep a clock of their own and are not ranked." : "";
     return {
       winner: slow ? null : a.lane,
@@ -37,7 +37,7 @@
 
   /* On a busy machine only what no clock measures: the passes. */
   function uncounted(all, slow) {
-    const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, 1) })),
+    const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, [0]) })),
       { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],
       lead = `${title(lane)} took the fewest passes of the large model, ${m.passes} for ${count(m.tokens, "token")}.`;
     return { sure: false, level: true, sentence: `${lead} ${slow}` };
@@ -66,13 +66,14 @@
       sentence: level ? both + ". One run each, so " + noise : first + ". One run each: no spread.",
     };
   }
-  function often(a, b) {
+  function often(a, b, lost) {
     const pairs = M.ratios(a.list, b.list),
       k = M.spreadOf(pairs).middle,
       least = Math.min(...pairs),
       sure = least > 1 && (a.s.low > b.s.high || least >= 1 + CLOSE),
       range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
-      bars = " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first).",
+      left = lost && " " + lost,
+      bars = " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first)." + left,
       names = title(a.lane) + " and " + title(b.lane);
     return {
       sure,
@@ -96,9 +97,11 @@
     };
   }
 
-  /* A pass that took three times what it costs here alone: whatever was measured then is not to be believed. */
-  const busy = (lanes) =>
-    lanes.some((l) => l.checks.some((c) => c.kind === "busy")) ? "This machine was busy: times are not counted." : "";
+  /* Why no time of these lanes counts, or "". */
+  const busy = (lanes) => {
+    const id = SV.timing.doubt(lanes);
+    return id && SV.messages.say(id);
+  };
 
   const CUT = ["stopped", "deadline"];
   const cut = (lane) => Boolean(lane.error || (lane.done && CUT.includes(lane.done.finish)));

@@ -3,6 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
   const { el } = SV.dom;
+  const finite = (x) => typeof x === "number" && Number.isFinite(x);
 
   const temperature = (lane) => (lane.header && lane.header.sampling && lane.header.sampling.temperature) || 0;
   const TAGS = {
@@ -15,67 +16,99 @@
     pla: "Written",
   };
 
-  /* The sentence for a drafted node, or for the target's own token. tail: the last token of the round. */
-  function reason(v, cls, node, tail) {
-    const r = v.round,
-      hot = temperature(v.lane) > 0,
+  /* How a node's test weighed it: "copied" (chosen by the draft, kept with probability p), "drawn" (min(1, p/q)), "rule" (any
+     other rule). */
+  function weighing(node, j) {
+    const near = (x, y) => Math.abs(x - y) < 2e-3;
+    if (!j || !finite(j.a) || !finite(j.p)) return "rule";
+    const q = j.q ?? (j.rule === "ratio" || j.rule === "sibling" ? node.q : null);
+    if (finite(q) && q > 0) return near(j.a, Math.min(1, j.p / q)) ? "drawn" : "rule";
+    return near(j.a, j.p) ? "copied" : "rule";
+  }
+  function keptBecause(lane, r, node) {
+    const j = r.judges.get(node.id);
+    if (!j) return "why.kept.untested";
+    if (!(temperature(lane) > 0)) return finite(j.p) && j.p < 0.5 ? "why.kept.lossy" : "why.kept.greedy";
+    const how = weighing(node, j);
+    if (how === "drawn") return j.a >= 0.9995 ? "why.kept.certain" : "why.kept.sampled";
+    return how === "copied" ? "why.kept.copied" : "why.kept.rule";
+  }
+  function refusedBecause(lane, r, node) {
+    const j = r.judges.get(node.id),
       last = r.commit && r.why === "correction" ? (r.path[r.path.length - 1] ?? -1) : null;
-    if (node === "tail")
-      return (
-        {
-          bonus: "Every guess on the way was right, so the same pass gives one more token at no cost.",
-          correction: hot
-            ? "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did."
-            : "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays " +
-              "the same as in plain decoding.",
-          small: "The small model wrote this token alone; the large one was not asked.",
-          unchecked: "This token was written without a test by the large model.",
-        }[r.why] || "Nothing was guessed here: one pass of the large model, one token."
-      );
-    if (cls === "acc")
-      return hot
-        ? "The large model finds this token likely enough, and the random draw accepted it: it is kept without a pass of its own."
-        : "The large model would have written the same token here, so it is kept without a pass of its own.";
-    if (cls === "rej") {
-      if (hot)
-        return (
-          "The large model wants this token less than the small one does, and the random draw refused it. " +
-          "What was guessed after it is thrown away."
-        );
-      if (last !== null && node.parent === last)
-        return [
-          "The large model would write ",
-          el("bdi", { class: "mono" }, SV.fold.label(v.lane, tail, 24)),
-          " here, so the guess is refused and everything after it is thrown away.",
-        ];
-      return "The large model would write another token here, so the guess is refused.";
-    }
-    if (cls === "dra") return "A guess: the large model has not looked at it yet.";
-    return r.kind === "tree"
-      ? "The text went another way before this guess, so it was never looked at."
-      : "A guess before it was refused, so this one was never looked at.";
+    if (!(temperature(lane) > 0)) return last !== null && node.parent === last ? "why.refused.greedy" : "why.refused.sibling";
+    return { drawn: "why.refused.sampled", copied: "why.refused.copied", rule: "why.refused.rule" }[weighing(node, j)];
+  }
+  function unseenBecause(r, node) {
+    if (node.probe) return "why.unseen.probe";
+    if (r.why === "accepted" && !r.tests.some((id) => r.judges.get(id).verdict === "rejected")) return "why.unseen.cut";
+    return r.kind === "tree" ? "why.unseen.tree" : "why.unseen.chain";
+  }
+  function tailBecause(lane, r) {
+    if (r.why === "correction") return "why.tail.correction." + (temperature(lane) > 0 ? "sampled" : "greedy");
+    if (["bonus", "small", "unchecked", "forced", "accepted"].includes(r.why)) return "why.tail." + r.why;
+    return r.nodes.some((n) => !n.probe) ? "why.tail.drafted" : "why.tail.plain";
+  }
+  /* What kind of token it is, where that matters: the last one of the run (end token, limit, stop), or a special one. */
+  function kindOf(lane, r, tok, cls, lastOfRound) {
+    const special = lane.special.has(tok),
+      last = lastOfRound && lane.done && r.i === lane.committed - 1,
+      finish = last ? lane.done.finish : "";
+    if (special && cls === "rej") return "why.token.end_refused";
+    if (special && (cls === "ski" || cls === "dra")) return "why.token.end_unseen";
+    if (finish === "stop" && special) return "why.token.end";
+    if (finish === "length") return "why.token.limit";
+    if (["stop_string", "stopped", "deadline", "context"].includes(finish)) return "why.token." + finish;
+    return special ? "why.token.special" : "";
+  }
+
+  /* Why the selected token stands or was refused: {cls, tok, node, ids: message identifiers, values}. sel: a node id or "tail". */
+  function explain(lane, r, sel, phase = 4) {
+    const own = sel === "tail" && phase >= 3 ? SV.fold.tailNode(r) : null,
+      id = own ?? (phase < 3 && sel === "tail" && r.nodes.length ? 0 : sel),
+      node = typeof id === "number" ? r.nodes[id] : null;
+    if (!node && !r.commit) return null;
+    const tok = node ? node.tok : r.commit.tail.tok,
+      cls = node ? SV.fold.verdictOf(r, node.id, phase) : { bonus: "bon", correction: "cor", accepted: "acc" }[r.why] || "pla";
+    const id0 = !node
+      ? tailBecause(lane, r)
+      : cls === "acc"
+        ? keptBecause(lane, r, node)
+        : cls === "rej"
+          ? refusedBecause(lane, r, node)
+          : cls === "dra"
+            ? "why.guess"
+            : unseenBecause(r, node);
+    const ends = r.commit && phase >= 4 && (!node || node.id === SV.fold.tailNode(r)),
+      kind = kindOf(lane, r, tok, cls, ends);
+    return {
+      cls,
+      tok,
+      node: node ? node.id : "tail",
+      ids: kind ? [id0, kind] : [id0],
+      values: { other: r.commit ? SV.fold.label(lane, r.commit.tail.tok, 24) : "", limit: lane.header?.max_new_tokens ?? "" },
+    };
   }
 
   function draw(v) {
-    const r = v.round,
-      box = el("div", { class: "short" });
-    /* where the run ended on a guess, the last token is that guess */
-    const ended = r.commit && r.why === "accepted" && r.path.length ? r.path[r.path.length - 1] : "tail",
-      sel = v.sel === "tail" ? ended : v.sel,
-      id = v.phase < 3 && v.sel === "tail" && r.nodes.length ? 0 : sel,
-      n = typeof id === "number" ? r.nodes[id] : null;
-    if (!n && !r.commit) return box;
+    const box = el("div", { class: "short" }),
+      found = explain(v.lane, v.round, v.sel, v.phase);
+    if (!found) return box;
     if (SV.serverFacts.is(v.lane)) {
-      box.append(el("p", null, "The server sent this text. The server does not report which guesses were behind it."));
+      box.append(el("p", null, "The server sent this text. It does not report which guesses were behind it."));
       box.append(...SV.serverTable.table(v.lane).filter(Boolean));
       return box;
     }
-    const cls = n ? SV.fold.verdictOf(r, n.id, v.phase) : { bonus: "bon", correction: "cor" }[r.why] || "pla",
-      tail = r.commit ? r.commit.tail.tok : null;
+    const { cls, tok, ids } = found,
+      values = { ...found.values, other: el("bdi", { class: "mono" }, found.values.other) };
     box.append(
       el("span", { class: "verdict " + (cls === "pla" ? "ski" : cls) }, TAGS[cls]),
-      el("bdi", { class: "w" }, SV.fold.label(v.lane, n ? n.tok : tail, 28)),
-      el("p", null, reason(v, cls, n || "tail", tail)),
+      el("bdi", { class: "w" }, SV.fold.label(v.lane, tok, 28)),
+      el(
+        "p",
+        { "data-message": ids.join(" ") },
+        ids.flatMap((id, i) => [i ? " " : "", ...SV.messages.parts(id, values)]),
+      ),
     );
     return box;
   }
@@ -103,5 +136,5 @@
     );
   }
 
-  SV.why = { draw, greedyNote, temperature };
+  SV.why = { draw, explain, weighing, greedyNote, temperature };
 })();

@@ -13,14 +13,15 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_whole
 from ..run.result import collect
 from ..run.session import Session
-from .read import method_of, prompt_of, sampling_of
+from .payload import method_of, prompt_of, sampling_of
 
 MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
 
 
 def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
-    rows: [{value, tokens_per_second, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by turn."""
+    rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by
+    turn. low, high: of the turns."""
     method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
     knob, values = _values(method, payload)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
@@ -40,7 +41,7 @@ def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Ite
             sums[v] += totals
             if totals.seconds:
                 speeds[v].append(totals.tokens / totals.seconds)
-        yield _told(method, knob, values, sums, speeds, turn)
+        yield _report(method, knob, values, sums, speeds, turn)
 
 
 def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -56,9 +57,10 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
         raise SessionError(f"{error}.") from None
 
 
-def _told(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:
+def _report(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:
     base = _middle(speeds[None])
     rows = [{"value": v, "tokens_per_second": _middle(speeds[v]), "block_efficiency": sums[v].metrics()["block_efficiency"],
+             "low": min(speeds[v], default=None), "high": max(speeds[v], default=None),
              "plain_tokens_per_second": base, "walltime_speedup": _middle(speeds[v]) / base if base and speeds[v] else None}
             for v in values]
     return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows}

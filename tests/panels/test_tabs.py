@@ -9,6 +9,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from specviz import ASSETS
+
 from ..viewer import sample
 from .conftest import ANSWERS, EVIL, catalogue
 
@@ -280,8 +282,8 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
                     commit = next(r for r in GREEDY if r["type"] == "commit" and r["lane"] == at["lane"] and r["round"] == at["round"])
                     assert commit["tail"]["why"] == "bonus" and at["node"] == "tail" and str(commit["n_new"]) in said
                 if page.query_selector(".pn-game"):
-                    page.click("text=Roll 1,000 times")
-                    assert "1,000 rolls" in page.text_content(".pn-game")
+                    page.click("text=Draw 1,000 times")
+                    assert "1,000 draws" in page.text_content(".pn-game")
                 page.click(".pn-lesson .pn-btn.primary")
             assert page.query_selector(".pn-lesson") is None
         page.click("[data-track=pays]")
@@ -289,6 +291,41 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
         assert page.query_selector(".pn-lesson") is None and page.evaluate("tabs.at(-1)") == "learn"
 
     visit(use, "learn", records=records)
+
+
+def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> None:
+    """Opened on a greedy board, the step that speaks of draws shows a token whose verdict a draw decided."""
+    shipped = (ASSETS / "traces" / "dice.jsonl.gz").read_bytes()
+    sampled = gzip.decompress(shipped).decode()
+
+    def use(page):
+        page.click("[data-track=sampling]")
+        for _ in range(3):
+            page.click(".pn-lesson .pn-btn.primary")
+        page.wait_for_function("SpecVizPanels.traceLanes.lanes(api.trace()).some((l) => l.temperature > 0)")
+        assert ["library_trace", {"name": "dice"}] in page.evaluate("asked")
+        at = page.evaluate("api.where()")
+        judge = next(r for r in map(json.loads, sampled.splitlines()) if r["type"] == "judge" and (r["lane"], r["round"], r["node"]) == (at["lane"], at["round"], at["node"]))
+        assert 0.05 < judge["a"] < 0.95 and at["tab"] == "why"
+        box = page.locator(".pn-lesson .pn-check input")
+        assert box.is_checked() and box.evaluate("(e) => getComputedStyle(e).appearance") == "auto"
+        page.click(".pn-lesson .pn-btn.primary")
+        assert page.evaluate("asked").count(["library_trace", {"name": "dice"}]) == 1
+
+    visit(use, "learn", records=GREEDY, answers={"library_trace": sampled})
+
+
+def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> None:
+    def use(page):
+        show(page, "quiz")
+        got = page.evaluate("""() => { const { yes, no } = SpecVizPanels.quiz.questions(SpecVizPanels.traceLanes.lanes(api.trace()));
+            return [...yes, ...no].map((q) => [q.node.how, Boolean(q.node.src), q.j.q, SpecVizPanels.quiz.beforeId(q), SpecVizPanels.quiz.afterId(q)]); }""")
+        assert {x[3] for x in got} >= {"quiz.before.drawn", "quiz.before.copied"}
+        for how, copied, q, before, after in got:
+            assert before == ("quiz.before.copied" if copied else "quiz.before.chosen" if q is None else "quiz.before.drawn") and after == "quiz.after.draw"
+        assert page.get_attribute(".pn-quiz [data-message]", "data-message") in {x[3] for x in got}
+
+    visit(use, "learn", records=RACE)
 
 
 def test_the_quiz_hides_reveals_and_counts(visit) -> None:
@@ -316,7 +353,7 @@ def test_the_quiz_hides_reveals_and_counts(visit) -> None:
 def test_numbers_match_the_boards_own(visit) -> None:
     def use(page):
         show(page, "numbers")
-        m = page.evaluate("SpecVizPanels.read.lanes(api.trace()).find((l) => l.id === 1).metrics")
+        m = page.evaluate("SpecVizPanels.traceLanes.lanes(api.trace()).find((l) => l.id === 1).metrics")
         shown = {b.query_selector("h3").text_content(): b.query_selector(".v").text_content() for b in page.query_selector_all(".pn-stone .pn-box")}
         assert shown["Tokens per target pass"] == f"{m['block_efficiency']:.2f}"
         assert shown["Speed-up"] == f"{m['walltime_speedup']:.2f}\u00d7"
@@ -570,7 +607,7 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
         show(page, "start")
         page.click("[data-track=sampling]")
         page.evaluate("SpecVizPanels.lessons.current().go(3)")
-        page.click("text=Roll 1,000 times")
+        page.click("text=Draw 1,000 times")
         (rng,) = saved(page, ".pn-game")
         assert "1,000 rolls of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
         page.keyboard.press("Escape")

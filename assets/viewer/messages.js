@@ -1,0 +1,87 @@
+/* Texts of the board by identifier. `{name}` is a placeholder; parts() fills it with a string or an element, say() with strings.
+   Values are only ever inserted as text. Tests assert identifiers, so a wording can change here alone. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+
+  const TEXTS = {
+    /* Why a token was kept, refused or written (why.js) */
+    "why.kept.greedy": "The large model would have written the same token here, so it is kept without a pass of its own.",
+    "why.kept.lossy":
+      "The large model would have written another token here, but this method\u2019s rule lets the guess stand.",
+    "why.kept.sampled":
+      "The large model finds this token likely enough, and the random draw accepted it: it is kept without a pass of its own.",
+    "why.kept.copied":
+      "This guess was chosen, not drawn: it is kept with the probability the large model gives it, and the draw accepted it.",
+    "why.kept.certain": "The large model finds this token at least as likely as the draft did, so it is kept for certain.",
+    "why.kept.rule": "The method\u2019s rule accepted this guess, so it is kept without a pass of its own.",
+    "why.kept.untested": "This guess was kept without a test of its own.",
+    "why.refused.greedy":
+      "The large model would write {other} here, so the guess is refused and everything after it is thrown away.",
+    "why.refused.sibling": "The large model would write another token here, so the guess is refused.",
+    "why.refused.sampled":
+      "The large model wants this token less than the draft does, and the random draw refused it. " +
+      "What was guessed after it is thrown away.",
+    "why.refused.copied":
+      "This guess was chosen, not drawn: it is kept with the probability the large model gives it, and the draw refused it. " +
+      "What was guessed after it is thrown away.",
+    "why.refused.rule": "The method\u2019s rule refused this guess. What was guessed after it is thrown away.",
+    "why.unseen.tree": "The text went another way before this guess, so it was never looked at.",
+    "why.unseen.chain": "A guess before it was refused, so this one was never looked at.",
+    "why.unseen.cut": "The answer ended before this guess, so it was never looked at.",
+    "why.unseen.probe": "It was scored for later guesses and could not be accepted.",
+    "why.guess": "A guess: the large model has not looked at it yet.",
+    "why.tail.bonus": "Every guess on the way was right, so the same pass gives one more token at no cost.",
+    "why.tail.correction.greedy":
+      "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays the same as in plain decoding.",
+    "why.tail.correction.sampled":
+      "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did.",
+    "why.tail.small": "The small model wrote this token alone; the large one was not asked.",
+    "why.tail.unchecked": "This token was written without a test by the large model.",
+    "why.tail.forced": "The rules left only one token here.",
+    "why.tail.accepted": "The round ended with a guess that was kept, and the large model added nothing.",
+    "why.tail.plain": "Nothing was guessed here: one pass of the large model, one token.",
+    "why.tail.drafted": "The large model wrote this token itself, after its guesses were checked.",
+    "why.token.end": "It is the end token: the answer ends here.",
+    "why.token.end_refused": "It is the end token: the draft would have ended the answer here.",
+    "why.token.end_unseen": "It is the end token.",
+    "why.token.special": "It is a control token of the model and is not shown as text.",
+    "why.token.limit": "The answer was cut here, at the limit of {limit} tokens.",
+    "why.token.stop_string": "The answer ends here, at a stop text.",
+    "why.token.stopped": "The run was stopped here.",
+    "why.token.deadline": "The run was out of time here.",
+    "why.token.context": "The model\u2019s context is full here.",
+
+    /* The quiz (panels/learn_quiz.js): what is known before the answer, and the reason after it */
+    "quiz.before.greedy": "Temperature 0: it is kept only if it is the target\u2019s first choice.",
+    "quiz.before.greedy.copied": "Copied from earlier text. Kept only if it is the target\u2019s first choice.",
+    "quiz.before.drawn": "Kept if a random draw falls below min(1, p/q). A likely token can still lose.",
+    "quiz.before.chosen": "Chosen by the draft, not drawn: kept with the probability that the target gives it.",
+    "quiz.before.copied": "Copied from earlier text: kept with the probability that the target gives it.",
+    "quiz.before.rule": "Sampled: whether it is kept is decided by this method\u2019s own rule and a random draw.",
+    "quiz.after.draw": "It would stay with probability {a}; the draw was {u}.",
+    "quiz.after.kept": "It was the target\u2019s first choice.",
+    "quiz.after.lossy": "It was not the target\u2019s first choice, but this method\u2019s rule keeps it.",
+    "quiz.after.refused": "The target wanted \u201c{other}\u201d.",
+    "quiz.after.rule": "The method\u2019s rule decided it.",
+
+    /* Times that cannot be trusted (timing.js) */
+    "timing.busy": "This machine was busy: times are not counted.",
+    "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",
+    "timing.implausible": "struck through: faster than its accepted length allows, so the machine changed meanwhile",
+    "timing.noise": "No setting is clearly the fastest: the spreads of the turns overlap.",
+  };
+
+  const PLACE = /\{(\w+)\}/;
+  /* The text as a list of strings and values. */
+  function parts(id, values = {}) {
+    const out = [];
+    String(TEXTS[id] ?? id)
+      .split(PLACE)
+      .forEach((s, i) => (i % 2 ? out.push(values[s] ?? "") : s && out.push(s)));
+    return out;
+  }
+  const say = (id, values) => parts(id, values).join("");
+
+  SV.messages = { TEXTS, parts, say };
+})();
