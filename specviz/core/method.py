@@ -87,10 +87,17 @@ class Kit(Protocol):
 
 @dataclass(frozen=True)
 class Family:
-    """A family of methods: one folder of methods/, declared in its __init__. about: one sentence for people."""
+    """Methods of one idea: a folder of methods/, whose __init__ declares this once.
+
+    about: one sentence for people; place: in the order in which families are taught; founder: the key of the method that began it;
+    shape: name of the drawing of a round in the picker, empty: by what each method needs.
+    """
 
     title: str
     about: str
+    place: int = 100
+    founder: str = ""
+    shape: str = ""
 
 
 @dataclass(frozen=True)

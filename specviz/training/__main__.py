@@ -7,11 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ORDER = ("tokenizer", "target", "generate", "draft", "distillspec", "fastdraft", "tvdpp", "s2d", "other_draft", "medusa",
-         "hydra", "eagle", "eagle3", "mtp", "kangaroo", "m2r2", "glide", "dflash", "dspark", "specdecpp", "disco",
-         "mlp_speculator", "pard", "peagle", "fspad", "jakiro", "falcon", "adaeagle", "cllm", "judge", "reward", "redrafter",
-         "clover", "blockwise", "chimera", "pass_sampling", "ppd", "hidden_transfer", "speculative_streaming", "datastore",
-         "report")
+FIRST, LAST = ("tokenizer", "target", "generate", "draft"), ("other_draft", "datastore", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,8 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def available() -> list[str]:
-    """The recipes that are there, in order; a recipe is a file of this folder."""
-    return [name for name in ORDER if (Path(__file__).parent / f"{name}.py").is_file()]
+    """Return the recipes in the order in which `all` runs them: those of trained parts (core.method.Trained) after what they need."""
+    from ..methods import trained_parts
+
+    order, waiting = [*FIRST], dict(trained_parts())
+    while waiting:
+        ready = [kind for kind, part in waiting.items() if part.after in ("", *order)]
+        if not ready:
+            raise ValueError(f"the recipes {', '.join(waiting)} wait for one another")
+        order += ready
+        waiting = {kind: part for kind, part in waiting.items() if kind not in ready}
+    return [name for name in (*order, *LAST) if (Path(__file__).parent / f"{name}.py").is_file()]
 
 
 def parser() -> argparse.ArgumentParser:

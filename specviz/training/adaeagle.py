@@ -27,7 +27,7 @@ class Chained(Features):
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers)
         self.head_path = job.model(job.named("eagle"))
-        if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped / self.head_path.name):
+        if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_place(self.head_path.name)):
             raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.")
         self.eagle = eagle_models.load(self.head_path, self.body).to(self.device)
         self.own = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ..models import mx
+from ..zoo.found_weights import mark
 from . import attention
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .files import FRONT, write_json, write_shards, write_text
+from .files import FRONT, relinked, write_json, write_shards, write_text
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
@@ -109,11 +110,11 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         about += f"\n\nIt began with the weights of {job.named(begun)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)
-        write_json(place / "config.json", model.config)
+        write_json(place / "config.json", model.config | mark(runner.name, job.target))
         card = place / "README.md"
         if not card.is_file():
             facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
-            write_text(card, CARD.format(about=about, **facts))
+            write_text(card, relinked(CARD.format(about=about, **facts), job, place))
         if (curve := runner.place / "loss.svg").is_file():
             shutil.copyfile(curve, place / "loss.svg")
     return job.work / "models" / name

@@ -86,7 +86,7 @@ def kind_of(method: Method) -> str:
 
 def card(job: Job, name: str) -> str | None:
     """The card of a model that is there."""
-    place = (job.shipped if job.ship else job.work / "models") / name
+    place = job.shipped_place(name) if job.ship else job.work / "models" / name
     if not all((place / one).is_file() for one in ("config.json", "README.md")):
         return None
     return (place / "README.md").read_text(encoding="utf-8")

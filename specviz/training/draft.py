@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from ..methods import draft_kinds
 from ..models.exits import exits
 from . import acceptance, generate, losses
-from .files import FRONT, export, write_json, write_text
+from .files import FRONT, export, relinked, write_json, write_text
 from .grow import grown
 from .job import Job, TrainingError, fingerprint
 from .runner import Progress, Runner
@@ -40,11 +41,12 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     lesson = Lesson(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
-    made = export(job, job.named(recipe), model, words)
+    made = export(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
     for folder in job.places(made.name):
         write_json(folder / "training.json", earned(job, numbers, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report tells of that one
-            write_text(folder / "README.md", card(model, made.name, name, job, numbers, figures, about.format(**numbers)))
+            text = card(model, made.name, name, job, numbers, figures, about.format(**numbers))
+            write_text(folder / "README.md", relinked(text, job, folder))
     return made
 
 

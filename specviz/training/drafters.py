@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ import yaml
 
 from .. import zoo
 from ..evidence.benchmark import Cell, Ours, measure, quartiles
-from ..evidence.suites import Item
+from ..evidence.prompt_suites import Item
 from ..core import Method, Sampling
-from ..methods import catalogue
+from ..methods import catalogue, trained_parts
 from .. import ROOT
 from ..run.session import Session
+from ..zoo.registry import MADE
 from . import data
 from .files import write_text
 from .job import Job, TrainingError
@@ -144,19 +145,16 @@ def named(job: Job) -> str:
     told = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in told["models"].items():
-        try:
+        with suppress(TrainingError):
             kept |= {name: entry | {"path": str(job.model(Path(entry["path"]).name).resolve())}} if "path" in entry else {}
-        except TrainingError:  # not trained yet; another target's twin of it may be, and lies beside it
-            if "for" in entry:
-                place = job.shipped if job.prefer_shipped else job.work / "models"
-                kept |= {name: entry | {"path": str(place.resolve() / Path(entry["path"]).name)}}
+    for target in [name for name, entry in kept.items() if entry.get("role", "target") == "target"]:
+        kept |= _made_for(replace(job, target=target))
     own = {name for name, entry in kept.items() if Path(entry["path"]).parent == (job.work / "models").resolve()}
     for name, entry in kept.items():  # one made here does not draft with one that was made for another target
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
-        for other in ("middle", "like"):
-            if entry.get(other) not in kept:
-                entry.pop(other, None)
+        if entry.get("middle") not in kept:
+            entry.pop("middle", None)
     def at(path: str) -> str:
         made = job.work / "stores" / Path(path).name
         return str(made if made.is_dir() else ROOT / path)
@@ -165,6 +163,17 @@ def named(job: Job) -> str:
               for name, places in told.get("stores", {}).items()}
     default = told["default"] if told["default"] in kept else job.target
     return yaml.safe_dump(told | {"default": default, "models": kept, "stores": stores}, sort_keys=False)
+
+
+def _made_for(job: Job) -> dict[str, dict[str, str]]:
+    """Return entries of models.yaml for everything that was trained for a job's target, in its work folder or shipped."""
+    found = {}
+    for kind in (*trained_parts(), "other-draft"):
+        with suppress(TrainingError):
+            part, place = trained_parts().get(kind), job.model(job.named(kind)).resolve()
+            role = {"role": "other_draft"} if part is None else {"role": "head" if part.network else "draft", "kind": kind}
+            found[job.named(kind)] = {"path": str(place), "for": job.target, "about": part.about if part else "", "licence": MADE} | role
+    return {name: {key: value for key, value in entry.items() if value} for name, entry in found.items()}
 
 
 # --- for the cards -------------------------------------------------------------------------------------------------------

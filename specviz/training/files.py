@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save
 
 from ..models.split import split
+from ..zoo.found_weights import FOLDER, mark
 from .job import Job, TrainingError
 
 # How every card begins.
@@ -83,8 +84,14 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
             old.unlink()
 
 
-def export(job: Job, name: str, model, tokenizer) -> Path:
-    """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`."""
+def relinked(card: str, job: Job, place: Path) -> str:
+    """Return a card whose links to the folders of models hold from ``place``, which may lie inside its target's folder."""
+    return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
+
+
+def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
+    """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`. kind: what its config.json
+    says it is, where a method asks for it by kind."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +99,9 @@ def export(job: Job, name: str, model, tokenizer) -> Path:
             try:
                 copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(temporary, max_shard_size="8MB")
                 tokenizer.save_pretrained(temporary)
+                if kind:
+                    config = Path(temporary) / "config.json"
+                    write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
                 split(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.") from error

@@ -15,7 +15,9 @@ import torch
 import yaml
 
 from .. import ASSETS
+from ..methods import trained_parts
 from ..models.split import whole
+from ..zoo.found_weights import FOLDER
 
 HERE = Path(__file__).parent
 SHIPPED = ASSETS / "models"
@@ -79,7 +81,7 @@ class Job:
 
     def place(self, name: str) -> Path:
         """Where a model and its card lie: in this work folder, else among the shipped ones."""
-        places = [self.work / "models" / name, self.shipped / name]
+        places = [self.work / "models" / name, self.shipped_place(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
                 return place
@@ -89,9 +91,14 @@ class Job:
         """The name of what a recipe makes for this job's target: "draft", "medusa", ..."""
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
+    def shipped_place(self, name: str) -> Path:
+        """Return where a model is shipped: what methods train, in the target's folder unless a folder beside it has it already."""
+        kind, beside = name.removeprefix(self.named("")), self.shipped / name
+        return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
+
     def places(self, name: str) -> list[Path]:
         """Where a finished model goes."""
-        return [self.work / "models" / name] + ([self.shipped / name] if self.ship else [])
+        return [self.work / "models" / name] + ([self.shipped_place(name)] if self.ship else [])
 
     def log(self, recipe: str, **figures) -> None:
         """One line a run; the model cards quote it."""

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig
 
 from ..zoo import other_vocabulary as others
+from ..zoo.found_weights import OTHER_DRAFT
 from . import data, draft, generate, losses, tokenizer
 from .files import FRONT, export, write_text
 from .job import Job, TrainingError, fingerprint
@@ -43,7 +44,7 @@ def run(job: Job) -> Path:
         return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
-    made = export(job, job.named("other-draft"), model, words)
+    made = export(job, job.named("other-draft"), model, words, OTHER_DRAFT)
     for folder in job.places(job.named("other-draft")):
         write_text(folder / "README.md", card(job, model, words, bridge, figures, older.name if older else ""))
     return made

@@ -35,7 +35,7 @@ def run(job: Job) -> Path:
     for name, text in texts(job, found, numbers).items():
         print(text)
         place = job.place(name)
-        if place.parent == job.shipped and not job.ship:
+        if place == job.shipped_place(name) and not job.ship:
             continue  # the shipped cards change only when asked
         curve = curve_of(job, name)
         if curve.is_file():

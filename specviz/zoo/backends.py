@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
+from ..methods import head_kinds
 from ..models.checkpoint_sizes import check_config
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read
-from .trained_heads import KINDS
 
 Config = dict[str, Any]
 
@@ -129,7 +129,7 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):
         raise ZooError(f"config.json of {folder.name} names no model_type.")
-    if kind in KINDS or config.get("speculators_model_type"):
+    if kind in head_kinds() or config.get("speculators_model_type"):
         raise ZooError(f"{folder.name} is a {kind} head, a part of a model: name the model it sits on, and the head in models.yaml.")
     for name, kinds in table.items():
         if name not in FORWARDS:

@@ -4,13 +4,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Iterator
 
+from ..methods import draft_kinds, head_kinds
 from ..models.quantised import PACKAGES
-from . import trained_drafts
 from .backends import FORWARDS, choose
 from .memory import GB
-from .registry import Entry, Register, ZooError
+from .registry import GGUF, Entry, Register, ZooError
 from .tokenizer import read, same_vocabulary
-from .trained_heads import KINDS, sizes
+from .trained_heads import sizes
 
 BYTES = 2  # of a number in 16 bits
 SLACK = 1.6  # how far the memory that an entry names may lie from what its configuration adds up to
@@ -22,7 +22,7 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
         try:
-            folder = entry.path if entry.path is not None else entry.described() if network else None
+            folder = _config_folder(entry, network)
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
             elif entry.path is not None and not entry.target:  # what a recipe makes for a target may not be made yet
@@ -31,6 +31,13 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
             problems.append(str(error).rstrip("."))
         found.append({"name": entry.name, "where": entry.hub or "a folder", "problems": problems})
     return found
+
+
+def _config_folder(entry: Entry, network: bool) -> Path | None:
+    """The folder with the entry's config.json; None where it would have to be fetched and there is no network. Raises ZooError."""
+    if entry.path is not None and entry.path.suffix != GGUF:
+        return entry.path
+    return entry.config_folder() if network or entry.path else None
 
 
 def _fields(entry: Entry, book: Register) -> Iterator[str]:
@@ -51,9 +58,9 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
         yield f"quantise must be one of {', '.join(PACKAGES)}, not {entry.quantise!r}"
     if entry.backend and entry.backend not in FORWARDS:
         yield f"there is no forward {entry.backend!r}"
-    if entry.role == "head" and entry.kind not in KINDS:
+    if entry.role == "head" and entry.kind not in head_kinds():
         yield f"nothing here reads a head of kind {entry.kind!r}"
-    if entry.role == "draft" and entry.kind and entry.kind not in trained_drafts.KINDS:
+    if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
         yield f"no recipe here makes a draft of kind {entry.kind!r}"
     if entry.draft and book.entries[entry.draft].role not in ("target", "draft"):
         yield f"{entry.draft} is no draft model"
@@ -77,7 +84,7 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     draft = book.entries.get(entry.draft)
     if draft is None:
         return
-    theirs = draft.path if draft.path is not None else draft.described() if network else None
+    theirs = _config_folder(draft, network)
     if theirs is None or not (theirs / "config.json").is_file():
         return
     width = sizes(read(theirs, "config.json"))[1]

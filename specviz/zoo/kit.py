@@ -16,7 +16,7 @@ from .kept import once
 from .padded_vocabulary import Fitted
 from .registry import ZooError, register
 from .requirements import sentence
-from .trained_heads import body_of, needed, reader
+from .trained_heads import body_of, needed, network_of
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Kit:
         if kind not in loaded.heads.folders:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
-            head = reader(kind).load(folder, body_of(loaded.name, loaded.model, loaded.folder))
+            head = network_of(kind).load(folder, body_of(loaded.name, loaded.model, loaded.folder))
             for part in head.modules():
                 getattr(part, "fused", None)  # stored as it drafts now, not within the first run
             return head

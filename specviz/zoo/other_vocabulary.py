@@ -16,21 +16,17 @@ from .text import TokenBytes
 from .tokenizer import open_tokenizer
 
 ROLE = "other_draft"
-NEEDED = ("needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft --ship "
-          "--target NAME` trains one for an embedded target")
 
 
 def folder_of(book: Register, name: str, folder: Path) -> Path | None:
     """Where the other-vocabulary draft of a target lies, by the target's name or folder; None where it is not there yet."""
-    for entry in book.entries.values():
+    for entry in book.made_for(name, folder):
         if entry.role != ROLE or entry.path and not (entry.path / "config.json").is_file():
             continue
-        whole = book.entries[entry.target]
-        if name == whole.name or whole.path and whole.path.resolve() == folder.resolve():
-            try:
-                return entry.folder()
-            except ZooError:  # a hub model that cannot be had now
-                continue
+        try:
+            return entry.folder()
+        except ZooError:  # a hub model that cannot be had now
+            continue
     return None
 
 

@@ -12,6 +12,7 @@ import torch
 
 from . import other_vocabulary as others, trained_drafts
 from ..core import Method, Target
+from ..core.needs import missing
 from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, heads_of, sizes
 from .device import environment, read_device, use_cores
@@ -60,7 +61,7 @@ class Loaded:
     def other_model(self) -> Any:
         """The weights of the draft of another vocabulary. Raises ZooError with a sentence."""
         if self.other is None:
-            raise ZooError(f"This method {others.NEEDED.format(name=self.name)}.")
+            raise ZooError(f"This method {missing(others.ROLE, self.name)}.")
         return self.weights(self.other, choose(register().backends, self.other))
 
     def beside(self, role: str) -> Any:
@@ -178,7 +179,7 @@ def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
     entry = book.find(target, named_only)
     if on is not None:
         need_room(entry, on)
-    folder = entry.folder() if fetch else entry.described()
+    folder = entry.folder() if fetch else entry.config_folder()
     chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     return book, entry, folder, chosen_for(entry, book.backends, folder, on), chosen
 
@@ -217,7 +218,7 @@ def survey(target: str | None = None, draft: str | None = None):
     problem, more = "", trained_drafts.roles_of(book, entry.name, place)
     try:
         if chosen:
-            book.find(chosen).described()
+            book.find(chosen).config_folder()
             more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)

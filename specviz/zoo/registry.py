@@ -1,14 +1,14 @@
-"""models.yaml and what people type for a model: a name, a folder in Hugging Face format, or org/name@commit.
+"""Read models.yaml, and resolve what people type for a model: a name, a folder in Hugging Face format, a GGUF file, or org/name@commit.
 
-Only safetensors, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit, so that what was measured
-can be measured again and nobody's code is run.
+Only safetensors, GGUF, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit: measurements can be
+repeated, and no code of a repository runs.
 """
 from __future__ import annotations
 
 import logging
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,16 @@ from typing import Any
 import yaml
 
 from .. import ROOT
+from ..methods import trained_parts
+from .found_weights import found_weights
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "tokenizer.model", "*.spm"]
 UNWANTED = ["onnx/*", "*/*"]
+GGUF = ".gguf"
+GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
+MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
 SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
 SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
@@ -37,16 +42,16 @@ class ZooError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of models.yaml: a folder (``path``), or a hub id with its commit."""
+    """One model of models.yaml: a folder or a GGUF file (``path``), or a hub id with its commit."""
 
     name: str
     path: Path | None = None
     hub: str = ""
     revision: str = ""
+    gguf: str = ""  # of a hub model: the GGUF file that holds it
     draft: str = ""
     role: str = "target"
     middle: str = ""  # of a target: a target of the same vocabulary between it and its draft, for methods that want one
-    like: str = ""  # of a target: another one, all of whose trained drafters have twins made for this one
     target: str = ""  # of a head, a draft of another vocabulary or of a kind: the model it is made for; ``for`` in the file
     kind: str = ""  # of a head: medusa, hydra, ...; of a draft model: how it was trained, if in a paper's own way
     backend: str = ""
@@ -61,23 +66,28 @@ class Entry:
     quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
 
     def folder(self) -> Path:
-        """Where its files lie, fetched from the hub when they are not there yet, shards in parts joined. Raises ZooError."""
-        from ..models.split import whole  # torch: only for who loads a model
+        """Return the folder of its files, fetched from the hub when they are not here yet, with shards that lie in parts joined. A GGUF
+        file gets a folder in the cache. Raises ZooError."""
+        from ..models.split import whole  # torch: only to load a model
         from ..models.weights import ModelError
 
         folder = self.path if self.path is not None else _fetched(self)
-        if not (folder / "config.json").is_file():
-            where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
-            raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
         try:
+            if folder.suffix == GGUF:
+                from .gguf_folder import folder_of
+
+                return folder_of(folder)
+            if not (folder / "config.json").is_file():
+                where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+                raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
             return whole(folder)
         except ModelError as error:
-            raise ZooError(f"{error}.") from None
+            raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.") from None
 
-
-    def described(self) -> Path:
-        """A folder with its config.json: of a hub model that is not here its configuration alone is fetched. Raises ZooError."""
-        return self.folder() if self.path is not None else here(self) or _configuration(self)
+    def config_folder(self) -> Path:
+        """Return a folder with its config.json. Of a hub model that is not here only its configuration is fetched. Raises ZooError."""
+        found = None if self.path is not None else here(self)
+        return self.folder() if self.path is not None or found and self.gguf else found or _configuration(self)
 
 
 @dataclass(frozen=True)
@@ -115,10 +125,18 @@ class Register:
         found = {name: places.get(target, places.get("")) for name, places in self.stores.items()}
         return {name: place for name, place in found.items() if place is not None}
 
+    def made_for(self, name: str, folder: Path) -> list[Entry]:
+        """Return the heads and drafts that were made for a target, by its name or its folder, which need not be in the file."""
+        folder = folder.resolve()
+        whose = {entry.name for entry in self.entries.values() if entry.path and entry.path.resolve() == folder} | {name}
+        found = [entry for entry in self.entries.values() if entry.target in whose]
+        return found if whose & self.entries.keys() else [*found, *entries_found_for(name, folder).values()]
+
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
         asked = self.default if asked is None else str(asked).strip()
-        place = Path(asked).resolve() if not named_only and asked and os.path.isdir(asked) else None
+        there = not named_only and asked and (os.path.isdir(asked) or asked.endswith(GGUF) and os.path.isfile(asked))
+        place = Path(asked).resolve() if there else None
         for entry in self.entries.values():
             if entry.role == "head" and (entry.name == asked or place and entry.path and entry.path.resolve() == place):
                 raise ZooError(f"{entry.name} is a {entry.kind} head, a part of {entry.target}: name {entry.target} instead.")
@@ -126,13 +144,13 @@ class Register:
             return self.entries[asked]
         hub, _, revision = asked.partition("@")
         if place:
-            return Entry(place.name, path=place)
+            return Entry(place.name.removesuffix(GGUF), path=place)
         if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
             if not COMMIT.fullmatch(revision):
                 raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.")
             return Entry(hub.rpartition("/")[2], hub=hub, revision=revision)
         raise ZooError(f"There is no model {asked[:80]!r}; there are {', '.join(self._models)}"
-                       + (", and a folder or org/name@commit will do." if not named_only else "."))
+                       + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."))
 
 
 def register(path: str | Path | None = None) -> Register:
@@ -149,15 +167,14 @@ def register(path: str | Path | None = None) -> Register:
     reader = _Reader(path)
     top = reader.mapping(root, "the file", {"default", "backends", "models", "stores", "servers"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
-    for entry in [e for e in entries.values() if e.like]:
-        entries = twins(entry, entries) | entries
+    entries = with_found_weights(entries)
     backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
     named_stores = reader.mapping(top["stores"], "stores") if "stores" in top else {}
     stores = {name: reader.places(name, node) for name, node in named_stores.items()}
     servers = {name: reader.server(name, node)
                for name, node in (reader.mapping(top["servers"], "servers") if "servers" in top else {}).items()}
     default = reader.word(top.get("default"), "default")
-    named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.like, e.middle) if other]
+    named = [(other, root) for e in entries.values() for other in (e.draft, e.target, e.middle) if other]
     named += [(target, top["stores"]) for places in stores.values() for target in places if target]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
@@ -181,14 +198,24 @@ def _warn_of_default(default: str, used: str) -> None:
     logging.getLogger(__name__).warning("%s is not installed; %s is used. Fetch it: specviz models --fetch %s", default, used, default)
 
 
-def twins(whole: Entry, entries: dict[str, Entry]) -> dict[str, Entry]:
-    """What is trained for the target that ``whole`` is like, once more for ``whole``: <its name>-<kind>, in a folder of that name."""
+def entries_found_for(target: str, folder: Path) -> dict[str, Entry]:
+    """Return an entry for everything that recipes made for a target in a folder (found_weights.py)."""
     found = {}
-    for entry in entries.values():
-        if entry.path and entry.target == whole.like:
-            name = f"{whole.name}-{entry.name.removeprefix(os.path.commonprefix([entry.name, whole.like]))}"
-            found[name] = replace(entry, name=name, path=entry.path.parent / name, target=whole.name, size="")
+    for name, role, kind, place in found_weights(target, folder):
+        part = trained_parts().get(kind)
+        about = part.about if part else "A draft model with a tokenizer of its own."
+        found[name] = Entry(name, path=place, role=role, target=target, kind=kind if part else "", about=about, licence=MADE)
     return found
+
+
+def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Return the entries and what was found for their targets; a folder that the file names itself is not added again."""
+    named = {entry.path.resolve() for entry in entries.values() if entry.path}
+    found: dict[str, Entry] = {}
+    for target in [entry for entry in entries.values() if entry.role == "target" and entry.path]:
+        new = entries_found_for(target.name, target.path)
+        found = {name: entry for name, entry in new.items() if entry.path.resolve() not in named} | found
+    return entries | {name: entry for name, entry in found.items() if name not in entries}
 
 
 class _Reader:
@@ -239,13 +266,15 @@ class _Reader:
         return Server(name, **said)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "draft", "middle", "role", "for", "like", "kind", "backend", "about", "nature", "scripts",
+        known = {"path", "hub", "revision", "gguf", "draft", "middle", "role", "for", "kind", "backend", "about", "nature", "scripts",
                  "licence", "size", "memory", "gated", "device_map", "quantise"}
         said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in said) == ("hub" in said):
             self.refuse(node, f"{name} needs either a path or a hub id")
         if "hub" in said and not (HUB_ID.fullmatch(said["hub"]) and COMMIT.fullmatch(said.get("revision", ""))):
             self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
+        if "gguf" in said and ("hub" not in said or not GGUF_NAME.fullmatch(said["gguf"])):
+            self.refuse(node, f"gguf of {name} must be the name of a file that ends in {GGUF}, of a hub model")
         role = said.get("role", "target")
         if role not in ("target", "draft", "head", "other_draft"):
             self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")
@@ -253,8 +282,8 @@ class _Reader:
         if marks not in {"head": [{"for", "kind"}], "other_draft": [{"for"}], "draft": [set(), {"for", "kind"}]}.get(role, [set()]):
             self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, or a draft trained in a paper's own way, 'for' if it is "
                               "an other_draft, and only then")
-        if {"like", "middle"} & said.keys() and role != "target":
-            self.refuse(node, f"{name} is no target: only a target may be like another one, or have one in the middle")
+        if "middle" in said and role != "target":
+            self.refuse(node, f"{name} is no target: only a target may have another one in the middle")
         said["target"] = said.pop("for", "")
         if "path" in said:
             said["path"] = self.path.resolve().parent / said["path"]
@@ -262,50 +291,57 @@ class _Reader:
 
 
 def here(entry: Entry) -> Path | None:
-    """Where the files of a hub model lie on this machine, without network; None where they were not fetched."""
-    import huggingface_hub as hub
-
+    """Return where the files of a hub model lie on this machine, without network: a folder, or its GGUF file. None: not fetched yet."""
     try:
-        found = Path(hub.snapshot_download(entry.hub, revision=entry.revision, allow_patterns=WANTED, ignore_patterns=UNWANTED,
-                                           local_files_only=True))
+        return _download(entry, local_only=True)
     except Exception:  # the client has dozens of kinds
         return None
-    return found if any(found.glob("*.safetensors")) else None
 
 
 def _configuration(entry: Entry) -> Path:
-    """A folder with the entry's config.json and nothing large, fetched at its commit. Raises ZooError."""
+    """Return a folder with the entry's config.json and nothing large, fetched at its commit. Raises ZooError."""
     import huggingface_hub as hub
 
+    if entry.gguf:
+        raise ZooError(f"{entry.name} lies in a GGUF file that was not fetched yet; its configuration is part of that file.")
     try:
         return Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision)).parent
     except Exception as error:
         gated = " (it is gated: log in)" if entry.gated else ""
-        raise ZooError(f"The config.json of {entry.name} cannot be had: {type(error).__name__}{gated}.") from None
+        raise ZooError(f"The config.json of {entry.name} cannot be fetched: {type(error).__name__}{gated}.") from None
+
+
+def _download(entry: Entry, local_only: bool) -> Path:
+    """The folder or the GGUF file of a hub model, from the cache, else from the network. Raises an error of the hub's client."""
+    import huggingface_hub as hub
+
+    if entry.gguf:
+        return Path(hub.hf_hub_download(entry.hub, entry.gguf, revision=entry.revision, local_files_only=local_only))
+    found = Path(hub.snapshot_download(entry.hub, revision=entry.revision, allow_patterns=WANTED, ignore_patterns=UNWANTED,
+                                       local_files_only=local_only))
+    if local_only and not any(found.glob("*.safetensors")):
+        raise hub.errors.LocalEntryNotFoundError("no weights")
+    return found
 
 
 def _fetched(entry: Entry) -> Path:
-    """The files of a hub model at its commit, from the cache or the network."""
+    """The files of a hub model at its commit, from the cache or the network. Raises ZooError."""
     import huggingface_hub as hub
 
     hub.logging.set_verbosity_error()  # its retries would bury the one sentence below
-
-    def snapshot(here_only: bool) -> Path:
-        return Path(hub.snapshot_download(entry.hub, revision=entry.revision, allow_patterns=WANTED, ignore_patterns=UNWANTED,
-                                          local_files_only=here_only))
-
     try:
         try:
-            found = snapshot(here_only=True)
+            found = _download(entry, local_only=True)
         except hub.errors.LocalEntryNotFoundError:
-            found = snapshot(here_only=False)
+            found = _download(entry, local_only=False)
     except Exception as error:  # the client has dozens of kinds: offline, not found, gated, no space
         kind = type(error).__name__
         reason = {"GatedRepoError": "it is gated: accept its licence on the hub and log in",
                   "RepositoryNotFoundError": "the hub has no such model", "RevisionNotFoundError": "the hub has no such commit",
+                  "EntryNotFoundError": "the hub has no such file", "RemoteEntryNotFoundError": "the hub has no such file",
                   "LocalEntryNotFoundError": "the hub cannot be reached and it was not fetched before",
                   "OfflineModeIsEnabled": "the hub is switched off here and it was not fetched before"}.get(kind)
         raise ZooError(f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.") from None
-    if not any(found.glob("*.safetensors")):
+    if not entry.gguf and not any(found.glob("*.safetensors")):
         raise ZooError(f"{entry.name} has no safetensors at this commit; other formats are not read.")
     return found

@@ -1,31 +1,28 @@
 """Draft models that a paper trains in its own way, by kind: which of models.yaml belong to a target.
 
 An entry says ``role: draft``, ``for: <target>`` and ``kind``; a method asks for it as ``draft:<kind>``, whatever draft model the target
-is paired with. Whoever adds a kind adds a name to KINDS; its recipe is called the same.
+is paired with. The methods declare the kinds (core.method.Trained); a recipe has its kind's name.
 """
 from __future__ import annotations
 
 from pathlib import Path
 
+from ..methods import draft_kinds
 from .registry import Register, ZooError
 
-KINDS = ("distillspec", "fastdraft", "tvdpp", "s2d")
 ROLE = "draft:"
 
 
 def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
     """Role -> where the draft of that kind lies, for a target by its name or folder; those that are not trained yet are left out.
     Raises ZooError for a kind that is not known."""
-    found: dict[str, Path] = {}
     for entry in book.entries.values():
-        if entry.role != "draft" or not entry.kind:
-            continue
-        if entry.kind not in KINDS:
-            raise ZooError(f"models.yaml calls {entry.name} a draft of kind {entry.kind!r}; there are {', '.join(KINDS)}.")
-        whole = book.entries[entry.target]
-        if name == whole.name or whole.path and whole.path.resolve() == folder.resolve():
-            if entry.path and (entry.path / "config.json").is_file():
-                found.setdefault(f"{ROLE}{entry.kind}", entry.path)
+        if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
+            raise ZooError(f"models.yaml calls {entry.name} a draft of kind {entry.kind!r}; there are {', '.join(draft_kinds())}.")
+    found: dict[str, Path] = {}
+    for entry in book.made_for(name, folder):
+        if entry.role == "draft" and entry.kind and entry.path and (entry.path / "config.json").is_file():
+            found.setdefault(f"{ROLE}{entry.kind}", entry.path)
     return found
 
 

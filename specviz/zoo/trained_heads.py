@@ -1,8 +1,8 @@
-"""Trained heads by kind: which of models.yaml belong to a target, whether they fit it, and each read once.
+"""Trained heads by kind: find those that belong to a target, check that they fit it, and read each once.
 
-A kind's reader is a module of specviz/models with two functions: ``load(folder, body)`` reads a folder, ours or a published
-one, and ``build(body, numbers)`` makes an untrained head from the numbers of its recipe. ``body`` says what the target is
-(models/heads.py). Whoever adds a kind adds a line to KINDS.
+The methods declare the kinds (core.method.Trained). A kind's network is a module with two functions: ``load(folder, body)`` reads
+a folder, ours or a published one; ``build(body, numbers)`` makes an untrained head from the numbers of its recipe. ``body``
+describes the target (models/heads.py).
 """
 from __future__ import annotations
 
@@ -14,48 +14,16 @@ from typing import Any
 
 import torch
 
+from ..methods import head_kinds
 from ..models.heads import Body, why_not
 from ..models.int8 import has_byte_products
 from .memory import need_room
 from .registry import Register, ZooError, here
 
-KINDS = {
-    "medusa": "specviz.methods.trained_heads.medusa.network",
-    "hydra": "specviz.models.hydra",
-    "eagle": "specviz.models.eagle",
-    "eagle3": "specviz.models.eagle3",
-    "mtp": "specviz.methods.trained_heads.mtp.network",
-    "kangaroo": "specviz.methods.trained_heads.kangaroo.network",
-    "m2r2": "specviz.methods.trained_heads.m2r2.network",
-    "dflash": "specviz.models.block",
-    "dspark": "specviz.models.block",
-    "specdecpp": "specviz.models.draft_length",
-    "adaeagle": "specviz.models.draft_length",
-    "disco": "specviz.models.draft_length",
-    "peagle": "specviz.methods.trained_heads.peagle.network",
-    "fspad": "specviz.methods.trained_heads.fspad.network",
-    "jakiro": "specviz.methods.trained_heads.jakiro.network",
-    "falcon": "specviz.methods.trained_heads.falcon.network",
-    "cllm": "specviz.models.causal",
-    "judge": "specviz.models.judge",
-    "reward": "specviz.models.judge",
-    "pard": "specviz.models.masked",
-    "glide": "specviz.methods.trained_heads.glide.network",
-    "mlp_speculator": "specviz.methods.trained_heads.mlp_speculator.network",
-    "redrafter": "specviz.methods.trained_heads.redrafter.network",
-    "clover": "specviz.methods.trained_heads.clover.network",
-    "blockwise": "specviz.methods.trained_heads.blockwise.network",
-    "chimera": "specviz.methods.trained_heads.chimera.network",
-    "pass_sampling": "specviz.models.in_target",
-    "ppd": "specviz.models.in_target",
-    "hidden_transfer": "specviz.models.in_target",
-    "speculative_streaming": "specviz.models.in_target",
-}
 
-
-def reader(kind: str) -> ModuleType:
-    """The module that reads heads of a kind."""
-    return import_module(KINDS[kind])
+def network_of(kind: str) -> ModuleType:
+    """Return the module with ``load`` and ``build`` of a kind of head."""
+    return import_module(head_kinds()[kind].network)
 
 
 @dataclass(frozen=True)
@@ -78,15 +46,11 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
     folders: dict[str, Path] = {}
     problems: dict[str, str] = {}
     for entry in book.entries.values():
-        if entry.role != "head":
+        if entry.role == "head" and entry.kind not in head_kinds():
+            raise ZooError(f"models.yaml calls {entry.name} a head of kind {entry.kind!r}; there are {', '.join(head_kinds())}.")
+    for entry in book.made_for(name, folder):
+        if entry.role != "head" or entry.kind in folders or entry.path and not entry.path.is_dir():
             continue
-        if entry.kind not in KINDS:
-            raise ZooError(f"models.yaml calls {entry.name} a head of kind {entry.kind!r}; there are {', '.join(KINDS)}.")
-        whole = book.entries[entry.target]
-        if entry.kind in folders or name != whole.name and not (whole.path and whole.path.resolve() == folder.resolve()):
-            continue
-        if entry.path and not entry.path.is_dir():
-            continue  # not trained yet
         if entry.hub and not fetch and here(entry) is None:
             folders[entry.kind] = folder
             continue

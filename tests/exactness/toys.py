@@ -15,13 +15,13 @@ from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense import with_states
-from specviz.zoo.trained_drafts import KINDS
+from specviz.methods import draft_kinds
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-DRAFTS = {"draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in KINDS}
+DRAFTS = {"draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
 LENT = {"other_draft", "store:text", "store:dense"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
@@ -181,7 +181,7 @@ def greedy(logits, prompt: list[int], count: int, stop=frozenset()) -> list[int]
 
 def cache_error(target, fresh, tokens: list[int]) -> float:
     """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another target on its weights."""
-    assert target.seen == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
+    assert target.cached_tokens == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
     return kv_error(target, fresh, tokens)
 
 

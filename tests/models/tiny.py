@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import torch
 
-from specviz.zoo.trained_heads import KINDS, reader
+from specviz.methods import head_kinds
+from specviz.zoo.trained_heads import network_of
 from specviz.models.heads import Body, ready
 from specviz.training.job import Job
 
-PROVIDED = frozenset(f"head:{kind}" for kind in KINDS)
+PROVIDED = frozenset(f"head:{kind}" for kind in head_kinds())
 
 
 def body(target, config=None) -> Body:
@@ -23,7 +24,7 @@ def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:
     """An untrained head of the recipe's tiny size; every weight is random, so that each of them matters."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = reader(kind).build(on, Job(size="tiny").numbers(kind))
+        made = network_of(kind).build(on, Job(size="tiny").numbers(kind))
         for weight in made.parameters():
             torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
     return ready(made, on)

@@ -17,7 +17,7 @@ from specviz.training.draft import Lesson
 from specviz.training.files import write_tensors
 from specviz.training.generate import Answer, pack
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
-from specviz.zoo.trained_drafts import KINDS
+from specviz.methods import draft_kinds
 
 from ..zoo.checkpoints import write
 from .recipes import killed
@@ -78,10 +78,10 @@ def test_a_killed_run_ends_at_the_same_weights_and_its_card_says_how(work, alone
 
 
 def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
-    assert set(KINDS) == set(RECIPES)
+    assert set(draft_kinds()) == set(RECIPES)
     for size in ("default", "tiny"):
         plain = Job(size=size).numbers("draft")
-        for kind in KINDS:
+        for kind in draft_kinds():
             own = Job(size=size).numbers(kind)
             assert own["kind"] == kind and own["like"] == "draft" and plain.keys() <= own.keys()
             assert 3 <= sum(own[name] != value for name, value in plain.items()) <= 8

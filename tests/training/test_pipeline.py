@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from specviz.training import answers, data, draft, generate, report, target
 from specviz.training.__main__ import ORDER, main
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
-from specviz.zoo.trained_heads import KINDS
+from specviz.methods import head_kinds
 
 from .conftest import SOME
 
@@ -26,7 +26,7 @@ def test_everything_is_made_and_loads(whole):
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [line["recipe"] for line in lines] == list(ORDER)
-    assert all((whole / "models" / Job().named(kind) / "config.json").is_file() for kind in KINDS)
+    assert all((whole / "models" / Job().named(kind) / "config.json").is_file() for kind in head_kinds())
     assert not json.loads((whole / "report.json").read_text())["drafters"]["skipped"]
 
 

@@ -46,12 +46,13 @@ def test_a_new_method_costs_one_module_or_package(tmp_path, monkeypatch, layout)
     copy = shutil.copytree(Path(lookup.__path__[0]), tmp_path / "lookup", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / layout).parent.mkdir(exist_ok=True)
     (copy / layout).write_text(METHOD if layout == "trial.py" else METHOD.replace("...core", "....core"))
-    monkeypatch.setattr(lookup, "__path__", [str(copy)])
     catalogue.cache_clear()
     try:
+        monkeypatch.setattr(lookup, "__path__", [str(copy)])
         assert catalogue()["trial"].family == catalogue()["rest"].family
         assert cards()["trial"].needs == {"draft"} and find_method("trial").title == "Trial"
     finally:
+        monkeypatch.undo()
         catalogue.cache_clear()
         trained_parts.cache_clear()
         sys.modules.pop("specviz.methods.lookup.trial")

@@ -1,8 +1,9 @@
 """What the picker shows of a method: its measured speed from the benchmark's file, its drawing, what it needs."""
 from __future__ import annotations
 
+from specviz.core.needs import words_of
 from specviz.ui.cards import cards
-from specviz.ui.picker_rows import BENCH, measured, needs, rows, shape, timed
+from specviz.ui.picker_rows import BENCH, measured, rows, shape, timed
 from specviz.zoo.registry import register
 
 
@@ -33,7 +34,7 @@ def test_drawings_follow_from_the_card():
     of = cards()
     drawn = {key: shape(of[key]) for key in ("autoregressive", "speculative", "draft_tree", "prompt_lookup", "jacobi", "swift", "dflash", "medusa")}
     assert list(drawn.values()) == ["one", "chain", "tree", "copy", "grid", "layers", "block", "tree"]
-    assert needs(of["speculative"]) == ["a small draft model"] and "a trained head" in needs(of["medusa"]) and needs(of["jacobi"]) == []
+    assert words_of(of["speculative"].needs) == ["a small draft model"] and "a trained head" in words_of(of["medusa"].needs) and words_of(of["jacobi"].needs) == []
 
 
 def test_rows_stand_by_family_with_the_founding_method_first():

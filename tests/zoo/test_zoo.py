@@ -16,7 +16,8 @@ from specviz.methods import catalogue
 from specviz import ROOT as HERE
 from specviz.training.job import Job
 from specviz.zoo.registry import register
-from specviz.zoo.trained_heads import KINDS
+from specviz.methods import trained_parts
+from specviz.zoo.found_weights import mark
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.zoo.tokenizer import end_tokens
@@ -188,8 +189,8 @@ def test_the_survey_says_what_loading_would(at_home):
     ("default: tiny\nbackends: {}\nmodels:\n  tiny: 3", "line 4: tiny must be a list of names"),
     ("default: big\nbackends: {}\nmodels:\n  tiny: {path: a}", "line 1: there is no model 'big'"),
     ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: judge}", "line 4: the role of tiny"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, like: big}", "line 1: there is no model 'big'"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: draft, like: tiny}", "line 4: tiny is no target"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, middle: big}", "line 1: there is no model 'big'"),
+    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: draft, middle: tiny}", "line 4: tiny is no target"),
     ("default: tiny\nbackends: {fast: llama}\nmodels:\n  tiny: {path: a}", "line 2: a row of backends"),
     ("default: tiny\nmodels:\n  tiny: {path: a}", "line 1: backends must be"),
     ("- a\n- b", "line 1: the file must be"), ("", "line 1: the file must be"), ("\x00", "line 1: "),
@@ -201,23 +202,32 @@ def test_a_malformed_models_yaml_names_the_line(tmp_path, text, says):
     assert says in str(error.value) and str(error.value).startswith("models.yaml, line ") and str(error.value).endswith(".")
 
 
-def test_a_target_like_another_has_twins_of_all_that_is_trained_for_it(tmp_path):
+def test_what_was_trained_for_a_target_is_found_by_its_config(tmp_path):
+    """In the target's folder of heads and beside it, without a row; of an unknown kind, unmarked or broken is not found."""
     (tmp_path / "models.yaml").write_text("""
-default: fox-16
+default: fox
 models:
-  fox-16: {path: weights/fox-16}
-  fox-52: {path: weights/fox-52, like: fox-16}
-  fox-draft: {path: weights/fox-draft, role: draft}
-  fox-medusa: {path: weights/fox-medusa, role: head, for: fox-16, kind: medusa, size: 1 M}
-  fox-tvdpp: {path: weights/fox-tvdpp, role: draft, for: fox-16, kind: tvdpp}
-  fox-52-tvdpp: {path: elsewhere, role: draft, for: fox-52, kind: tvdpp}
+  fox: {path: weights/fox}
+  fox-tvdpp: {path: weights/old, role: draft, for: fox, kind: tvdpp}
 backends: {hf: ["*"]}
 """)
+    for place, kind, target in (("fox/heads/medusa", "medusa", "fox"), ("fox-glide", "glide", "fox"), ("elk-glide", "glide", "elk"), ("old", "tvdpp", "fox"),
+                                ("fox-other-draft", "other_draft", "fox"), ("fox-odd", "horoscope", "fox"), ("fox-s2d", "s2d", "fox")):
+        folder = tmp_path / "weights" / place
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(mark(kind, target)))
+    for name, text in (("none", "{}"), ("list", "[]"), ("broken", "{"), ("odd", '{"specviz": 3}')):
+        (tmp_path / "weights" / name).mkdir()
+        (tmp_path / "weights" / name / "config.json").write_text(text)
     book = register(tmp_path / "models.yaml")
-    twin = book.entries["fox-52-medusa"]
-    assert (twin.role, twin.kind, twin.target, twin.path, twin.size) == ("head", "medusa", "fox-52", tmp_path / "weights" / "fox-52-medusa", "")
-    assert book.entries["fox-52-tvdpp"].path == tmp_path / "elsewhere", "what the file says itself stands"
-    assert "fox-52-draft" not in book.entries and book.entries["fox-medusa"].target == "fox-16"
+    found = {entry.name: (entry.role, entry.kind, entry.path.relative_to(tmp_path).as_posix()) for entry in book.made_for("fox", tmp_path / "weights" / "fox")}
+    assert found == {"fox-medusa": ("head", "medusa", "weights/fox/heads/medusa"), "fox-glide": ("head", "glide", "weights/fox-glide"),
+                     "fox-s2d": ("draft", "s2d", "weights/fox-s2d"), "fox-other-draft": ("other_draft", "", "weights/fox-other-draft"),
+                     "fox-tvdpp": ("draft", "tvdpp", "weights/old")}
+    elsewhere = register(tmp_path / "models.yaml").made_for("elk", tmp_path / "weights" / "elk")
+    assert [(entry.name, entry.kind) for entry in elsewhere] == [("elk-glide", "glide")], "a target that the file does not name"
+    (tmp_path / "weights/fox-glide/config.json").write_text(json.dumps(mark("glide", "elk") | {"changed": True}))
+    assert "fox-glide" not in register(tmp_path / "models.yaml").entries
 
 
 def test_a_store_of_states_is_offered_to_the_target_whose_states_it_holds(tmp_path):
@@ -244,19 +254,23 @@ def test_a_forward_that_is_not_there(tmp_path, monkeypatch):
     write(tmp_path / "target")
     (tmp_path / "models.yaml").write_text("default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
-    refused("names a forward 'warp'; there are fast, static, int8, hf")
+    refused("names a forward 'warp'; there are fast, static, int8, tree_scan, hf")
 
 
 def test_the_projects_own_register():
     book = register(HERE / "models.yaml")
     assert book.entries[book.default].draft in book.entries
-    alike = {e.name for e in book.entries.values() if e.like}
+    made = {e.name for e in book.entries.values() if e.target and e.path}
     for entry in book.entries.values():
-        assert entry.about and entry.licence and (entry.size or entry.target in alike), entry.name
+        assert entry.about and entry.licence and (entry.size or entry.name in made), entry.name
         assert entry.path or len(entry.revision) == 40
     assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
-    for name in alike:  # where a recipe puts what it makes for it, there it is looked for
-        assert {Job(target=name).named(kind) for kind in KINDS} <= {e.name for e in book.entries.values() if e.target == name}
+    for name in ("Llama-specviz-16M", "Llama-specviz-52M"):  # where a recipe puts what it makes, there it is looked for
+        job = Job(target=name, ship=True)
+        for entry in book.made_for(name, book.entries[name].path):
+            if entry.kind:
+                assert job.shipped_place(job.named(entry.kind)) == entry.path and job.named(entry.kind) == entry.name
+    assert {e.kind for e in book.made_for("Llama-specviz-52M", book.entries["Llama-specviz-52M"].path)} == {*trained_parts(), ""}
 
 
 def test_other_architectures_go_through_transformers(tmp_path, at_home):

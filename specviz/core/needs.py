@@ -1,0 +1,46 @@
+"""What a method may need (Method.needs), in words for the picker and as the reason why it cannot run. Each is declared once, here."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Need:
+    """words: for the picker, empty where every model here meets it; missing: the end of a sentence, with {need} and {name}."""
+
+    words: str = ""
+    missing: str = "needs a target that offers {need!r}, which {name} does not; choose one of the Llama family"
+
+
+_LAYERS = "needs a target that can {what}, which {name} cannot; choose one of the Llama family"
+
+NEEDS = {  # by the part of a need before its colon
+    "draft": Need("a small draft model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
+    "middle": Need("a smaller model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
+    "small": Need("a third, tiny model", "needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` "
+                                         "trains one for the embedded pair"),
+    "other_draft": Need("a draft model with another vocabulary",
+                        "needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft "
+                        "--ship --target NAME` trains one for an embedded target"),
+    "tree": Need("a model that reads a tree in one pass", "needs a target that can score a tree of drafts; {name} runs chains only"),
+    "head": Need("a trained head"),
+    "store": Need("a library of text"),
+    "server": Need("the owner's server, and your prompt goes there"),
+    "rewind": Need("", "needs a target whose cache can be rewound; that of {name} cannot"),
+    "early": Need("an early exit", _LAYERS.replace("{what}", "stop after some of its layers")),
+    "lean": Need("", _LAYERS.replace("{what}", "draft from a part of its own keys and values")),
+    "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
+    "fuzzy": Need("layers side by side"),
+    "tap": Need("the model's hidden states"),
+}
+
+
+def words_of(needs: frozenset[str]) -> list[str]:
+    """Return needs in words, each once."""
+    kinds = sorted({name.split(":")[0] for name in needs if ":" in name or name != "head"})
+    return [NEEDS[kind].words for kind in kinds if kind in NEEDS and NEEDS[kind].words]
+
+
+def missing(need: str, name: str) -> str:
+    """Return why a target of this name does not meet a need: the end of a sentence."""
+    return NEEDS.get(need, Need()).missing.format(need=need, name=name)

@@ -1,0 +1,62 @@
+"""Weights that recipes made for a target, found by their config.json instead of by rows of models.yaml.
+
+A head or draft trained for a target lies in ``<target's folder>/heads/<kind>`` or in a folder beside the target's. Its config.json
+holds ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds (core.method.Trained).
+"""
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..methods import trained_parts
+
+MARK = "specviz"
+OTHER_DRAFT = "other_draft"  # a draft model with a tokenizer of its own: no method's, so declared here
+FOLDER = "heads"
+
+
+def mark(kind: str, target: str) -> dict[str, Any]:
+    """Return what a recipe adds to its config.json."""
+    return {MARK: {"kind": kind, "target": target}}
+
+
+def found_weights(target: str, folder: Path) -> list[tuple[str, str, str, Path]]:
+    """Return (name, role, kind, folder) of everything trained for a target, by its name and its folder."""
+    folder = folder.parent if folder.suffix == ".gguf" else folder
+    inside = [(f"{target}-{place.name}", kind, place) for place, kind, _ in _marked(folder / FOLDER)]
+    beside = [(place.name, kind, place) for place, kind, whose in _marked(folder.parent) if whose in (target, folder.name)]
+    return [(name, role, kind, place) for name, kind, place in inside + beside if (role := _role(kind))]
+
+
+def _role(kind: str) -> str:
+    """Return the role of a kind in models.yaml, empty for a kind that no method declares."""
+    if kind == OTHER_DRAFT:
+        return OTHER_DRAFT
+    part = trained_parts().get(kind)
+    return "" if part is None else "head" if part.network else "draft"
+
+
+def _marked(parent: Path) -> list[tuple[Path, str, str]]:
+    """Return (folder, kind, target) of each folder in ``parent`` whose config.json is marked."""
+    found = []
+    for path in sorted(parent.glob("*/config.json")) if parent.is_dir() else ():
+        try:
+            stat = path.stat()
+            kind, target = _read_mark(path, stat.st_mtime_ns, stat.st_size)
+        except OSError:
+            continue
+        if kind:
+            found.append((path.parent, kind, target))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _read_mark(path: Path, changed: int, size: int) -> tuple[str, str]:
+    """Return (kind, target), empty where the file is unmarked or unreadable; cached until the file changes."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))[MARK]
+        return str(found["kind"]), str(found.get("target", ""))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return "", ""
