@@ -1,4 +1,4 @@
-"""How each method stands to its paper, as a page: made of the cards, so that a card and the page cannot disagree."""
+"""Write docs/fidelity.md: how each method relates to its paper, generated from the cards."""
 from __future__ import annotations
 
 from typing import Any, Iterable
@@ -6,13 +6,17 @@ from typing import Any, Iterable
 from ..core import AS_PUBLISHED, Method
 
 WHAT = {"code": "authors' code", "formula": "formula", "notes": "notes only"}
-HEAD = """# How faithful is each method?
+HEAD = """# Fidelity to the papers
 
-Made from the methods' own cards by `python -m specviz list --fidelity`; a test holds that this page is what the command says.
+Generated from the cards of the methods by `specviz list --fidelity`; a test compares.
 
-Compared with: *authors' code*, where it is public and was read or run on the same inputs; the paper's *formula*, re-derived and
-enumerated on toys; *notes only*, where neither could be had in full. Whether the output is the target's is another question, which
-`python -m specviz verify` answers.
+| compared with | meaning |
+|---|---|
+| authors' code | public code was read, or run on the same inputs |
+| formula | the paper's formula was derived again and enumerated on toy distributions |
+| notes only | neither was available in full |
+
+Whether a method's output is the target's is another question: `specviz verify`.
 
 | method | paper | compared with | equal or differs | knobs as published |
 |---|---|---|---|---|
@@ -20,7 +24,7 @@ enumerated on toys; *notes only*, where neither could be had in full. Whether th
 
 
 def page(methods: Iterable[Method]) -> str:
-    """The page in Markdown, a row a method."""
+    """Return the page as Markdown, one row per method."""
     return HEAD + "".join(f"| {' | '.join(_cells(method))} |\n" for method in methods)
 
 
