@@ -26,18 +26,17 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of a layer's tensors, whether rotating pairs are neighbours, whether norms have 1 added, and whether the layers may
-    have biases."""
+    """The names of a layer's tensors; whether rotating pairs are neighbours; whether norms have 1 added; which tensors have biases."""
 
     layer: dict[str, str]
     paired: bool = False
     norms_plus_one: bool = False
-    biases: bool = False
+    biases: tuple[str, ...] = ()
 
 
 LAYOUTS = {
-    "llama": Layout(LAYER, paired=True, biases=True),
-    "qwen2": Layout(LAYER, biases=True),
+    "llama": Layout(LAYER, paired=True),
+    "qwen2": Layout(LAYER, biases=("attn_q", "attn_k", "attn_v")),
     "qwen3": Layout(LAYER | HEAD_NORMS),
     "gemma": Layout(LAYER, norms_plus_one=True),
     "gemma2": Layout(LAYER | GEMMA2, norms_plus_one=True),
@@ -59,8 +58,8 @@ class GGUFTensors:
         stem, _, ending = name.rpartition(".")
         where, _, rest = stem.partition(".")
         number, _, part = rest.partition(".")
-        known = ending == "weight" or ending == "bias" and self._layout.biases
-        if known and stem in TOP and ending == "weight":
+        known = ending == "weight" or ending == "bias" and part in self._layout.biases
+        if stem in TOP and ending == "weight":
             return f"{TOP[stem]}.weight"
         if not (known and where == "blk" and number.isdecimal() and int(number) < layers and part in self._layout.layer):
             raise ModelError(f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here")

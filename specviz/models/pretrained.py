@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
+from .gguf_reader import gguf_in
 from .weights import ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -58,9 +59,14 @@ def load_causal(name: str, source: str, revision: str | None, **options):
             if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
                 raise ModelError(f"{name} is not a causal language model ({config.model_type})")
             _check_sizes(name, config, width, spread)
-            net, report = transformers.AutoModelForCausalLM.from_pretrained(
-                source, revision=revision, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
-                ignore_mismatched_sizes=True, **options)  # the report says which sizes, where the error would not
+            state = _gguf_state(Path(source), options.get("dtype"))
+            known = dict(output_loading_info=True, ignore_mismatched_sizes=True) | options  # the report names sizes; an error would not
+            if state is None:
+                net, report = transformers.AutoModelForCausalLM.from_pretrained(
+                    source, revision=revision, trust_remote_code=False, use_safetensors=True, **known)
+            else:
+                network = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+                net, report = network.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **known)
     except ModelError:
         raise
     except Exception as error:  # transformers, safetensors and the hub each raise their own
@@ -79,6 +85,14 @@ def load_causal(name: str, source: str, revision: str | None, **options):
         if weight.device.type != "meta" and weight.dtype in FLOATS and not bool(torch.isfinite(weight).all()):
             raise ModelError(f"{key} of {name} holds values that are not numbers")
     return net.eval()
+
+
+def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tensor] | None:
+    """The weights of a folder's GGUF file by their names in Hugging Face format; None where the weights are safetensors."""
+    if not folder.is_dir() or any(folder.glob("*.safetensors*")) or gguf_in(folder) is None:
+        return None
+    weights = Weights(folder, torch.device("cpu"), dtype or torch.float32)
+    return {name: weights.get(name, *head["shape"]) for name, head in weights.headers().items()}
 
 
 def ask_nothing() -> None:

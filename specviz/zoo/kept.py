@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import torch
 
-from ..models.linear import unmeasured
+from ..models.linear import without_timing
 from .registry import ZooError
 
 _loaded: dict[tuple[Path, str, str], Any] = {}
@@ -23,7 +23,7 @@ def once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path
     with _lock:
         if key not in _loaded:
             try:
-                with unmeasured() if fixed else nullcontext():
+                with without_timing() if fixed else nullcontext():
                     _loaded[key] = read_them(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from ..models import sizes
+from ..models import checkpoint_sizes as sizes
 from .registry import Entry, ZooError
 from .room import GB, bytes_of
 

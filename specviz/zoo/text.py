@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from bisect import bisect_right
 from functools import cached_property
 from typing import Any, Iterable, Sequence
 
@@ -101,25 +102,49 @@ class Transcript:
     """The text of a run as it grows, token by token, and where a stop string ends it.
 
     ``add`` returns the trace's piece (token, bytes, start, end), spans in bytes. ``stopped`` is true once a stop string was
-    completed: ``text`` ends before it, ``tokens`` with the token that completed it.
+    completed: ``text`` ends before it, ``tokens`` with the token that completed it. A special token adds nothing to the text, but its
+    name matches a stop string. No stop string is completed by the first ``min_tokens`` tokens.
     """
 
-    def __init__(self, table: TokenBytes, stops: Iterable[str] = ()):
+    def __init__(self, table: TokenBytes, stops: Iterable[str] = (), min_tokens: int = 0):
         self._table, self._stops = table, tuple(s.encode("utf-8", "replace") for s in stops)
         self.tokens: list[int] = []
         self.data = bytearray()
         self.cut: int | None = None
+        self._min_tokens = min_tokens
+        self._named = bytearray()  # the text with names of special tokens
+        self._starts: list[tuple[int, int]] = []  # of each token in the named text, and in the text
 
     def add(self, token: int) -> tuple[int, bytes, int, int]:
         start = len(self.data)
         said = self._table.spoken(token, first=not self.data)
         self.data += said
         self.tokens.append(token)
-        for stop in self._stops:
-            at = self.data.find(stop, max(0, start - len(stop) + 1))
-            if at >= 0 and (self.cut is None or at < self.cut):
-                self.cut = at
+        if self._stops:
+            self._match(token, said, start)
         return token, said, start, len(self.data)
+
+    def _match(self, token: int, said: bytes, start: int) -> None:
+        """Look for stop strings that this token completes, in the text and in the text with names of special tokens."""
+        begin = len(self._named)
+        self._starts.append((begin, start))
+        self._named += self._table(token) if token in self._table.special else said
+        if len(self.tokens) <= self._min_tokens:
+            return
+        for stop in self._stops:
+            places = [self.data.find(stop, max(0, start - len(stop) + 1))]
+            named = self._named.find(stop, max(0, begin - len(stop) + 1))
+            if named >= 0:
+                places.append(self._shown(named))
+            found = min((at for at in places if at >= 0), default=None)
+            if found is not None and (self.cut is None or found < self.cut):
+                self.cut = found
+
+    def _shown(self, named: int) -> int:
+        """Return the place in the text of a place in the named text; inside a special token's name, where that token is."""
+        at = bisect_right(self._starts, named, key=lambda starts: starts[0]) - 1
+        begin, start = self._starts[at]
+        return start if self.tokens[at] in self._table.special else start + named - begin
 
     @property
     def stopped(self) -> bool:

@@ -1,0 +1,55 @@
+"""Give a GGUF file the folder that a model in Hugging Face format has: config.json, tokenizer files, and a link to the weights.
+
+The folder is made once per file, in the cache; from then on the file loads like any other model.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from ..models.checkpoint_sizes import check_config
+from ..models.gguf_names import GGUFTensors
+from ..models.gguf_reader import GGUFFile
+from ..models.split import cache_folder
+from ..models.weights import ModelError
+from .gguf_config import config_of
+from .gguf_tokenizer import save_tokenizer
+
+FORMAT = 1  # of the folder: another number makes every folder anew
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of a GGUF file. Raises ModelError for a file that is broken or cannot be run, before anything is written."""
+    path = path.absolute()  # the hub's cache links to files without an ending
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise ModelError(f"{path.name} cannot be read: {error.strerror}") from None
+    mark = hashlib.sha256(f"{FORMAT} {path} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
+    place = cache_folder() / f"{path.stem}-{mark}"
+    if place.is_dir():
+        return place
+    file = GGUFFile(path)
+    config = config_of(file)
+    check_config(config, path.name)
+    GGUFTensors(file)  # every tensor has a place
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
+            inner = Path(made) / "whole"
+            inner.mkdir()
+            (inner / path.name).symlink_to(path)
+            ends = save_tokenizer(file, inner)
+            (inner / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+            (inner / "generation_config.json").write_text(json.dumps({"eos_token_id": sorted(ends) or None}), "utf-8")
+            try:
+                os.rename(inner, place)
+            except OSError:  # another process was first
+                if not place.is_dir():
+                    raise
+    except OSError as error:
+        raise ModelError(f"the configuration of {path.name} cannot be written to {place.parent}: {error.strerror}") from None
+    return place

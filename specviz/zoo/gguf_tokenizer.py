@@ -1,0 +1,115 @@
+"""Build the tokenizer of a GGUF file: its vocabulary, merges, special tokens and chat template.
+
+Byte-level BPE is built here, since the file names the way text is split before the merges (``tokenizer.ggml.pre``) and a wrong split
+gives other tokens in silence: an unknown name is refused. SentencePiece vocabularies go through transformers.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..models.gguf_reader import GGUFFile
+from ..models.weights import ModelError
+
+# The patterns by which text is split before the merges, as the published tokenizers have them.
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLITS = {"default": None, "gpt-2": None, "smollm": None, "llama-bpe": LLAMA3, "llama3": LLAMA3, "llama-v3": LLAMA3, "qwen2": QWEN2,
+          "deepseek-r1-qwen": QWEN2}
+SINGLE_DIGITS = {"smollm"}
+OPENED = {"llama-bpe", "llama3", "llama-v3"}  # an opening token unless the file says otherwise; a whole word is taken before any merge
+COMPOSED = {"qwen2", "deepseek-r1-qwen"}  # text is brought to NFC first
+NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4  # kinds of tokens
+ENDS = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "<eos>", "</s>"}
+
+
+def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
+    """Write the tokenizer's files into a folder, in Hugging Face's format, and return the ids that end an answer. Raises ModelError."""
+    tokens, kinds = _texts(file, "tokens"), file.metadata.get("tokenizer.ggml.token_type")
+    if len(set(tokens)) != len(tokens) or len(tokens) > len_of_vocabulary(file):
+        raise ModelError(f"the vocabulary of {file.name} does not fit its weights: {len(tokens)} tokens, {len(set(tokens))} different ones")
+    if kinds is None:
+        kinds = [NORMAL] * len(tokens)
+    if len(kinds) != len(tokens) or not all(type(kind) is int for kind in kinds):
+        raise ModelError(f"{file.name} does not say of which kind each token is")
+    model = file.metadata.get("tokenizer.ggml.model")
+    if model == "gpt2":
+        tokenizer = _byte_level(file, tokens, kinds)
+    elif model == "llama":
+        tokenizer = _sentencepiece(file, folder)
+    else:
+        raise ModelError(f"{file.name} has a tokenizer of the kind {str(model)[:40]!r}; gpt2 (byte-level BPE) and llama "
+                         "(SentencePiece) are read")
+    template = file.metadata.get("tokenizer.chat_template")
+    if isinstance(template, str) and template:
+        tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    ends = {i for key in ("eos", "eot", "eom") if (i := _id(file, key, len(tokens))) is not None}
+    return frozenset(ends | {i for i, (token, kind) in enumerate(zip(tokens, kinds)) if kind == CONTROL and token in ENDS})
+
+
+def len_of_vocabulary(file: GGUFFile) -> int:
+    return file.tensors["token_embd.weight"].shape[0]
+
+
+def _texts(file: GGUFFile, key: str) -> list[str]:
+    found = file.metadata.get(f"tokenizer.ggml.{key}")
+    if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+        raise ModelError(f"{file.name} has no tokenizer.ggml.{key}")
+    return found
+
+
+def _id(file: GGUFFile, key: str, count: int) -> int | None:
+    """The id of a special token: bos, eos, ...; None where the file names none."""
+    found = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
+    if found is not None and not (type(found) is int and 0 <= found < count):
+        raise ModelError(f"{file.name} says tokenizer.ggml.{key}_token_id is {str(found)[:40]}, which is no token")
+    return found
+
+
+def _byte_level(file: GGUFFile, tokens: list[str], kinds: list[int]) -> Any:
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    pre = file.metadata.get("tokenizer.ggml.pre", "default")
+    if pre not in SPLITS:
+        raise ModelError(f"{file.name} splits text in the way {str(pre)[:40]!r}; {', '.join(SPLITS)} are known")
+    merges = [tuple(merge.split(" ")) for merge in _texts(file, "merges")]
+    try:
+        raw = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges, ignore_merges=pre in OPENED))
+    except Exception as error:  # a merge that is no pair, or of tokens that are not there
+        raise ModelError(f"the merges of {file.name} do not fit its tokens: {str(error)[:100]}") from None
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=SPLITS[pre] is None)
+    first = [pre_tokenizers.Digits(individual_digits=True)] if pre in SINGLE_DIGITS else []
+    first += [pre_tokenizers.Split(Regex(SPLITS[pre]), "isolated")] if SPLITS[pre] else []
+    raw.pre_tokenizer = pre_tokenizers.Sequence([*first, bytes_]) if first else bytes_
+    raw.decoder = decoders.ByteLevel()
+    if pre in COMPOSED:
+        raw.normalizer = normalizers.NFC()
+    raw.add_special_tokens([AddedToken(token, special=True, normalized=False) for token, kind in zip(tokens, kinds) if kind == CONTROL])
+    raw.add_tokens([AddedToken(token, special=False, normalized=False) for token, kind in zip(tokens, kinds) if kind == USER])
+    bos = _id(file, "bos", len(tokens))
+    if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", pre in OPENED) is True:
+        raw.post_processor = processors.TemplateProcessing(single=[tokens[bos], "$A"], pair=[tokens[bos], "$A", "$B"],
+                                                           special_tokens=[(tokens[bos], bos)])
+    named = {f"{name}_token": tokens[i] for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
+             if (i := _id(file, key, len(tokens))) is not None}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, clean_up_tokenization_spaces=False, **named)
+
+
+def _sentencepiece(file: GGUFFile, folder: Path) -> Any:
+    """transformers' reading of a SentencePiece vocabulary; the folder holds a link to the file."""
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        return AutoTokenizer.from_pretrained(folder, gguf_file=file.name, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # it has no error of its own
+        words = (str(error).splitlines() or [""])[0][:100]
+        raise ModelError(f"the tokenizer of {file.name} cannot be read ({words or type(error).__name__})") from None
+    finally:
+        if bars:
+            logging.enable_progress_bar()
