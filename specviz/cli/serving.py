@@ -30,7 +30,7 @@ PAIR = ("Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3")
 
 
 def export(args: argparse.Namespace) -> int:
-    from ..zoo.gguf_file import export as write
+    from ..zoo.gguf_export import export as write
     from ..zoo.registry import register
 
     told = write(register().find(args.model), Path(args.out), args.f32)

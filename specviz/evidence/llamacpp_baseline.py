@@ -18,7 +18,7 @@ from ..core import Sampling
 from ..run.result import Result
 from ..run.session import Session
 from ..trace.metrics import Totals
-from ..zoo.gguf_file import export
+from ..zoo.gguf_export import export
 from ..zoo.registry import Entry, ZooError
 
 NAME = "llama_cpp"
