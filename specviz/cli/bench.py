@@ -1,4 +1,4 @@
-"""``specviz bench``: methods against plain decoding, at once or over several sittings, and the table of what was measured."""
+"""``specviz bench``: methods against plain decoding, in one run or over several sessions, and the table of the figures."""
 from __future__ import annotations
 
 import argparse
@@ -6,11 +6,11 @@ import json
 from typing import Any, Callable
 
 from .errors import INTERRUPTED, UsageError
-from .option_lists import keys, listed
+from .option_lists import method_keys, split_list
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
-    """Hang the command into the parser; ``options`` adds those of models and sampling."""
+    """Add the command to the parser; ``options`` adds those of models and sampling."""
     sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
     sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last "
@@ -20,28 +20,32 @@ def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
     sub.add_argument("--reference", action="store_true",
                      help="transformers' own generate, assisted and lookup too, and llama.cpp's")
-    sub.add_argument("--into", metavar="FILE", help="over several sittings: append what is measured to this file, and go on "
-                     "where it ends; begin another where weights have changed under the same name")
-    sub.add_argument("--minutes", metavar="N", help="with --into: end the sitting after so many")
+    sub.add_argument("--into", metavar="FILE", help="over several sessions: append what is measured to this file, and go on "
+                     "where it ends; begin another file where weights have changed under the same name")
+    sub.add_argument("--minutes", metavar="N", help="with --into: end the session after so many")
     sub.add_argument("--table", metavar="FILE", help="measure nothing: the table of such a file in Markdown (docs/bench.md); "
                      "--target and --draft choose where it holds several")
     sub.add_argument("--csv", metavar="FILE", help="write the rows to this file, too; with --table or --into a row for each run")
     sub.add_argument("--parquet", metavar="FILE", help="the same as Parquet")
+    sub.add_argument("--write", action="store_true", help="with --table: write docs/bench.md, and assets/bench.json, whose speeds the "
+                     "page shows")
     options(sub)
 
 
 def bench(args: argparse.Namespace) -> int:
     if args.table and args.into:
-        raise UsageError("--table shows what --into has measured: give one of them.")
+        raise UsageError("bench.table_and_into")
     if args.minutes is not None and not args.into:
-        raise UsageError("--minutes ends a sitting: name its file with --into.")
+        raise UsageError("bench.minutes")
+    if args.write and not args.table:
+        raise UsageError("bench.write")
     if args.table:
         return _table(args)
     from ..run.request import read_sampling
 
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     asked: dict[str, Any] = {
-        "tasks": listed(args.tasks), "prompts": args.prompts, "repeats": args.repeats, "max_new_tokens": args.max_new_tokens,
+        "tasks": split_list(args.tasks, "--tasks"), "prompts": args.prompts, "repeats": args.repeats, "max_new_tokens": args.max_new_tokens,
         "sampling": sampling, "reference": args.reference, "deterministic": args.deterministic}
     return _sitting(args, asked) if args.into else _at_once(args, asked)
 
@@ -51,7 +55,7 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     from ..evidence.benchmark import COLUMNS, bench
     from .terminal import table
 
-    report = bench(_loaded(args), keys(args.methods), args.suite, **asked)
+    report = bench(_loaded(args), method_keys(args.methods), args.suite, **asked)
     write(report["rows"], args.csv, args.parquet)
     if args.json:
         _print(report)
@@ -65,8 +69,8 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     from ..evidence.bench_ledger import Ledger
     from ..evidence.resumable_bench import run_session
 
-    ledger = Ledger(args.into)  # a file that is none is told before anything is loaded
-    report = run_session(_loaded(args), keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+    ledger = Ledger(args.into)  # a malformed file is reported before anything is loaded
+    report = run_session(_loaded(args), method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
     _write_runs(args.into, args)
     if args.json:
         _print(report)
@@ -79,12 +83,15 @@ def _table(args: argparse.Namespace) -> int:
     from ..evidence.bench_page import page
     from ..evidence.bench_ledger import Ledger
 
-    told = page(Ledger(args.table, there=True), args.target, args.draft)
+    ledger = Ledger(args.table, there=True)
+    shown = page(ledger, args.target, args.draft)
     _write_runs(args.table, args)
+    if args.write:
+        _write(ledger, shown, args)
     if args.json:
-        _print({"page": told})
-    else:
-        print(told, end="")
+        _print({"page": shown})
+    elif not args.write:
+        print(shown, end="")
     return 0
 
 
@@ -93,6 +100,16 @@ def _write_runs(ledger: str, args: argparse.Namespace) -> None:
 
     if args.csv or args.parquet:
         write(ledger_rows(ledger), args.csv, args.parquet)
+
+
+def _write(ledger: Any, shown: str, args: argparse.Namespace) -> None:
+    from .. import ROOT
+    from ..evidence.bench_figures import FIGURES, figures, lines
+    from ..trace.file_writer import write_file
+
+    for place, data in ((ROOT / "docs" / "bench.md", shown), (FIGURES, lines(figures(ledger, args.target, args.draft)))):
+        write_file(place, data, read=args.table)
+        print(place)
 
 
 def _loaded(args: argparse.Namespace) -> Any:

@@ -15,14 +15,16 @@ from typing import Any, Callable, Iterator
 
 from . import bench, chat, context_costs, doctor, load_test, models, run_server, serving, space
 from .open_page import open_page
-from .errors import INTERRUPTED, UsageError
-from .run_output import text_of
-from .option_lists import keys
+from .errors import INTERRUPTED
+from .messages import LONGEST, TEXTS, UsageError
+from .output_files import check_output, write_output
+from .run_output import read_text_argument
+from .option_lists import method_keys
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str):
-        raise UsageError(f"{message}; try {self.prog} --help.")
+        raise UsageError("usage", why=message, program=self.prog)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,30 +38,30 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # so that a reader who went away is noticed here
     except KeyboardInterrupt:
-        return _complain("stopped.", INTERRUPTED)
+        return _print_error(TEXTS["stopped"], INTERRUPTED)
     except BrokenPipeError:  # the reader went away, as head does
-        _silence()
+        _discard_stdout()
         return 1
     except UsageError as error:
-        return _complain(str(error), 2)
-    except Exception as error:  # whatever it is, a person gets one line
+        return _print_error(str(error), 2)
+    except Exception as error:  # any error is one line
         if os.environ.get("SPECVIZ_DEBUG"):
             raise
-        if isinstance(error, OSError):  # maybe nothing more can be written, and Python would say so again at its end
-            _silence()
-        return _complain((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
+        if isinstance(error, OSError):  # maybe nothing more can be written, and Python would report it again at exit
+            _discard_stdout()
+        return _print_error((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
 
 
-def _silence() -> None:
-    try:  # what is still held for standard output goes nowhere
+def _discard_stdout() -> None:
+    try:  # output that is still buffered goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # it is closed, or no file at all
         pass
 
 
-def _complain(sentence: str, status: int) -> int:
-    """Say it on stderr; what was typed comes back in it, but as text: no control characters, no half of a surrogate pair."""
-    sentence = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence)
+def _print_error(sentence: str, status: int) -> int:
+    """Print an error on stderr; typed words in it are escaped: no control characters, no lone surrogates."""
+    sentence = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:LONGEST])
     print(f"specviz: {sentence}", file=sys.stderr)
     return status
 
@@ -68,8 +70,8 @@ def parser() -> Parser:
     top = Parser(prog="specviz", description="Watch speculative decoding accept and reject tokens.")
     commands = top.add_subparsers(required=True, metavar="command", parser_class=Parser)
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Parser:
-        sub = commands.add_parser(name, help=about, description=about)
+    def command(name: str, run: Callable[[argparse.Namespace], int], about: str, **options: Any) -> Parser:
+        sub = commands.add_parser(name, help=about, description=about, **options)
         sub.set_defaults(command=run)
         sub.add_argument("--json", action="store_true", help="machine-readable output")
         return sub
@@ -86,7 +88,8 @@ def parser() -> Parser:
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
-    sub.add_argument("--predicted", type=text_of, metavar="FILE", help="a text that the answer is expected to be like, to draft from")
+    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
+                     help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
@@ -127,7 +130,7 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
     sub.add_argument("--seed", default=0, metavar="S")
-    sub.add_argument("--deterministic", action="store_true", help="no clock has a say: the seed alone gives the run, to the last bit")
+    sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 
 
 def _loaded(args: argparse.Namespace):
@@ -136,7 +139,7 @@ def _loaded(args: argparse.Namespace):
     return load(args.target, args.draft, args.device, deterministic=getattr(args, "deterministic", False))
 
 
-def _drawn(args: argparse.Namespace):
+def _sampling_of(args: argparse.Namespace):
     from ..run.request import read_sampling
 
     return read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
@@ -180,16 +183,16 @@ def list_methods(args: argparse.Namespace) -> int:
 
 def run_method(args: argparse.Namespace) -> int:
     if bool(args.method) == bool(args.server):
-        raise UsageError("run takes a --method of the list, or a --server.")
+        raise UsageError("run.method_or_server")
     if args.server:
         return run_server.run_server(args)
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .run_output import ctrl_c, summary, watched
+    from .run_output import CancelOnSignal, summary, stream_run
 
-    method, sampling, knobs = find_method(args.method), _drawn(args), dict(_pairs(args.knob))
-    method.read_knobs(knobs)  # a slip is told before anything is loaded
+    method, sampling, knobs = find_method(args.method), _sampling_of(args), dict(_pairs(args.knob))
+    method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
     loaded = _loaded(args)
@@ -200,8 +203,8 @@ def run_method(args: argparse.Namespace) -> int:
         messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
         top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()
-    with ctrl_c(cancel):
-        for event in watched(events, args, loaded):
+    with CancelOnSignal(cancel) as stop:
+        for event in stream_run(events, args, loaded):
             result.take(event)
     if result.why:
         raise RunFailed(result.why)
@@ -209,14 +212,14 @@ def run_method(args: argparse.Namespace) -> int:
         _print(result.record())
     else:
         print(summary(result), file=sys.stderr)
-    return INTERRUPTED if cancel.is_set() else 0
+    return stop.status
 
 
 def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:
     for knob in knobs:
         name, equals, value = knob.partition("=")
         if not equals:
-            raise UsageError(f"--knob takes NAME=VALUE, not {knob!r}.")
+            raise UsageError("knob.form", given=knob[:80])
         yield name.strip(), value.strip()
 
 
@@ -224,10 +227,10 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..methods import catalogue
     from .terminal import table
 
-    chosen, knobs = keys(args.method), dict(_pairs(args.knob))
+    chosen, knobs = method_keys(args.method), dict(_pairs(args.knob))
     if knobs and len(chosen) != 1:
-        raise UsageError("--knob is of one method: name it with --method.")
-    catalogue()[chosen[0]].read_knobs(knobs)  # a slip is told before anything is loaded
+        raise UsageError("knob.one_method")
+    catalogue()[chosen[0]].read_knobs(knobs)  # a mistake is reported before anything is loaded
     from tqdm import tqdm
 
     from ..evidence import certificate as certify
@@ -253,11 +256,9 @@ def replay(args: argparse.Namespace) -> int:
     from ..trace.files import Trace
     from ..trace.page import to_html
 
+    check_output(args.html, read=args.trace)
     page = to_html(Trace.load(Path(args.trace)))
-    try:
-        Path(args.html).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{args.html} cannot be written: {error.strerror}.") from None
+    write_output(args.html, page, read=args.trace)
     if args.json:
         _print({"html": args.html, "bytes": len(page.encode())})
     else:

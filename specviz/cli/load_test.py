@@ -1,4 +1,4 @@
-"""``specviz load``: methods under load, many users at once."""
+"""``specviz load-test`` (also ``load``): methods under load, many users at once."""
 from __future__ import annotations
 
 import argparse
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, Callable
 
 from .errors import INTERRUPTED, UsageError
-from .option_lists import listed
+from .option_lists import split_list
+from .output_files import check_output, write_output
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
-    """Hang the command into the parser; ``options`` adds those of models and sampling."""
-    sub = command("load", load, "Many users at once: latency, throughput and goodput of methods on the same arrivals.")
+    """Add the command to the parser; ``options`` adds those of models and sampling."""
+    sub = command("load-test", run_load_test, "Many users at once: latency, throughput and goodput of methods on the same arrivals.",
+                  aliases=["load"])
     sub.add_argument("--methods", default=None, metavar="A,B", help="keys (autoregressive,speculative,smartspec,tetris)")
     sub.add_argument("--users", default="8", metavar="N,N", help="closed loads: so many users, each asks anew when answered (8)")
     sub.add_argument("--rate", default=None, metavar="R,R", help="open loads instead: requests a second")
@@ -28,31 +30,31 @@ def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
     options(sub)
 
 
-def load(args: argparse.Namespace) -> int:
+def run_load_test(args: argparse.Namespace) -> int:
     if args.write and not args.table:
-        raise UsageError("--write puts a table into a page: say of what with --table.")
+        raise UsageError("load.write")
     if args.table:
         return _table(args)
-    from ..evidence.load import COLUMNS, METHODS, load_test
+    from ..evidence.load_test import COLUMNS, METHODS, load_test
     from ..run.request import read_sampling
     from ..zoo import load as load_models
     from .terminal import table
-    from .run_output import ctrl_c
+    from .run_output import CancelOnSignal
 
+    lists = {name: split_list(getattr(args, name), f"--{name}") for name in ("methods", "users", "rate", "tasks")}
+    if args.out:
+        check_output(args.out)  # before the run, not after it
     cancel = threading.Event()
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     loaded = load_models(args.target, args.draft, args.device, deterministic=args.deterministic)
-    with ctrl_c(cancel):
-        report = load_test(loaded, listed(args.methods) or METHODS, users=listed(args.users), rates=listed(args.rate),
-                           requests=args.requests, suite=args.suite, tasks=listed(args.tasks), max_new_tokens=args.max_new_tokens,
-                           sampling=sampling, slots=args.slots, cancel=cancel, deterministic=args.deterministic,
+    with CancelOnSignal(cancel):
+        report = load_test(loaded, lists["methods"] or METHODS, users=lists["users"], rates=lists["rate"], tasks=lists["tasks"],
+                           requests=args.requests, suite=args.suite, max_new_tokens=args.max_new_tokens, sampling=sampling,
+                           slots=args.slots, cancel=cancel, deterministic=args.deterministic,
                            progress=_show if sys.stderr.isatty() else None)
     written = json.dumps(report, ensure_ascii=False, indent=2)
     if args.out:
-        try:
-            Path(args.out).write_text(written + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{args.out} cannot be written: {error.strerror}.") from None
+        write_output(args.out, written + "\n")
     if args.json:
         print(written)
     else:
@@ -67,17 +69,17 @@ def _table(args: argparse.Namespace) -> int:
 
     told = figures(read(Path(args.table)))
     if args.write:
-        page = Path(args.write)
         try:
-            page.write_text(written(page.read_text(encoding="utf-8"), told), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{args.write} cannot be written: {error.strerror}.") from None
+            page = Path(args.write).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("file.read", path=args.write, why=getattr(error, "strerror", None) or "it is not UTF-8 text") from None
+        write_output(args.write, written(page, told), read=args.table)
     print(json.dumps({"page": told}) if args.json else told)
     return 0
 
 
 def _show(at: dict[str, Any]) -> None:
-    """A line that stays in its place."""
+    """Show progress on one line of the terminal."""
     load = f"{at['users']:g} users" if "users" in at else f"{at['rate']:g} requests/s"
     said = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
     print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)

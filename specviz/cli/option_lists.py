@@ -1,19 +1,23 @@
-"""Lists in one word, as options have them: A,B,C."""
+"""Lists in one option, as A,B,C."""
 from __future__ import annotations
 
-from .errors import UsageError
+from .messages import UsageError
 
 
-def listed(words: str | None) -> list[str]:
-    return [word.strip() for word in (words or "").split(",") if word.strip()]
+def split_list(words: str | None, option: str = "") -> list[str]:
+    """Split a list; empty where the option is not given. Raises UsageError where it is given and names nothing."""
+    found = [word.strip() for word in (words or "").split(",") if word.strip()]
+    if option and words is not None and not found:
+        raise UsageError("list.empty", option=option)
+    return found
 
 
-def keys(words: str) -> list[str]:
-    """Keys of the catalogue, each once; ``all`` is all of them. Raises UsageError."""
+def method_keys(words: str) -> list[str]:
+    """Return keys of the catalogue, each once; ``all`` is all of them. Raises UsageError."""
     from ..methods import catalogue
     from ..run.session import find_method
 
-    found = list(catalogue()) if words.strip() == "all" else [find_method(key).key for key in listed(words)]
+    found = list(catalogue()) if words.strip() == "all" else [find_method(key).key for key in split_list(words)]
     if not found:
-        raise UsageError("No method is named; give keys of the list, or all.")
+        raise UsageError("methods.empty")
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""A run on a terminal: its events as they come, its record, its last line, and Ctrl-C."""
+"""A run on a terminal: its events as they come, its trace, its last line, and signals."""
 from __future__ import annotations
 
 import argparse
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Iterator
 
 
-def watched(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
-    """The events, streamed to the terminal and recorded on the way; what was recorded is saved whatever happens."""
+def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
+    """Yield the events, print them and record them; the trace is saved whatever happens."""
     from ..trace.recorder import Recorder
     from ..trace.files import Trace
     from .terminal import Writer, colours, legend
@@ -46,24 +46,31 @@ def summary(result: Any) -> str:
             f" | accepted / tried {shown(m['acceptance_rate'])} | ended by {result.finish_reason}")
 
 
-class ctrl_c:
-    """While inside, the first Ctrl-C ends the run after its round; the second one at once."""
+class CancelOnSignal:
+    """While inside, the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is kept; the second one ends
+    it at once. status: the exit status, 0 or 128 and the signal's number, as shells have it."""
+
+    SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
     def __init__(self, cancel: threading.Event):
         self._cancel = cancel
+        self.status = 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> CancelOnSignal:
         def stop(number, frame):
+            self.status = 128 + number
             if self._cancel.is_set():
                 raise KeyboardInterrupt
             self._cancel.set()
-        self._before = signal.signal(signal.SIGINT, stop)
+        self._before = {number: signal.signal(number, stop) for number in self.SIGNALS}
+        return self
 
     def __exit__(self, *error) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
-def text_of(path: str) -> str:
+def read_text_argument(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

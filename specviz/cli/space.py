@@ -14,7 +14,7 @@ def add(command) -> None:
 
 def space(args: argparse.Namespace) -> int:
     from .. import ROOT
-    from ..evidence.space import rehearse
+    from ..evidence.space_rehearsal import rehearse
     from .terminal import table
 
     rows = rehearse(ROOT, app=not args.no_app)

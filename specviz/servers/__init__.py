@@ -1,3 +1,3 @@
-"""Engines that others run (vLLM, SGLang, llama.cpp, whatever speaks their protocol), as lanes: a request is streamed, and what the
-server tells of its speculation is observed, what follows from the sizes of its messages inferred, the rest unknown. Nothing here
-knows torch. A server is named by the owner, never by a visitor."""
+"""Lanes that stream from other engines (vLLM, SGLang, llama.cpp, any server with their protocol). Figures that the server reports of
+its speculation are observed, those that follow from the sizes of its messages inferred, the rest unknown. Nothing here imports
+torch. A server is named by the owner, never by a visitor."""

@@ -1,23 +1,25 @@
-"""What each engine is asked for beyond the common protocol, and where its answers hold what it tells of its speculation.
+"""For each engine: the request fields beyond the common protocol, and where its answers report its speculation.
 
 All stream OpenAI's chat completions. vLLM: token ids with each message, and at the end ``metrics.speculative_decoding`` (where it
 was started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end ``sglext.spec_tokens_details``. llama.cpp's
-llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each message. None tells the ids of refused tokens.
+llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each message. None reports the ids of rejected tokens.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from .messages import Doubt
+
 FAMILY = "Servers"
 KEY = "server:"  # before a server's name, where methods are named
-MOST = 10**9  # of any count that a server may tell
+MOST = 10**9  # of any count that a server reports
 MOST_IDS, HIGHEST_ID = 4096, 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """Counts of one request so far, as its server tells them. steps: passes that had a draft to check; per_step: (drafted, accepted)
+    """Counts of one request so far, as its server reports them. steps: passes that had a draft to check; per_step: (drafted, accepted)
     of each, in order; histogram: by draft length, steps that accepted 0, 1, ... of it."""
 
     drafted: int
@@ -29,7 +31,7 @@ class Drafts:
 
 @dataclass(frozen=True)
 class Message:
-    """What one message of a stream says. doubt: what in it cannot be true, as a sentence's end."""
+    """The content of one message of a stream. doubt: a figure in it that cannot be true, as the end of a sentence."""
 
     text: str = ""
     ids: tuple[int, ...] | None = None
@@ -42,21 +44,17 @@ class Message:
     doubt: str = ""
 
 
-class Doubt(ValueError):
-    """The end of a sentence: what a server told that cannot be true."""
-
-
 def count(value: Any, what: str) -> int | None:
-    """A count that a server tells, None where it does not. Raises Doubt."""
+    """Return a count that a server reports, None where it does not. Raises Doubt."""
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= MOST:
-        raise Doubt(f"its {what} is no count")
+        raise Doubt("count", what=what)
     return value
 
 
 class OpenAI:
-    """Whatever speaks the protocol and tells no more."""
+    """Any server with the protocol and no reports of its own."""
 
     title = "OpenAI's protocol"
     counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
@@ -67,9 +65,9 @@ class OpenAI:
         """Fields of a request beyond the common ones."""
         return {"top_k": sampling.top_k} if sampling.top_k else {}
 
-    def read(self, told: dict[str, Any]) -> Message:
-        """A message; parts of it that cannot be true are left out and told as its doubt."""
-        choice = told.get("choices")
+    def read(self, message: dict[str, Any]) -> Message:
+        """Read a message; figures that cannot be true are left out and named in its doubt."""
+        choice = message.get("choices")
         choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
         delta = choice.get("delta") if isinstance(choice.get("delta"), dict) else {}
         text = "".join(part for part in (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"))
@@ -78,31 +76,31 @@ class OpenAI:
         doubt = ""
         for part in (self.tokens, self.usage, self.speculation):
             try:
-                found |= part(told, choice)
+                found |= part(message, choice)
             except Doubt as error:
                 doubt = doubt or str(error)
         finish = choice.get("finish_reason")
-        model = told.get("model")
+        model = message.get("model")
         return Message(text=text, finish=finish if isinstance(finish, str) else "", model=model if isinstance(model, str) else "",
                        doubt=doubt, **found)
 
-    def tokens(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-        """The ids of the message's tokens, where they are told."""
+    def tokens(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        """The ids of the message's tokens, where they are reported."""
         ids = choice.get("token_ids")
         if ids is None:
             return {}
         if not isinstance(ids, list) or len(ids) > MOST_IDS or not all(type(i) is int and 0 <= i <= HIGHEST_ID for i in ids):
-            raise Doubt("its token ids are none")
+            raise Doubt("ids")
         return {"ids": tuple(ids)}
 
-    def usage(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-        usage = told.get("usage")
+    def usage(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        usage = message.get("usage")
         if not isinstance(usage, dict):
             return {}
         return {"asked": count(usage.get("prompt_tokens"), "count of prompt tokens"),
                 "written": count(usage.get("completion_tokens"), "count of written tokens")}
 
-    def speculation(self, told: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    def speculation(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
@@ -116,8 +114,8 @@ class VLLM(OpenAI):
     def ask(self, sampling):
         return super().ask(sampling) | {"return_token_ids": True}
 
-    def speculation(self, told, choice):
-        metrics = told.get("metrics")
+    def speculation(self, message, choice):
+        metrics = message.get("metrics")
         found = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
         if not isinstance(found, dict):
             return {}
@@ -136,8 +134,8 @@ class SGLang(OpenAI):
     def ask(self, sampling):
         return super().ask(sampling) | {"return_token_ids": True, "return_spec_tokens_details": True}
 
-    def speculation(self, told, choice):
-        ext = next((one for one in (told.get("sglext"), choice.get("sglext")) if isinstance(one, dict)), {})
+    def speculation(self, message, choice):
+        ext = next((one for one in (message.get("sglext"), choice.get("sglext")) if isinstance(one, dict)), {})
         found = ext.get("spec_tokens_details")
         if not isinstance(found, dict) or not found.get("spec_verify_ct"):
             return {}
@@ -147,7 +145,7 @@ class SGLang(OpenAI):
 
 
 class LlamaCpp(OpenAI):
-    """llama-server, and llama-cpp-python's server, which tells nothing of its drafts."""
+    """llama-server, and llama-cpp-python's server, which reports nothing of its drafts."""
 
     title = "llama.cpp"
     counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
@@ -155,10 +153,11 @@ class LlamaCpp(OpenAI):
                 "llamacpp:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
 
     def ask(self, sampling):
-        return {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0, "timings_per_token": True}  # its own defaults cut laws
+        # The defaults of min_p and repeat_penalty of llama-server change the distribution.
+        return {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0, "timings_per_token": True}
 
-    def speculation(self, told, choice):
-        found = told.get("timings")
+    def speculation(self, message, choice):
+        found = message.get("timings")
         if not isinstance(found, dict):
             return {}
         own = {here: value / 1e3 for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
@@ -176,19 +175,19 @@ ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": Ll
 
 
 def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
-    """The same counts, once they agree with each other. Raises Doubt."""
+    """Return the same counts if they agree with each other. Raises Doubt."""
     if drafts.accepted > drafts.drafted:
-        raise Doubt("it tells more accepted tokens than drafted ones")
+        raise Doubt("accepted")
     lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])
     if lines and drafts.steps != sum(map(sum, lines)):
-        raise Doubt("its histogram and its count of steps differ")
+        raise Doubt("histogram_steps")
     if lines and drafts.accepted != sum(i * n for line in lines for i, n in enumerate(line)):
-        raise Doubt("its histogram and its count of accepted tokens differ")
+        raise Doubt("histogram_accepted")
     if drafts.per_step:
         drafted, accepted = (sum(step[i] for step in drafts.per_step) for i in (0, 1))
         if (drafted, accepted, len(drafts.per_step)) != (drafts.drafted, drafts.accepted, drafts.steps):
-            raise Doubt("its steps and its totals differ")
-    if histogram is not None and not drafts.histogram:  # of what length each draft was is not told
+            raise Doubt("totals")
+    if histogram is not None and not drafts.histogram:  # the length of each draft is not reported
         return Drafts(drafts.drafted, drafts.accepted, drafts.steps, {0: _counts(histogram)}, drafts.per_step)
     return drafts
 
@@ -196,13 +195,13 @@ def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
 def _needed(found: dict[str, Any], name: str) -> int:
     value = count(found.get(name), name)
     if value is None:
-        raise Doubt(f"it leaves out {name}")
+        raise Doubt("missing", what=name)
     return value
 
 
 def _counts(line: Any) -> list[int]:
     if not isinstance(line, list) or len(line) > MOST_IDS:
-        raise Doubt("its histogram is none")
+        raise Doubt("histogram")
     return [count(one, "histogram") or 0 for one in line]
 
 
@@ -211,21 +210,21 @@ def _histogram(found: Any) -> dict[int, list[int]]:
     if found is None:
         return {}
     if not isinstance(found, dict) or len(found) > 256 or not all(str(k).isdecimal() and len(k) < 5 for k in found):
-        raise Doubt("its histogram is none")
+        raise Doubt("histogram")
     out = {int(length): _counts(line) for length, line in found.items()}
     if any(len(line) > length + 1 for length, line in out.items()):
-        raise Doubt("its histogram holds more accepted tokens than were drafted")
+        raise Doubt("histogram_drafted")
     return out
 
 
 def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """(drafted, accepted) of each step, where both are told."""
+    """(drafted, accepted) of each step, where both are reported."""
     drafted, accepted = found.get("per_step_drafted"), found.get("per_step_accepted")
     if drafted is None or accepted is None:
         return ()
     if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(drafted) != len(accepted):
-        raise Doubt("its lists of steps are none")
+        raise Doubt("steps")
     pairs = tuple((count(d, "step") or 0, count(a, "step") or 0) for d, a in zip(drafted, accepted))
     if any(a > d for d, a in pairs):
-        raise Doubt("it tells more accepted tokens than drafted ones")
+        raise Doubt("accepted")
     return pairs

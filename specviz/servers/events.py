@@ -1,47 +1,48 @@
-"""A stream of server-sent events: lines in, messages out, each a JSON object. What is none ends it with a sentence."""
+"""Server-sent events: lines in, messages out, each a JSON object. Anything else raises ServerError."""
 from __future__ import annotations
 
 import json
 from typing import Any, Iterable, Iterator
 
-from .http_client import ServerError, error_words
+from .http_client import error_words
+from .messages import ServerError
 
 DEEPEST = 24  # levels of a message
 
 
 def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str, Any]]:
-    """The messages up to [DONE]. Raises ServerError for what is no message, for an error that the server tells, for more than
-    ``most`` of them, and where the stream ends inside one; that it ended without [DONE] is for the caller to judge."""
+    """Yield the messages up to [DONE]. Raises ServerError for a malformed message, for an error object, for more than ``most``
+    messages, and where the stream ends inside one. A stream that ends without [DONE] is for the caller to judge."""
     data: list[bytes] = []
     count = 0
     for line in lines:
         if line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
         elif not line.strip() and data:
-            told, data = b"\n".join(data), []
-            if told.strip() == b"[DONE]":
+            joined, data = b"\n".join(data), []
+            if joined.strip() == b"[DONE]":
                 return
             count += 1
             if count > most:
-                raise ServerError(f"{name} sent more than {most:,} messages: cut there.")
-            yield _read(name, told)
+                raise ServerError("messages", name=name, count=most)
+            yield _read(name, joined)
     if data and b"\n".join(data).strip() != b"[DONE]":
-        raise ServerError(f"{name} closed the connection inside a message.")
+        raise ServerError("closed_in_message", name=name)
 
 
 def _read(name: str, data: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(data.decode("utf-8"), parse_constant=_refuse)
+        message = json.loads(data.decode("utf-8"), parse_constant=_refuse)
     except UnicodeDecodeError:
-        raise ServerError(f"{name} sent bytes that are no UTF-8 text.") from None
+        raise ServerError("utf8", name=name) from None
     except (ValueError, RecursionError):
-        raise ServerError(f"{name} sent something that is not JSON.") from None
-    if not isinstance(told, dict) or _depth(told) > DEEPEST:
-        raise ServerError(f"{name} sent a message of a form that is not known here.")
-    words = error_words(told)
+        raise ServerError("json", name=name) from None
+    if not isinstance(message, dict) or _depth(message) > DEEPEST:
+        raise ServerError("shape", name=name)
+    words = error_words(message)
     if words:
-        raise ServerError(f"{name} ended with an error: {words.rstrip('.')}.")
-    return told
+        raise ServerError("error", name=name, why=words.rstrip("."))
+    return message
 
 
 def _refuse(word: str) -> None:
@@ -49,7 +50,7 @@ def _refuse(word: str) -> None:
 
 
 def _depth(value: Any) -> int:
-    """How deep plain data is nested, without recursion; it ends soon after DEEPEST."""
+    """Return how deep plain data is nested, without recursion; stops soon after DEEPEST."""
     level, depth = [value], 0
     while level and depth <= DEEPEST:
         level = [one for item in level if isinstance(item, (dict, list))

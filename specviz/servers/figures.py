@@ -1,5 +1,5 @@
-"""What is known of a lane that a server wrote, and how: ``observed`` (the server or the client's clock told it), ``inferred`` (it
-follows from the sizes of messages) or ``unknown``. A figure that contradicts another is left out, and the contradiction is said.
+"""The figures of a server's lane, each with a badge: ``observed`` (reported by the server or timed by the client), ``inferred`` (from
+the sizes of messages) or ``unknown``. A figure that contradicts another is left out, and the contradiction is listed.
 """
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .dialects import Drafts, Message, OpenAI
+from .messages import DOUBTS
 
 LONGEST_LIST = 4096  # steps that are kept one by one
 MOST_DEPTH = 64
@@ -16,22 +17,22 @@ _PLACE = re.compile(r'position="(\d{1,3})"')
 
 
 @dataclass
-class Told:
-    """Folds a stream's messages."""
+class ServerFigures:
+    """Accumulates the figures of a stream's messages."""
 
     engine: OpenAI
-    tokens: int = 0  # ids that came, or one a message with text where none came
+    tokens: int = 0  # ids received, or one for each message with text where none are
     messages: int = 0  # with text
     largest: int = 0  # tokens of a message
-    with_ids: int = 0  # messages with text that told their tokens' ids
+    with_ids: int = 0  # messages with text and their tokens' ids
     asked: int | None = None
     written: int | None = None
     drafts: Drafts | None = None
     own: dict[str, float] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
 
-    def fold(self, message: Message) -> int:
-        """Take a message in; the tokens it brings, as far as they are told."""
+    def add(self, message: Message) -> int:
+        """Add a message; return the number of its tokens, as far as it is reported."""
         self.asked = self.asked if message.asked is None else message.asked
         self.written = self.written if message.written is None else message.written
         self.drafts, self.own = message.drafts or self.drafts, message.own or self.own
@@ -45,7 +46,7 @@ class Told:
         return size
 
     def doubt(self, words: str) -> None:
-        """Keep what a server told that cannot be true, as a sentence's end; each once."""
+        """Keep a figure that cannot be true, as the end of a sentence; each once."""
         if words not in self.doubts:
             self.doubts.append(words)
 
@@ -61,21 +62,21 @@ class Told:
         return {"facts": facts, "doubts": self.doubts[:8]}
 
     def _count(self, ids: bool) -> dict[str, Any]:
-        """The answer's length: by the ids that came, else as the server tells it, else a token a message."""
+        """The answer's length: by the ids received, else as the server reports it, else one token for each message."""
         if ids and self.written is not None and self.written != self.tokens and abs(self.written - self.tokens) > 1:  # an end token
-            self.doubt(f"it tells {self.written} written tokens and sent the ids of {self.tokens}")
+            self.doubt(DOUBTS["written_ids"].format(written=self.written, tokens=self.tokens))
         if ids:
             return _fact("tokens", "observed", self.tokens)
         if self.written is not None and (self.messages > 0) == (self.written > 0):
             return _fact("tokens", "observed", self.written)
         if self.written is not None:
-            self.doubt(f"it tells {self.written} written tokens and sent {self.messages} messages with text")
+            self.doubt(DOUBTS["written_text"].format(written=self.written, messages=self.messages))
         return _fact("tokens", "inferred", self.messages)
 
     def _speculation(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
         found = self.drafts
         if found is not None and found.accepted > tokens:
-            self.doubt(f"it tells {found.accepted} accepted tokens in an answer of {tokens}")
+            self.doubt(DOUBTS["accepted_text"].format(accepted=found.accepted, tokens=tokens))
             found = None
         if found is None:
             return self._inferred(tokens, ids)
@@ -86,8 +87,8 @@ class Told:
         if found.steps is not None:
             out.append(_fact("steps", "observed", found.steps))
         if found.histogram:
-            told = all(length or len(line) == 1 for length, line in found.histogram.items())  # how long each draft was
-            out.append(_fact("by_position", "observed" if told else "inferred", by_position(found.histogram)))
+            known = all(length or len(line) == 1 for length, line in found.histogram.items())  # how long each draft was
+            out.append(_fact("by_position", "observed" if known else "inferred", by_position(found.histogram)))
         if found.per_step:
             out.append(_fact("per_step", "observed", [list(step) for step in found.per_step[:LONGEST_LIST]]))
         return out
@@ -103,7 +104,7 @@ class Told:
 
 def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
     """[[tried, accepted], ...] by place in the draft, of chains: a place is tried where all before it were accepted. The key 0
-    with longer lines than that stands for drafts of a length that is not told: as long as the longest that was accepted."""
+    with longer lines than that is for drafts of unknown length: taken as long as the longest accepted one."""
     out: list[list[int]] = []
     for length, line in histogram.items():
         places = length if len(line) <= length + 1 and length else len(line) - 1
@@ -116,7 +117,7 @@ def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
 
 
 def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
-    """What an engine's /metrics page says under the names used here, summed over its labels; "accepted_at:2" is of place 2."""
+    """Return the figures of an engine's /metrics page under the names used here, summed over labels; "accepted_at:2" is of place 2."""
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:
         match = _SAMPLE.match(line)
@@ -135,9 +136,9 @@ def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
 
 
 def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -> list[dict[str, Any]]:
-    """Figures of the whole server: what its counters gained meanwhile, others' requests among them; gauges as they stand."""
+    """Figures of the whole server: the increase of its counters, other clients' requests included; gauges as they stand."""
     gained = {name: after[name] - before[name] for name in after if name in before and name not in engine.gauges.values()}
-    if any(value < 0 for value in gained.values()):  # it was started anew in between
+    if any(value < 0 for value in gained.values()):  # it was restarted in between
         gained = {}
     out = [_fact(f"server_{name}", "observed", after[name]) for name in engine.gauges.values() if name in after]
     if gained.get("steps") and gained.get("drafted"):

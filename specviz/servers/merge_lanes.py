@@ -1,8 +1,8 @@
-"""Lanes of servers beside a race of local lanes. A local lane waits for its turn, a server does not: each stream is read by a thread
-of its own, so that its clock is the client's and nobody's turn is in it.
+"""Merge the lanes of servers into a race of local lanes. Local lanes take turns, a server does not: each stream is read by a thread of
+its own, so that its times hold no waiting for other lanes.
 
 A server on this machine shares the processors with the local lanes and cannot be paused: it is streamed to its end before they
-begin, as each of them is measured alone.
+begin, because each local lane is measured alone.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Generator, Iterator, Mapping
 from ..trace.events import Event
 from .stream import Stream
 
-LOOK = 0.05  # seconds between two looks at whether to stop
+POLL = 0.05  # seconds between two checks whether to stop
 
 
 class _Reader:
@@ -33,8 +33,8 @@ class _Reader:
         finally:
             self._events.put(None)
 
-    def came(self, seconds: float | None = None) -> Iterator[tuple[int, Event]]:
-        """What has come; where that is nothing, what comes within so many seconds."""
+    def received(self, seconds: float | None = None) -> Iterator[tuple[int, Event]]:
+        """Yield the events that have arrived; where there are none, wait up to so many seconds."""
         while not self.over:
             try:
                 event = self._events.get(timeout=seconds) if seconds else self._events.get_nowait()
@@ -46,9 +46,9 @@ class _Reader:
                 yield self.lane, event
 
 
-def beside(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
+def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
            cancel: threading.Event | None = None) -> Iterator[tuple[int, Any]]:
-    """(lane, event) of a race and of streams by their lane; the race's own None events pass through. Leaving it ends all."""
+    """Yield (lane, event) of a race and of streams by their lane; the race's own None events pass through. Leaving it ends all."""
     readers: list[_Reader] = []
     try:
         with closing(local):
@@ -60,7 +60,7 @@ def beside(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, 
             for told in local:
                 yield told
                 for reader in readers:
-                    yield from reader.came()
+                    yield from reader.received()
             yield from _rest(readers, cancel)
     finally:
         for reader in readers:
@@ -68,10 +68,10 @@ def beside(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, 
 
 
 def _rest(readers: list[_Reader], cancel: threading.Event | None) -> Iterator[tuple[int, Event]]:
-    """Until every one of these has ended."""
+    """Read until every one of these has ended."""
     while waiting := [reader for reader in readers if not reader.over]:
         if cancel is not None and cancel.is_set():
             for reader in waiting:
                 reader.stream.close()
         for reader in waiting:
-            yield from reader.came(LOOK)
+            yield from reader.received(POLL)

@@ -1,4 +1,4 @@
-"""One request to a server, told as the events of a lane: a message is a round, on the client's clock."""
+"""One request to a server as the events of a lane: a message is a round, timed by the client."""
 from __future__ import annotations
 
 import threading
@@ -13,46 +13,47 @@ from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, R
 from ..zoo.registry import Server
 from .dialects import ENGINES, FAMILY, KEY, Message
 from .events import messages
-from .figures import Told, read_metrics
-from .http_client import Bounds, Call, ServerError, plain, read_url
+from .figures import ServerFigures, read_metrics
+from .http_client import Bounds, Call, read_url
+from .messages import DOUBTS, ServerError, one_line
 
 PIECE = 3000  # bytes of a piece of text in a trace
 TEXT = 2 * 2**20 - PIECE  # bytes that a lane may write
-ASIDE = 2.0  # seconds for a page beside the stream
+PAGE_SECONDS = 2.0  # for a page next to the stream
 FINISH = {"stop": "stop", "length": "length", "tool_calls": "stop", "eos": "stop"}
 LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 class Stream:
-    """A lane. ``events`` may be walked once, in any thread; ``close`` ends it from another. deadline: seconds of wall clock."""
+    """A lane. ``events`` may be iterated once, in any thread; ``close`` ends it from another. deadline: seconds of wall clock."""
 
     def __init__(self, server: Server, conversation: Sequence[dict[str, str]], max_new_tokens: int, sampling: Any,
                  deadline: float | None = None, bounds: Bounds = Bounds(), mode: str = "live"):
         self.server, self.engine, self.bounds = server, ENGINES[server.engine], bounds
         self.url, self.wanted, self.sampling, self.mode = read_url(server.url), max_new_tokens, sampling, mode
         self.conversation = [{"role": m["role"], "content": m["content"]} for m in conversation]
-        self.run_id, self.told = uuid.uuid4().hex[:12], Told(self.engine)
+        self.run_id, self.figures = uuid.uuid4().hex[:12], ServerFigures(self.engine)
         self._ends_at = None if deadline is None else time.monotonic() + deadline
         self._call: Call | None = None
         self._lock, self._why = threading.Lock(), ""
-        self._began, self._first, self._last, self._said = 0.0, 0.0, 0.0, 0
+        self._began, self._first, self._last, self._written = 0.0, 0.0, 0.0, 0
         self.model = server.model
 
     @property
     def here(self) -> bool:
-        """Whether the server shares this machine's processors, so that whatever runs beside it slows it."""
+        """Whether the server shares this machine's processors, so that other work slows it."""
         host = self.url.partition("://")[2]
         return host.startswith(LOOPBACK)
 
     def close(self, why: str = "stopped") -> None:
-        """End the stream; what came is kept."""
+        """End the stream; what was received is kept."""
         with self._lock:
             self._why = self._why or why
             if self._call:
                 self._call.close(self._why)
 
     def events(self) -> Iterator[Event]:
-        """Started, Prefilled, then Received, Said and Noted a message, at last Finished or Failed. Raises nothing."""
+        """Yield Started, Prefilled, then Received, TextEmitted and Noted for each message, at last Finished or Failed. Raises nothing."""
         yield Started(self._header())
         finish, why, facts = "", "", {}
         before: dict[str, float] = {}
@@ -69,7 +70,7 @@ class Stream:
         if self._ended_by_us():
             finish, why = {"late": "deadline"}.get(self._ended_by_us(), "stopped"), ""
         after = self._metrics() if before and not self._why else {}
-        facts = self.told.facts(before, after)
+        facts = self.figures.facts(before, after)
         yield Checked("told", facts)
         totals = self._totals(facts["facts"])
         yield Failed(why, totals) if why else Finished(finish, totals)
@@ -78,29 +79,29 @@ class Stream:
         return self._why or (self._call.closed if self._call else "")
 
     def _streamed(self) -> Iterator[Event | str]:
-        """The events of the answer, and at last how it ended, as a word of the trace."""
+        """The events of the answer, and at last how it ended, in the trace's words."""
         call = self._open()
         self._began = time.perf_counter()
         finish, number = "", 0
         for raw in messages(self.server.name, call.lines("/chat/completions", self._body()), self.bounds.messages):
             at = time.perf_counter() - self._began
             message = self.engine.read(raw)
-            size = self.told.fold(message)
-            self._heard(message)
+            size = self.figures.add(message)
+            self._check_model(message)
             if size:
                 if not number:
                     self._first = at
-                    yield Prefilled(0.0, at, self.told.asked or 0)
+                    yield Prefilled(0.0, at, self.figures.asked or 0)
                 self._last = at
                 yield from self._round(number, at, message)
                 number += 1
             finish = FINISH.get(message.finish, "stop") if message.finish else finish
-            if self.told.tokens > 2 * self.wanted + 16 or self._said > TEXT:
-                raise ServerError(f"{self.server.name} sent more than it was asked for: cut there.")
+            if self.figures.tokens > 2 * self.wanted + 16 or self._written > TEXT:
+                raise ServerError("too_much", name=self.server.name)
         if not finish and not self._ended_by_us():
-            raise ServerError(f"{self.server.name} ended its stream without saying that the answer was whole.")
+            raise ServerError("unfinished", name=self.server.name)
         if not number:
-            raise ServerError(f"{self.server.name} answered without any text.")
+            raise ServerError("empty", name=self.server.name)
         yield finish
 
     def _round(self, number: int, at: float, message: Message) -> Iterator[Event]:
@@ -109,32 +110,32 @@ class Stream:
         data = message.text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
         parts = [data[i:i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
         pieces = [*((token, b"") for token in ids[:-1]), *((-1, part) for part in parts[:-1]), (ids[-1], parts[-1])]
-        said = []
-        for token, part in pieces:  # where a token's text ends within a message is not told: all of it belongs to the last
-            said.append((token, part, self._said, self._said + len(part)))
-            self._said += len(part)
-        yield TextEmitted(number, tuple(said))
+        emitted = []
+        for token, part in pieces:  # where a token's text ends within a message is unknown: all of it belongs to the last
+            emitted.append((token, part, self._written, self._written + len(part)))
+            self._written += len(part)
+        yield TextEmitted(number, tuple(emitted))
         drafts = message.drafts
-        told = {} if drafts is None else {"drafted": drafts.drafted, "accepted": drafts.accepted}
-        yield Noted(number, *self.note("message", tokens=len(ids) if message.ids else None, bytes=len(data), **told))
+        counts = {} if drafts is None else {"drafted": drafts.drafted, "accepted": drafts.accepted}
+        yield Noted(number, *self.note("message", tokens=len(ids) if message.ids else None, bytes=len(data), **counts))
 
     @staticmethod
     def note(kind: str, **data: Any) -> tuple[str, dict[str, Any]]:
-        """A note as core.notes declares it. Raises ValueError for one that is not."""
+        """A note as core.note_kinds declares it. Raises ValueError for one that is not."""
         check(kind, data)
         return kind, data
 
-    def _heard(self, message: Message) -> None:
+    def _check_model(self, message: Message) -> None:
         if message.model and self.model and message.model != self.model:
-            self.told.doubt(f"it says that {plain(message.model, 60)} answers where {plain(self.model, 60)} was asked for")
+            self.figures.doubt(DOUBTS["model"].format(found=one_line(message.model, 60), asked=one_line(self.model, 60)))
 
     def _open(self, most: float | None = None) -> Call:
-        """A call within what is left of the run's time. Raises ServerError where it is over."""
+        """Open a call within the rest of the run's time. Raises ServerError where it is over."""
         left = None if self._ends_at is None else self._ends_at - time.monotonic()
         with self._lock:
             if self._why or (left is not None and left <= 0):
                 self._why = self._why or "late"
-                raise ServerError("")
+                raise ServerError("ended")
             seconds = min((s for s in (left, most) if s is not None), default=None)
             key = self.server.secret()
             call = Call(self.server.name, _base(self.url), self.bounds, key, seconds)
@@ -147,37 +148,37 @@ class Stream:
         from json import loads
 
         try:
-            found = loads(self._open(self.bounds.connect + ASIDE).page("/models"))["data"][0]["id"]
+            found = loads(self._open(self.bounds.connect + PAGE_SECONDS).page("/models"))["data"][0]["id"]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             if isinstance(error, ServerError):
                 raise
             found = None
         if not isinstance(found, str) or not found or len(found) > 400:
-            raise ServerError(f"{self.server.name} names no model; say which with its entry's model.")
+            raise ServerError("no_model", name=self.server.name)
         return found
 
     def _metrics(self) -> dict[str, float]:
-        """What the server's /metrics page says; nothing where it has none, which is no fault."""
+        """The figures of the server's /metrics page; empty where it has none."""
         if not (self.engine.counters or self.engine.gauges):
             return {}
         try:
             with self._lock:
-                left = ASIDE if self._ends_at is None else min(ASIDE, self._ends_at - time.monotonic())
+                left = PAGE_SECONDS if self._ends_at is None else min(PAGE_SECONDS, self._ends_at - time.monotonic())
             page = Call(self.server.name, self.url.removesuffix("/v1"), self.bounds, self.server.secret(), max(0.0, left)).page("/metrics")
         except ServerError:
             return {}
         return read_metrics(self.engine, page)
 
     def _body(self) -> dict[str, Any]:
-        probs = self.sampling
-        return {"model": self.model, "messages": self.conversation, "max_tokens": self.wanted, "temperature": probs.temperature,
-                "top_p": probs.top_p, "seed": probs.seed, "stream": True, "stream_options": {"include_usage": True},
-                **self.engine.ask(probs)}
+        sampling = self.sampling
+        return {"model": self.model, "messages": self.conversation, "max_tokens": self.wanted, "temperature": sampling.temperature,
+                "top_p": sampling.top_p, "seed": sampling.seed, "stream": True, "stream_options": {"include_usage": True},
+                **self.engine.ask(sampling)}
 
     def _totals(self, facts: list[dict[str, Any]]) -> dict[str, Any]:
         known = {fact["name"]: fact["value"] for fact in facts if fact["badge"] != "unknown"}
         names = {"tokens": "tokens", "passes": "rounds", "drafted": "drafted", "accepted": "accepted", "by_position": "by_position"}
-        return {"seconds": self._last - self._first, "prefill_seconds": self._first, "text_bytes": self._said,
+        return {"seconds": self._last - self._first, "prefill_seconds": self._first, "text_bytes": self._written,
                 **{there: known[here] for here, there in names.items() if here in known}}
 
     def _header(self) -> dict[str, Any]:

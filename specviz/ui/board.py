@@ -11,8 +11,8 @@ import gradio as gr
 
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
-from . import picker_rows as rows
-from .limits import LANES, PLAIN
+from . import picker_rows
+from .limits import LANES, VALUE_NAMES
 from .start_content import StartContent
 from .stream import pack
 from .theme import PANELS, STATIC
@@ -29,34 +29,35 @@ def board(value: str) -> gr.HTML:
                    js_on_load=parts["js_on_load"] + script("report_paint_rate.js"))
 
 
-def picker(cards: dict[str, Any], offered: StartContent, timed: bool) -> gr.HTML:
+def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
     """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
-    {"method": key, "knobs": {...}}; ``off`` a JSON object key -> why it cannot run; ``timed``: whether the measured speeds are those
-    of the chosen models."""
+    {"method": key, "knobs": {...}}; ``off``: a JSON object key -> why it cannot run; ``timed``: whether the speeds were measured
+    with the chosen models."""
     script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
-    return gr.HTML(pack(offered.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
-                   elem_id="methods", cards=rows.rows(cards, offered.first), families=rows.about(),
-                   where=rows.measured()["where"], timed=timed,
-                   presets=list(offered.presets), most=LANES - 1, off="{}")
+    return gr.HTML(pack(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
+                   elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
+                   where=picker_rows.measured()["where"], timed=timed,
+                   presets=list(start.presets), most=LANES - 1, off="{}")
 
 
 def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
-    """One of a few. The value is the choice; ``off`` a JSON object choice -> why it cannot be taken: Gradio's own widgets can be
-    switched off only as a whole."""
+    """A choice among a few. The value is the choice; ``off``: a JSON object choice -> why it cannot be taken (Gradio's own widgets can
+    be disabled only as a whole)."""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
-                   elem_id=elem_id, key=elem_id, choices=list(choices), names=PLAIN, title=label, help=info, about=elem_id, off=off)
+                   elem_id=elem_id, key=elem_id, choices=list(choices), names=VALUE_NAMES, title=label, help=info, about=elem_id, off=off)
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
-    """One line of text that the server may change: a status, or what is wrong with a request."""
+    """One line of text that the server may change: a status, or the reason of a refusal."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
                    js_on_load=script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
-def unknown(targets: list[dict[str, str]]) -> gr.HTML:
-    """What the chosen model was never trained to read in the prompt that is being written. ``targets``: as a backend has them."""
+def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
+    """A warning where the prompt is in a script that the chosen model was not trained on. ``targets``: as a backend has them."""
     scripts = {target["title"]: target.get("scripts", "") for target in targets}
-    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>', js_on_load=script("script_warning.js"),
+    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>',
+                   js_on_load=script("script_warning.js"),
                    apply_default_css=False, elem_id="unknown")
 
 
@@ -67,21 +68,21 @@ def summary() -> gr.HTML:
 
 
 def conversation() -> gr.HTML:
-    """Earlier turns above the board. The value is JSON ``{turns, shown}``; ``select`` tells which turn to open."""
+    """Earlier turns above the board. The value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
 
 def plotly_file() -> Path:
-    """The plotly.js that the plotly package carries: the chart's library without a request to anybody else."""
+    """The plotly.js of the plotly package, so that no other host is asked for it."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def tabs(targets: list[dict[str, str]]) -> gr.HTML:
-    """The switch between the five tabs. ``targets``: as a backend has them. The value stays empty: it tells the page what a panel or
-    a link asks for by events."""
+    """The switch between the five tabs. ``targets``: as a backend has them. The value stays empty; a panel or a link asks for
+    something by its events."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
                    models={target["model"]: target["name"] for target in targets},
@@ -89,22 +90,23 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def host(name: str) -> gr.HTML:
-    """An empty place for a panel of assets/panels, which comes when its tab is first opened."""
+    """An empty place for a panel of assets/panels, filled when its tab is first opened."""
     return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts by name, each behind those whose names it reads."""
+    """The panels' scripts by name, each after those that it uses."""
     return folder(PANELS, "P|SpecVizPanels")
 
 
 def own_files() -> dict[str, Path]:
-    """What the page fetches of ours while it is open, by the name it goes by: no more is served, and no path is told."""
+    """The files that the page fetches while it is open, by name: no others are served, and no path is shown."""
     return {"plotly.js": plotly_file()} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
 def head() -> str:
-    """The page's own script; and plotly.js, fetched at the first touch or once the page has been quiet for a while, never
-    before the first picture."""
-    own = "\n".join(script(name) for name in ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js"))
+    """The page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never before the
+    first paint."""
+    names = ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js")
+    own = "\n".join(script(name) for name in names)
     return f"<script>{own}\n{script('load_plotly.js')}</script>"

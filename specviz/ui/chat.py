@@ -1,6 +1,6 @@
-"""The conversation: earlier turns with the colours they were written in, and the lane that each continues from.
+"""The conversation: earlier turns with their colours, and the lane that each continues from.
 
-A view of the records, like every other: text comes from token ids and byte spans, a colour from the round's commit.
+A view of the records: text comes from token ids and byte spans, a colour from the round's commit.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 
 @dataclass(frozen=True)
-class TextEmitted:
-    """What one lane answered: ``pieces`` [[text, verdict], ...], neighbours of one verdict joined."""
+class LaneAnswer:
+    """The answer of one lane: ``pieces`` [[text, verdict], ...], neighbours of one verdict joined."""
 
     lane: int
     key: str
@@ -26,7 +26,7 @@ class TextEmitted:
     text: str
     pieces: tuple[tuple[str, str], ...]
     complete: bool
-    cut: bool = False  # stopped, out of time or broken: it would have written on
+    cut: bool = False  # stopped, out of time or broken: the answer is not whole
 
 
 @dataclass
@@ -34,24 +34,24 @@ class Turn:
     """One question and its answers. ``chosen``: index in ``answers`` of the lane that the conversation continues from."""
 
     question: str
-    answers: list[TextEmitted]
+    answers: list[LaneAnswer]
     records: list[Record] | None
     chosen: int = 0
 
     @property
-    def answer(self) -> TextEmitted:
+    def answer(self) -> LaneAnswer:
         return self.answers[self.chosen]
 
     @property
     def agree(self) -> bool:
         """Whether every lane wrote the same text, as exact greedy methods do."""
-        return same(self.answers)
+        return same_text(self.answers)
 
 
-def same(answers: list[TextEmitted]) -> bool:
-    """Whether all wrote one text, as far as each came: one that was cut agrees when the others go on from where it stands."""
-    whole = max((said.text for said in answers), key=len, default="")
-    return all(said.text == whole or (said.cut and whole.startswith(said.text.rstrip("\ufffd"))) for said in answers)
+def same_text(answers: list[LaneAnswer]) -> bool:
+    """Whether all answers are one text, as far as each goes: one that was cut agrees when it is a prefix of the others."""
+    whole = max((answer.text for answer in answers), key=len, default="")
+    return all(answer.text == whole or (answer.cut and whole.startswith(answer.text.rstrip("\ufffd"))) for answer in answers)
 
 
 @dataclass
@@ -62,23 +62,23 @@ class Chat:
     frame: int = 1
 
     def messages(self) -> list[dict[str, str]]:
-        """Earlier turns as a chat template wants them."""
+        """Return the earlier turns for a chat template."""
         pairs = [({"role": "user", "content": t.question}, {"role": "assistant", "content": t.answer.text}) for t in self.turns]
         return [message for pair in pairs for message in pair]
 
     def add(self, question: str, records: list[Record]) -> Turn | None:
-        """A finished run becomes a turn; None when nothing was said."""
-        answers = lanes(records)
-        if not any(said.text for said in answers):
+        """Make a finished run a turn; None where no lane wrote anything."""
+        answers = lane_answers(records)
+        if not any(answer.text for answer in answers):
             return None
-        longest = max(range(len(answers)), key=lambda i: len(answers[i].text)) if same(answers) else 0
+        longest = max(range(len(answers)), key=lambda i: len(answers[i].text)) if same_text(answers) else 0
         self.turns.append(Turn(question, answers, records, longest))
         for turn in self.turns[:-KEPT_RUNS]:
             turn.records = None
         return self.turns[-1]
 
     def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
-        """``add`` behind these turns, however often it is asked; None, and nothing is changed, when nothing was said."""
+        """``add`` after these turns, idempotent; None, and nothing is changed, where no lane wrote anything."""
         fresh = Chat(list(earlier))
         turn = fresh.add(question, records)
         if turn:
@@ -86,26 +86,26 @@ class Chat:
         return turn
 
     def number(self) -> int:
-        """Takes the next frame's number."""
+        """Take the next frame's number."""
         self.frame += 1
         return self.frame - 1
 
     def view(self, count: int) -> list[dict[str, Any]]:
-        """The first ``count`` turns as plain data for the page."""
+        """Return the first ``count`` turns as plain data for the page."""
         return [{"question": t.question, "lane": t.answer.title, "pieces": t.answer.pieces, "open": t.records is not None}
                 for t in self.turns[:count]]
 
 
-def lanes(records: list[Record]) -> list[TextEmitted]:
-    """What each lane said, methods first and plain decoding last, as on the board."""
+def lane_answers(records: list[Record]) -> list[LaneAnswer]:
+    """Return the answer of each lane, methods first and plain decoding last, as on the board."""
     by_lane: dict[int, list[Record]] = {}
     for record in records:
         by_lane.setdefault(record["lane"], []).append(record)
-    said = [_said(lane, rows) for lane, rows in sorted(by_lane.items())]
-    return sorted((s for s in said if s is not None), key=lambda s: s.key == BASELINE)
+    answers = [_lane_answer(lane, rows) for lane, rows in sorted(by_lane.items())]
+    return sorted((answer for answer in answers if answer is not None), key=lambda answer: answer.key == BASELINE)
 
 
-def _said(lane: int, rows: list[Record]) -> TextEmitted | None:
+def _lane_answer(lane: int, rows: list[Record]) -> LaneAnswer | None:
     header = next((r for r in rows if r["type"] == "header"), None)
     if header is None:
         return None
@@ -123,9 +123,9 @@ def _said(lane: int, rows: list[Record]) -> TextEmitted | None:
     if pieces:
         _append(pieces, decode(b"", True), pieces[-1][1])
     done = next((r for r in rows if r["type"] == "done"), None)
-    return TextEmitted(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
-                tuple(pieces), done is not None and done["finish"] != "error",
-                done is None or done["finish"] in ("stopped", "deadline", "error"))
+    return LaneAnswer(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
+                      tuple(pieces), done is not None and done["finish"] != "error",
+                      done is None or done["finish"] in ("stopped", "deadline", "error"))
 
 
 def _append(pieces: list[tuple[str, str]], text: str, verdict: str) -> None:

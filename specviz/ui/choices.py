@@ -1,13 +1,15 @@
-"""Which models may stand beside each other, and how much of one is here already: from files alone, without torch."""
+"""Models that fit together, and how much of one is fetched already: from files alone, without torch."""
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import Any
 
+from .messages import text
 
-def fitting(target: str | None) -> list[dict[str, str]]:
-    """Draft models of models.yaml with the tokenizer of this target (None: the default): {name, title}."""
+
+def fitting_drafts(target: str | None) -> list[dict[str, str]]:
+    """Return the draft models of models.yaml with the tokenizer of this target (None: the default): {name, title}."""
     from ..zoo.registry import ZooError, register
 
     try:
@@ -19,44 +21,46 @@ def fitting(target: str | None) -> list[dict[str, str]]:
             if e.role == "draft" and folder and e.path and _same_tokenizer(folder, e.path)]
 
 
-def offered(entry: Any, own: str) -> dict[str, str]:
-    """A target as the page offers it; own: the name of the one the server was started with."""
-    from ..zoo.room import too_large
+def target_choice(entry: Any, own: str) -> dict[str, str]:
+    """Return a target as the page offers it; own: the name of the one the server was started with."""
+    from ..zoo.machine_memory import too_large
 
-    large = "" if lent_by_the_call() else too_large(entry)
+    large = "" if zero_gpu_requested() else too_large(entry)
     size = ", ".join(word for word in (entry.size, f"{entry.memory} GB" if entry.hub and entry.memory else "",
                                        "too large here" if large else "") if word)
-    told = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": f"{entry.name}, {size}" if size else entry.name,
+    choice = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": ", ".join(filter(None, (entry.name, size))),
             "about": " ".join(word for word in (entry.about, "Fetched from the hub when first used." if entry.hub else "", large) if word)}
-    told |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
-    return told | {"large": f"{entry.name} does not fit here. {large}{' Nothing is fetched.' if entry.hub else ''}"} if large else told
+    choice |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
+    if not large:
+        return choice
+    return choice | {"large": text("models.too_large", name=entry.name, why=large, hub=" Nothing is fetched." if entry.hub else "")}
 
 
-def lent_by_the_call() -> bool:
-    """Whether the accelerator is not this machine's, so that nobody can tell how large it is."""
+def zero_gpu_requested() -> bool:
+    """Whether the accelerator is lent by the call (a ZeroGPU Space), so that its memory is not known here."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
 
 
-def together_with(book: Any, target: str | None, draft: str | None) -> list[Any]:
-    """The hub entries that are fetched with a target: itself, its draft or the one asked for, and its heads."""
+def fetched_together(book: Any, target: str | None, draft: str | None) -> list[Any]:
+    """Return the hub entries that are fetched with a target: itself, its draft or the one asked for, and its heads."""
     entry = book.entries.get(target or book.default)
     if entry is None:
         return []
-    beside = book.entries.get(draft or entry.draft)
+    draft_entry = book.entries.get(draft or entry.draft)
     heads = [e for e in book.entries.values() if e.role == "head" and e.target == entry.name]
-    return [e for e in (entry, beside, *heads) if e is not None and e.hub]
+    return [e for e in (entry, draft_entry, *heads) if e is not None and e.hub]
 
 
 def _same_tokenizer(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same tokenizer, by its file: zoo.pair looks closer when they are loaded."""
+    """Whether two folders hold the same tokenizer file; zoo.pair compares more when they are loaded."""
     try:
         return (one / "tokenizer.json").read_bytes() == (other / "tokenizer.json").read_bytes()
     except OSError:
         return False
 
 
-def fetched(hub_id: str) -> int:
-    """Bytes of a hub model in the cache, also those of files that are still on their way."""
+def bytes_fetched(hub_id: str) -> int:
+    """Return the bytes of a hub model in the cache, unfinished files included."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"

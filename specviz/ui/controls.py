@@ -1,4 +1,4 @@
-"""A method's knobs as widgets, made from its card: a new method's settings appear by themselves."""
+"""A method's knobs as widgets, made from its card: a new method's settings appear without code of their own."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,8 +7,7 @@ import gradio as gr
 
 from . import board
 from .limits import NO_DRAFT
-
-FIRST = "A story, some code, a sum\u2026"  # what an empty prompt says at first
+from .messages import text
 
 
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}") -> gr.components.Component:
@@ -32,8 +31,8 @@ def _step(reach: float) -> float:
     return step
 
 
-def held(knob: Any, given: Any) -> Any:
-    """What a knob's widget may show of settings that came from anywhere; the default where they do not fit."""
+def widget_value(knob: Any, given: Any) -> Any:
+    """Return the value that a knob's widget shows for settings from any source; the default where they do not fit."""
     value = given.get(knob.name) if isinstance(given, dict) else None
     if knob.choices:
         return value if value in knob.choices else knob.default
@@ -43,10 +42,11 @@ def held(knob: Any, given: Any) -> Any:
     return value if fits else knob.default
 
 
-def unlawful(knobs: Any, held: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Choices that do not go with what the other knobs hold: knob -> choice -> a sentence that names both, and what would do."""
+def incompatible_choices(knobs: Any, values: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the choices that do not go with the other knobs' values: knob -> choice -> a sentence that names both, and what would
+    do."""
     rules = [(knob.name, *rule) for knob in knobs for rule in knob.only_with]
-    return {knob.name: {choice: why for choice in knob.choices if (why := _why_not(knob.name, rules, held | {knob.name: choice}))}
+    return {knob.name: {choice: why for choice in knob.choices if (why := _why_not(knob.name, rules, values | {knob.name: choice}))}
             for knob in knobs if knob.choices}
 
 
@@ -54,14 +54,14 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
     for name, choice, other, values in rules:
         if asked in (name, other) and held[name] == choice and held[other] not in values:
             *most, last = map(str, values)
-            compatible_verifiers = f"{', '.join(most)} or {last}" if most else last
-            return (f"{name.capitalize()} {choice} goes with {other} {compatible_verifiers}, not with {held[other]}: "
-                    f"change {other if asked == name else name} first.")
+            allowed = f"{', '.join(most)} or {last}" if most else last
+            return text("knob.pair", name=name.capitalize(), choice=choice, other=other, allowed=allowed, value=held[other],
+                        change=other if asked == name else name)
     return None
 
 
 def sampling() -> tuple[gr.Number, ...]:
-    """The fields of a run. Without limits of their own, so that limits.py says what is wrong in one place."""
+    """The fields of a run. They have no limits of their own: limits.py refuses in one place."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
@@ -73,18 +73,18 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def prompt() -> gr.Textbox:
-    return gr.Textbox(label="Prompt", placeholder=FIRST, lines=1, max_lines=6,
+    return gr.Textbox(label="Prompt", placeholder=text("chat.placeholder"), lines=1, max_lines=6,
                       elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
 
 
 def target(choices: list[dict[str, str]]) -> gr.Dropdown:
-    """The model. Any text may be typed: what it may be is for the server to say, in a sentence."""
+    """The model. Any text may be typed; the server refuses what is none."""
     return gr.Dropdown([(c["title"], c["name"]) for c in choices], value="", label="Model", allow_custom_value=True,
                        info="Another one is loaded with the next run.", elem_id="target")
 
 
 def drafts(found: list[dict[str, str]]) -> list[tuple[str, str]]:
-    """What the draft may be: the target's own, one of these, or none."""
+    """The choices of a draft: the target's own, one of these, or none."""
     return [("The target's own", ""), *((d["title"], d["name"]) for d in found), ("None", NO_DRAFT)]
 
 

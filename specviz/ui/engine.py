@@ -55,7 +55,7 @@ class Engine:
         except ZooError:
             return [{"name": "", "model": own, "title": own or "default", "about": ""}]
         own = own or book.default
-        offers = [offered(e, own) for e in book.entries.values() if e.role == "target"]
+        offers = [target_choice(e, own) for e in book.entries.values() if e.role == "target"]
         if all(t["name"] for t in offers):
             offers.append({"name": "", "model": own, "title": own, "about": ""})
         return sorted(offers, key=lambda t: (bool(t["name"]), bool(t.get("large"))))
@@ -196,7 +196,7 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
     machine = Machine(loaded)
     sampling = Sampling(asked.temperature, 0, asked.top_p, asked.seed)
     memory = asked.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
-    batch_prompts = lab.batch_prompts(asked.prompts - 1)
+    batch_prompts = lab.sample_prompts(asked.prompts - 1)
     sessions = [Session(loaded, key, knobs, sampling, memory, asked.deterministic, asked.predicted, batch_prompts)
                 for key, knobs in asked.lanes if not is_served(key)]
     names = titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
@@ -216,7 +216,8 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
         records, checks = recorders[lane].take(event), []
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "env": record["env"] | machine.header_fields(), "method": record["method"] | {"title": names[lane]}}
+                record |= {"mode": mode, "env": record["env"] | machine.header_fields(),
+                           "method": record["method"] | {"title": names[lane]}}
                 checks = machine.begun()
         checks += machine.see(lane, event)
         late = [row for check in checks for row in recorders[lane].take(check)]

@@ -1,5 +1,5 @@
-"""A script that stands before Gradio's own in the page. What is given as ``head`` comes when Gradio's client already runs, too late
-for what the client takes hold of when it is read (static/limit_animation_frames.js)."""
+"""A script that runs before Gradio's own in the page. Gradio's ``head`` comes when its client already runs, too late for functions
+that the client takes when it is read (static/limit_animation_frames.js)."""
 from __future__ import annotations
 
 from typing import Any, Callable
@@ -7,9 +7,9 @@ from typing import Any, Callable
 HEAD = b"<head>"
 
 
-class First:
-    """ASGI middleware. ``script``: put at the beginning of the page's head. An answer that is not the page, or that is packed, or
-    has no head, goes out as it came."""
+class HeadScript:
+    """ASGI middleware. ``script``: put at the beginning of the page's head. A response that is not the page, is compressed, or has
+    no head is passed on unchanged."""
 
     def __init__(self, app: Any, script: str):
         self._app, self._script = app, f"<script>{script}</script>".encode()
@@ -21,8 +21,8 @@ class First:
         start: dict = {}
         parts: list[bytes] = []
 
-        async def told(message: dict) -> None:
-            if message["type"] == "http.response.start" and _page(message):
+        async def send_changed(message: dict) -> None:
+            if message["type"] == "http.response.start" and _is_page(message):
                 start.update(message)
             elif not start:
                 await send(message)
@@ -37,9 +37,9 @@ class First:
                     await send(start)
                     await send(message | {"body": body})
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_changed)
 
 
-def _page(start: dict) -> bool:
+def _is_page(start: dict) -> bool:
     headers = {k.lower(): v for k, v in start.get("headers", ())}
     return headers.get(b"content-type", b"").startswith(b"text/html") and b"content-encoding" not in headers

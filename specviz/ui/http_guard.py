@@ -1,10 +1,12 @@
-"""The door: which of Gradio's routes are open, under which names this server answers, and what every answer says of itself.
+"""HTTP in front of the page: which of Gradio's routes are open, under which names this server answers, how large a request may be,
+what one address may hold, and the headers of every response.
 
-Gradio brings routes that this page has no use for (uploads, a proxy, files, monitoring). Here everything is closed that is not
-named in OPEN, so a route of a later Gradio is closed until somebody opens it.
+Gradio brings routes that this page does not use (uploads, a proxy, files, monitoring). All routes but OPEN_ROUTES are closed, so a
+route of a later Gradio is closed until somebody opens it.
 """
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -18,130 +20,190 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from .limits import Visitor
+from .address_budget import AddressBudget
+from .limits import BODY_BYTES, Visitor, check_size
+from .log_lines import log_failure
+from .messages import Refused, shorten, text
 
 log = logging.getLogger(__name__)
 
-OWN = "/own/"  # the page's own files by name: no path of this machine is told to anybody
-OPEN = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
-                  r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
-                  r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
-CALLED = re.compile(r"/gradio_api/call/([^/]+)/?")
-LARGEST = 2 * 2**20  # bytes of a request
-# Gradio's page has scripts of its own in the text of the page and makes functions of its templates: both must be let.
+OWN_FILES = "/own/"  # the page's own files by name: no path of this machine is shown to anybody
+OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
+                         r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
+                         r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
+CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
+EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
+BODY_SECONDS = 15.0  # until a request has arrived
+FREE = (OWN_FILES, "/assets/", "/static/", "/svelte/")  # files of the page, not counted as requests
+SWEEP = 1.0  # seconds between two searches for unread answers
+FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix", b"x-forwarded-port",
+             b"x-forwarded-server", b"x-real-ip")
+# Gradio's page has scripts of its own in the text of the page and makes functions of its templates: both must be allowed.
 POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
           "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
           "object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors ")
+STATUS = {"budget": 429, "size": 413, "http.slow": 408}
 
 
-class _TooLarge(Exception):
-    pass
+class HttpGuard:
+    """ASGI middleware. ``parameters``: names of the endpoints for programs and the parameters of each, in order; ``own``: name ->
+    file; ``api``: an ASGI app for the paths under /v1, if any."""
 
-
-class Door:
-    """ASGI middleware. ``takes``: names of the endpoints for programs and what each takes, in order; ``own``: name -> file."""
-
-    def __init__(self, app: Any, takes: dict[str, list[str]], own: dict[str, Path]):
-        self._app, self._takes, self._own = app, takes, own
-        self._hosts = hosts()
+    def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
+                 event_queue: Callable[[], Any] = lambda: None, api: Any = None):
+        self._app, self._parameters, self._own, self._api = app, parameters, own, api
+        self._hosts, self._proxies = hosts(), proxies()
+        self._budget, self._event_queue = budget or AddressBudget(), event_queue
+        self._sweeper: asyncio.Task | None = None
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request, begun = Request(scope), False
+        self._sweep()
+        scope = _without_forged_headers(scope, self._proxies)
+        request, body, begun = Request(scope), _BoundedBody(receive), False
+        event = b"" if request.method == "POST" and EVENT.fullmatch(_path(request)) else None
 
-        async def told(message: dict) -> None:
-            nonlocal begun
+        async def send_with_headers(message: dict) -> None:
+            nonlocal begun, event
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", ()), *_headers(request)]
+                event = event if message["status"] == 200 else None
+            elif event is not None:
+                event += message.get("body", b"")[:1000]
+                if not message.get("more_body"):
+                    self._note_event(request, event, body)
             await send(message)
 
         try:
-            early = self._early(request) or await self._called(request, received := _Bounded(receive))
-            await (early(scope, receive, told) if early else self._app(scope, received, told))
-        except _TooLarge:
-            await _said(413, f"A request holds at most {LARGEST >> 20} MB.")(scope, receive, told)
+            early = self._answer_early(request) or await self._check_body(request, body, event is not None)
+            app = self._api if self._api and _path(request).startswith("/v1/") else self._app
+            await (early(scope, receive, send_with_headers) if early else app(scope, body, send_with_headers))
+        except Refused as why:
+            if begun:
+                raise
+            await _json_error(STATUS.get(why.code) or STATUS.get(why.code.partition(".")[0], 400), str(why), why.code)(
+                scope, receive, send_with_headers)
         except Exception as error:
             if begun and not isinstance(error, RuntimeError):
-                raise
-            log.warning("%s %s was refused: %s", request.method, _path(request), type(error).__name__)
+                log_failure(log, f"{request.method} {shorten(_path(request), 80)} broke off", error)
+                return
+            log.warning("%s %s was refused: %s", request.method, shorten(_path(request), 80), type(error).__name__)
             if begun:  # a stream that nobody has ordered: Gradio says so in it, and then fails
                 await send({"type": "http.response.body", "body": b""})
             else:
                 unknown = isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
-                await (_said(404, self._names()) if unknown else _said(400, "This request is none that the page makes."))(
-                    scope, receive, told)
+                await (self._no_endpoint() if unknown else _error(400, "http.malformed"))(scope, receive, send_with_headers)
 
-    def _early(self, request: Request) -> Response | None:
-        """The answer to what goes no further."""
+    def _answer_early(self, request: Request) -> Response | None:
+        """The answer to a request that goes no further. Raises Refused."""
         path = _path(request)
-        if not self._known(request.headers.get("host", "")):
-            return _said(421, "This server does not answer under that name: whoever runs it may add the name to SPECVIZ_HOSTS.")
-        if path.startswith(OWN):
-            file = self._own.get(path[len(OWN):])
-            return _file(file, request) if file else _said(404, "The page has no such file.")
-        if not OPEN.fullmatch(path):
-            return _said(404, "There is nothing here: the page is at /, and programs use /run, /compare and /methods.")
-        if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")) > LARGEST:
-            raise _TooLarge
+        if not self._host_is_known(request.headers.get("host", "")):
+            return _error(421, "http.host")
+        if not path.startswith(FREE):
+            self._budget.request(request.client.host if request.client else "")
+        if path.startswith(OWN_FILES):
+            file = self._own.get(path[len(OWN_FILES):])
+            return _file(file, request) if file else _error(404, "http.file")
+        if not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")):
+            return _error(404, "http.route")
+        if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > BODY_BYTES:
+            raise Refused("size.body", most=BODY_BYTES >> 10)
         return None
 
-    async def _called(self, request: Request, body: _Bounded) -> Response | None:
-        """Why an endpoint for programs cannot be called like this; None where it can, or where something else is asked for."""
-        called = CALLED.fullmatch(_path(request)) if request.method == "POST" else None
-        if called is None:
+    async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
+        """Read the body of a POST and check its size; the reason why an endpoint for programs cannot be called like this, if any."""
+        if request.method != "POST":
             return None
-        takes = self._takes.get(called[1])
-        if takes is None:
-            return _said(404, self._names())
+        if event:
+            self._budget.event(request.client.host if request.client else "")
+        call = CALL.fullmatch(_path(request))
+        if call is not None and call[1] not in self._parameters:
+            return self._no_endpoint()
         try:
-            data = json.loads(await body.whole())["data"]
-            fits = isinstance(data, list) and len(data) == len(takes)
-        except (ValueError, TypeError, LookupError, RecursionError):
-            fits = False
-        return None if fits else _said(422, f'/{called[1]} takes {{"data": [{", ".join(takes)}]}}.')
+            value = json.loads(await body.whole() or b"null")
+        except (ValueError, RecursionError):
+            return _error(422, "http.malformed")
+        check_size("body", value)
+        body.session = value.get("session_hash") if isinstance(value, dict) else None
+        if call is None:
+            return None
+        parameters, data = self._parameters[call[1]], value.get("data") if isinstance(value, dict) else None
+        if isinstance(data, list) and len(data) == len(parameters):
+            return None
+        return _error(422, "http.arguments", name=call[1], arguments=", ".join(parameters))
 
-    def _names(self) -> str:
-        return f"There is no such endpoint; there are {', '.join('/' + name for name in self._takes)}."
+    def _note_event(self, request: Request, answer: bytes, body: _BoundedBody) -> None:
+        try:
+            event = json.loads(answer)["event_id"]
+        except (ValueError, TypeError, LookupError):
+            return
+        session = body.session if isinstance(body.session, str) else None
+        if isinstance(event, str):
+            self._budget.opened(request.client.host if request.client else "", event, session)
 
-    def _known(self, host: str) -> bool:
-        """A page of a foreign name that points here may not read this server; by its number nobody else's name can be used."""
+    def _sweep(self) -> None:
+        """Start the search for unread answers, in the server's own event loop."""
+        if self._sweeper is None or self._sweeper.done():
+            self._budget.queue = self._event_queue()
+
+            async def sweep() -> None:
+                while True:
+                    await asyncio.sleep(SWEEP)
+                    self._budget.drop_unread()
+
+            self._sweeper = asyncio.get_running_loop().create_task(sweep())
+
+    def _no_endpoint(self) -> Response:
+        return _error(404, "http.endpoint", names=", ".join("/" + name for name in self._parameters))
+
+    def _host_is_known(self, host: str) -> bool:
+        """A page of a foreign name that points here may not read this server; an address is nobody else's name."""
         try:
             name = urlsplit("//" + host).hostname or ""
         except ValueError:
             name = ""
-        return "*" in self._hosts or name in self._hosts or name.endswith(".localhost") or _number(name)
+        return "*" in self._hosts or name in self._hosts or name.endswith(".localhost") or _is_address(name)
 
 
-class _Bounded:
-    """``receive`` that counts, and can give back what was read ahead."""
+class _BoundedBody:
+    """``receive`` that counts bytes and seconds, and can give back what was read ahead. session: of the event that it queues."""
 
     def __init__(self, receive: Callable):
-        self._receive, self._seen, self._ahead = receive, 0, []
+        self._receive, self._count, self._ahead, self._whole = receive, 0, [], False
+        self.session: Any = None
 
     async def __call__(self) -> dict:
         return self._ahead.pop(0) if self._ahead else await self._next()
 
     async def _next(self) -> dict:
-        message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        if self._seen > LARGEST:
-            raise _TooLarge
+        if self._whole:  # waits for the client to leave
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            raise Refused("http.slow", seconds=BODY_SECONDS) from None
+        self._count += len(message.get("body", b""))
+        self._whole = not message.get("more_body")
+        if self._count > BODY_BYTES:
+            raise Refused("size.body", most=BODY_BYTES >> 10)
         return message
 
     async def whole(self) -> bytes:
-        """All of the body, which is given once more to whoever receives next."""
-        parts = []
+        """All of the body, which is given once more to the next receiver."""
+        parts, ends = [], asyncio.get_running_loop().time() + BODY_SECONDS
         while not parts or parts[-1].get("more_body"):
+            if asyncio.get_running_loop().time() > ends:
+                raise Refused("http.slow", seconds=BODY_SECONDS)
             parts.append(await self._next())
         self._ahead = parts
         return b"".join(part.get("body", b"") for part in parts)
 
 
 def hosts() -> frozenset[str]:
-    """Names under which this server answers. A Space's own proxy has looked at the name already."""
+    """Return the names under which this server answers. A Space's own proxy has checked the name already."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     named = os.environ.get("SPECVIZ_HOSTS", "").replace(",", " ").lower().split()
@@ -149,8 +211,26 @@ def hosts() -> frozenset[str]:
     return frozenset({"localhost", socket.gethostname().lower(), *named, *filter(None, [root])})
 
 
+def proxies() -> frozenset[str]:
+    """Return the addresses whose X-Forwarded headers are believed: those that the owner names, and a Space's proxy ("*")."""
+    if os.environ.get("SPACE_ID"):
+        return frozenset("*")
+    return frozenset(os.environ.get("SPECVIZ_PROXY", "").replace(",", " ").split())
+
+
+def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
+    """The scope without X-Forwarded headers, or where its peer is a named proxy with the client that the proxy speaks for."""
+    peer = (scope.get("client") or ("", 0))[0]
+    headers = scope["headers"]
+    if "*" in named or peer in named:
+        client = next((value for name, value in headers if name == b"x-forwarded-for"), b"").decode("latin-1")
+        client = client.rpartition(",")[2].strip()[:64]
+        return scope | {"client": (client, 0)} if client else scope
+    return scope | {"headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]}
+
+
 def visitor(request: Any) -> Visitor:
-    """Who sends a request to a listener, and what lies unread for it."""
+    """Return who sends a request to a listener, and the messages that lie unread for it."""
     app, client = getattr(request, "app", None), getattr(request, "client", None)
     if app is None or client is None:
         return Visitor()
@@ -161,20 +241,14 @@ def visitor(request: Any) -> Visitor:
         while messages is not None and not messages.empty():
             messages.get_nowait()
 
-    return Visitor(_address(request, client.host), lambda: waiting[session].qsize() if session in waiting else 0, forget)
-
-
-def _address(request: Any, peer: str) -> str:
-    """On a Space everybody comes through its proxy, which appends whom it speaks for."""
-    behind = request.headers.get("x-forwarded-for", "") if os.environ.get("SPACE_ID") else ""
-    return behind.rpartition(",")[2].strip()[:64] or peer
+    return Visitor(client.host, lambda: waiting[session].qsize() if session in waiting else 0, forget)
 
 
 def _path(request: Request) -> str:
     return request.scope["path"].removeprefix(request.scope.get("root_path", "").rstrip("/")) or "/"
 
 
-def _number(name: str) -> bool:
+def _is_address(name: str) -> bool:
     try:
         return bool(ipaddress.ip_address(name))
     except ValueError:
@@ -182,12 +256,12 @@ def _number(name: str) -> bool:
 
 
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:
-    """What every answer says: be no other type than told, tell nobody where you came from, stand in no foreign frame."""
+    """Headers of every response: the type is as declared, no referrer, no foreign frame."""
     framed = bool(os.environ.get("SPACE_ID")) or parse_qs(request.url.query).get("embed") == ["1"]
-    told = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
-            "content-security-policy": POLICY + ("*" if framed else "'self'"),
-            **({} if framed else {"x-frame-options": "SAMEORIGIN"})}
-    return [(name.encode(), value.encode()) for name, value in told.items()]
+    headers = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
+               "content-security-policy": POLICY + ("*" if framed else "'self'"),
+               **({} if framed else {"x-frame-options": "SAMEORIGIN"})}
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def _file(path: Path, request: Request) -> Response:
@@ -195,5 +269,9 @@ def _file(path: Path, request: Request) -> Response:
     return Response(status_code=304) if request.headers.get("if-none-match") == file.headers["etag"] else file
 
 
-def _said(status: int, sentence: str) -> Response:
-    return JSONResponse({"detail": sentence}, status)
+def _error(status: int, code: str, **values: Any) -> Response:
+    return _json_error(status, text(code, **values), code)
+
+
+def _json_error(status: int, sentence: str, code: str) -> Response:
+    return JSONResponse({"detail": sentence, "code": code}, status)

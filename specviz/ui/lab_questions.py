@@ -1,8 +1,8 @@
-"""Questions of the page that are no run: the Lab's measurements and the library. Those that need the engine wait in the same
-line as runs, one at a time; the others are answered at once. What comes in is whatever a program sends.
+"""Questions of the page that are no run: the Lab's measurements and the library. Those that need the engine wait in the same queue as
+runs, one at a time; the others (``Backend.light``) are answered at once. What comes in is whatever a program sends.
 
 An answer is a stream of lines of JSON: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"}
-or {"state": "error", "text"}.
+or {"state": "error", "text", "code"}.
 """
 from __future__ import annotations
 
@@ -13,62 +13,63 @@ from typing import Any, AsyncIterator
 import gradio as gr
 
 from .backend import Backend
+from .engine_job import EngineJob
 from .http_guard import visitor
-from .engine_job import Job
-from .limits import RUN_SECONDS, Refused, Turnstile, Visitor
+from .limits import QUESTION_CHARACTERS, RUN_SECONDS, RunQueue, Visitor, check_size
 from .loading import Loader
+from .messages import Refused
 from .stream import pack
 
-LONGEST = 20_000  # characters of a question
 
-
-class Desk:
-    def __init__(self, backend: Backend, turnstile: Turnstile, loader: Loader | None = None):
-        self._backend, self._turnstile, self._loader = backend, turnstile, loader or Loader(backend)
+class LabQuestions:
+    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader | None = None):
+        self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
 
     async def ask(self, name: str, payload: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
-        """The answer to one question, in lines; the last one says "done" or "error"."""
+        """The answer to one question, in lines; the last one is "done" or "error"."""
         try:
             self._check(name, payload)
             who = visitor(request)
-            with nullcontext() if name in self._backend.light else self._turnstile.visit(who.address):
+            with nullcontext() if name in self._backend.light else self._run_queue.open_run(who.address):
                 async with aclosing(self._lines(name, payload or {}, who)) as lines:
                     async for line in lines:
                         yield line
         except Refused as why:
-            yield _line(state="error", text=str(why))
+            yield _line(state="error", text=str(why), code=why.code)
 
     async def _lines(self, name: str, payload: dict, who: Visitor) -> AsyncIterator[str]:
         answer = None
-        light = name in self._backend.light  # answered at once: a text is the answer, not a word on progress
+        light = name in self._backend.light  # answered at once: a text is the answer, not progress
         if not light:
-            async with aclosing(self._loader.wait(self._backend.wants(payload))) as words:
-                async for text in words:
-                    yield _line(state="working", text=text)
-        job = Job(None if light else self._turnstile, lambda stop: self._backend.answer(name, payload, stop, RUN_SECONDS), who)
-        async with aclosing(job.tell()) as parts:
+            async with aclosing(self._loader.wait(self._backend.wants(payload))) as progress:
+                async for words in progress:
+                    yield _line(state="working", text=words)
+        job = EngineJob(None if light else self._run_queue, lambda stop: self._backend.answer(name, payload, stop, RUN_SECONDS), who)
+        async with aclosing(job.stream()) as parts:
             async for part in parts:
                 if isinstance(part, str):
                     yield pack({"state": "queued", "text": part})
                     continue
-                answer = next((told for told in reversed(part) if light or not isinstance(told, str)), answer)
+                answer = next((one for one in reversed(part) if light or not isinstance(one, str)), answer)
                 if not light:
                     yield _line(state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]})
         yield _line(state="done", answer=answer)
 
     def _check(self, name: Any, payload: Any) -> None:
+        check_size("name", name)
+        check_size("payload", payload)
         if not isinstance(name, str) or name not in self._backend.questions:
-            raise Refused(f"There is no such question; there are {', '.join(sorted(self._backend.questions))}.")
+            raise Refused("field.question", names=", ".join(sorted(self._backend.questions)))
         try:
-            fits = isinstance(payload, (dict, type(None))) and len(json.dumps(payload, allow_nan=False)) <= LONGEST
+            fits = isinstance(payload, (dict, type(None))) and len(json.dumps(payload, allow_nan=False)) <= QUESTION_CHARACTERS
         except (ValueError, RecursionError):
             fits = False
         if not fits:
-            raise Refused(f"A question's details must be an object of at most {LONGEST:,} characters.")
+            raise Refused("field.details", most=QUESTION_CHARACTERS)
 
 
-def _line(**told: Any) -> str:
+def _line(**fields: Any) -> str:
     try:
-        return pack(told)
+        return pack(fields)
     except ValueError:
-        raise Refused("The answer holds a number that is not finite.") from None
+        raise Refused("answer.not_finite") from None

@@ -60,9 +60,10 @@ SIZES = {
     "deterministic": Size("The switch for a deterministic run", 40),
     "name": Size("The question's name", 60),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
-    "body": Size("The request", 2**20, 20_000, 24),
+    "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),
 }
 DIGITS = 400  # of a whole number
+BODY_BYTES = 2**20  # of a request
 
 
 def check_size(name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""Models are loaded beside the line: one at a time, in a thread of its own, while what is loaded already goes on running.
+"""Models are loaded outside the queue: one at a time, in a thread of their own, while runs on loaded models go on.
 
-Whoever waits for a model waits here, holds no place in the line and no thread, and hears how far it is.
+A visitor who waits for a model waits here, holds no place in the queue and no thread, and gets messages on progress.
 """
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from concurrent.futures import Future
 from typing import AsyncIterator
 
 from .backend import Backend
-from .limits import Refused
+from .log_lines import log_failure
+from .messages import Refused, text
 
 log = logging.getLogger(__name__)
 
-BEAT = 0.05  # seconds between two looks
-TELL = 1.0  # seconds between two words on progress
+BEAT = 0.05  # seconds between two checks
+REPORT = 1.0  # seconds between two messages on progress
 
 
 class Loader:
@@ -25,16 +26,16 @@ class Loader:
         self._backend = backend
         self._lock = threading.Lock()
         self._target: str | None = None
-        self._under_way: Future[None] | None = None
+        self._loading: Future[None] | None = None
         self._began = 0.0
 
     async def wait(self, target: str | None) -> AsyncIterator[str]:
-        """Words on progress until the target's models are loaded. Raises Refused with a sentence where they cannot be."""
-        told = -TELL
+        """Yield messages on progress until the target's models are loaded. Raises Refused where they cannot be."""
+        reported = -REPORT
         while not self._backend.ready(target):
             mine = self._join(target)
-            if time.monotonic() > told + TELL:
-                told = time.monotonic()
+            if time.monotonic() > reported + REPORT:
+                reported = time.monotonic()
                 yield self._progress(mine is None)
             await asyncio.sleep(BEAT)
             if mine is not None and mine.done():
@@ -42,12 +43,12 @@ class Loader:
                 return
 
     def _join(self, target: str | None) -> Future[None] | None:
-        """The loading of this target, begun where nothing else is loading; None while something else is."""
+        """The loading of this target, started where nothing else is loading; None while something else is."""
         with self._lock:
-            if self._under_way is None or self._under_way.done():
-                self._target, self._under_way, self._began = target, Future(), time.monotonic()
-                threading.Thread(target=self._load, args=(target, self._under_way), name="specviz-loading", daemon=True).start()
-            return self._under_way if self._target == target else None
+            if self._loading is None or self._loading.done():
+                self._target, self._loading, self._began = target, Future(), time.monotonic()
+                threading.Thread(target=self._load, args=(target, self._loading), name="specviz-loading", daemon=True).start()
+            return self._loading if self._target == target else None
 
     def _load(self, target: str | None, done: Future[None]) -> None:
         try:
@@ -55,14 +56,15 @@ class Loader:
         except Refused as why:
             done.set_exception(why)
         except MemoryError:
-            done.set_exception(Refused("There is not enough memory here to load this model."))
-        except Exception as error:  # the page says a sentence, the server's log says what happened
-            log.exception("loading failed")
-            done.set_exception(Refused(f"The models could not be loaded ({type(error).__name__})."))
+            done.set_exception(Refused("models.memory"))
+        except BaseException as error:  # SystemExit, too: whoever waits must get an answer
+            log_failure(log, "loading failed", error)
+            done.set_exception(Refused("models.failed", error=type(error).__name__))
         else:
             done.set_result(None)
 
     def _progress(self, another: bool) -> str:
-        what = "Another model is loaded first" if another else "Loading the models"
+        what = text("models.another" if another else "models.start")
         seconds, so_far = time.monotonic() - self._began, self._backend.progress(self._target)
-        return f"{what}{f', {so_far}' if so_far else ''}{f', {seconds:.0f} s so far' if seconds >= TELL else ''}."
+        return text("models.loading", what=what, so_far=f", {so_far}" if so_far else "",
+                    seconds=f", {seconds:.0f} s so far" if seconds >= REPORT else "")

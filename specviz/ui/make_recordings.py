@@ -1,4 +1,4 @@
-"""Make the recordings that the page plays before anybody has run anything.
+"""Make the recordings that the page plays before anybody has started a run.
 
     python -m specviz.ui.make_recordings all                    every recording that assets/traces/index.yaml describes
     python -m specviz.ui.make_recordings first edit             some of them
@@ -19,20 +19,21 @@ from typing import Any, Iterator
 import yaml
 
 from .engine import Engine, play
-from .limits import RUN_SECONDS, Refused, read
-from .start_content import RECORDED, offer
+from .limits import RUN_SECONDS, read_request
+from .messages import Refused
+from .start_content import RECORDED, start_content
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
-    """Play one run and save it; returns the number of records. Raises Refused with a sentence."""
+    """Play one run and save it; return the number of records. Raises Refused."""
     from ..trace.files import Trace
 
-    ask = read(engine.cards, **asked)
-    engine.load(ask.target)
-    records = [r for batch in play(engine.loaded(ask.target), ask, RUN_SECONDS, mode="recorded") for r in batch]
+    request = read_request(engine.cards, **asked)
+    engine.load(request.target)
+    records = [r for batch in play(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded") for r in batch]
     failed = next((r["why"] for r in records if r["type"] == "error"), None)
     if failed:
-        raise Refused(failed)
+        raise Refused("run.engine", why=failed)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".gz":
         text = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in records)
@@ -65,17 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """What to record, and where to."""
+    """Yield the file and the request of each recording."""
     if not given.names:
-        offered = offer(engine.cards)
-        methods = given.methods.split(",") if given.methods else list(offered.chosen)
-        yield given.out, {"prompt": given.prompt or offered.examples[0]["prompt"], "methods": methods, "seed": given.seed,
+        start = start_content(engine.cards)
+        methods = given.methods.split(",") if given.methods else list(start.chosen)
+        yield given.out, {"prompt": given.prompt or start.examples[0]["prompt"], "methods": methods, "seed": given.seed,
                           "max_new_tokens": given.max_new_tokens, "temperature": given.temperature}
         return
     recipes = yaml.safe_load((RECORDED.parent / "index.yaml").read_text(encoding="utf-8"))
     for name in recipes if given.names == ["all"] else given.names:
         if name not in recipes:
-            raise Refused(f"There is no recording {name!r}; there are {', '.join(recipes)}.")
+            raise Refused("recording.name", name=name, names=", ".join(recipes))
         plain = name == RECORDED.stem  # the one that the page carries with it is read as it lies
         yield RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"), {
             key: value for key, value in recipes[name].items() if key not in ("title", "about")}

@@ -1,7 +1,8 @@
-"""The page: what is where. Everything it offers comes from the catalogue and from files under assets; see handlers for events."""
+"""The layout of the page. Its content comes from the catalogue and from files under assets; see handlers for events."""
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -9,66 +10,93 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from . import board, controls
-from . import picker_rows as rows
-from . import start_content as offer
+from . import board, controls, picker_rows
 from .api import Api
 from .backend import Backend
 from .chat import Chat
-from .http_guard import Door
-from .head_script import First
+from .http_guard import HttpGuard
+from .head_script import HeadScript
 from .handlers import Handlers, lanes_picked
-from .limits import WAITING
-from .start_content import EXAMPLES, RECORDED, Offer
+from .http_timeouts import with_timeouts
+from .log_lines import log_failure
+from .messages import text
+from .start_content import EXAMPLES, RECORDED, StartContent, recorded_board, start_content
 from .stream import pack
 from .theme import css, theme
 
 TITLE = "specviz"
+QUEUED_EVENTS = 1024  # of all addresses; each has its own budget (address_budget.py)
+log = logging.getLogger(__name__)
+
+
+class Page(gr.Blocks):
+    """Blocks whose log keeps one line of an error, whatever a visitor sent, where Gradio prints a traceback with the whole message."""
+
+    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
+        try:
+            return await super().process_api(*args, **options)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except (StopIteration, StopAsyncIteration):
+            raise
+        except Exception as error:
+            log_failure(log, "an event failed", error)
+            raise gr.Error(text("http.malformed"), print_exception=False) from None
+
 
 
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
     """The page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run."""
-    offered = offer.offer(backend.cards, examples)
-    hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in offered.examples if isinstance(e.get("follow"), str)})
+    start = start_content(backend.cards, examples)
+    hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in start.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
-    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
+    with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
         _settings(ui, backend)
         with gr.Column(elem_id="page"):
             _top(ui, backend)
             with gr.Column(elem_id="play"):
                 ui["conversation"] = board.conversation()
-                ui["board"] = board.board(offer.recorded(recorded))
+                ui["board"] = board.board(recorded_board(recorded))
                 board.host("race")
-                tries = _dock(ui, backend, offered)
+                tries = _dock(ui, backend, start)
             for panel in ("lab", "learn", "traces"):
                 board.host(panel)
-        Api(backend, hands.turnstile, hands.loader).offer()  # before the page's own listeners: the plain names are for programs
+        Api(backend, hands.run_queue, hands.loader).register()  # before the page's own listeners: the plain names are for programs
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
         _knobs(demo, ui, hands)
-        _try(ui, tries, offered, backend.cards)  # first: the listeners of one button run one after another, and the other one loads models
+        _try(ui, tries, start, backend.cards)  # first: the listeners of one button run one after another, and another loads models
         _listen(demo, ui, hands, tries)
         _steer(demo, ui, hands)
         demo.unload(hands.leave)
-    demo.queue(max_size=2 * WAITING, default_concurrency_limit=None, api_open=False)
+    demo.queue(max_size=QUEUED_EVENTS, default_concurrency_limit=None, api_open=False)
     return demo
 
 
 def launch(demo: gr.Blocks, **options: Any) -> Any:
     """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
+    os.environ.setdefault("FORWARDED_ALLOW_IPS", "none")  # http_guard.py believes proxies that the owner names, and no others
     settings: dict[str, Any] = {
         "theme": theme(), "css": css(), "head": board.head(), "show_error": False, "enable_monitoring": False,
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
-        "app_kwargs": {"middleware": [Middleware(Door, takes=takes(demo), own=board.own_files()),
-                                      Middleware(First, script=board.script("limit_animation_frames.js"))]},
+        "app_kwargs": {"middleware": [Middleware(HttpGuard, parameters=endpoint_parameters(demo), own=board.own_files(),
+                                                 event_queue=lambda: demo._queue),
+                                      Middleware(HeadScript, script=board.script("limit_animation_frames.js"))]},
     }
-    return demo.launch(**(settings | options))
+    wait = not options.get("prevent_thread_lock")
+    launched = demo.launch(**(settings | options | {"prevent_thread_lock": True}))
+    config = demo.server.config
+    config.http_protocol_class = with_timeouts(config.http_protocol_class)  # for every connection from now on
+    if wait:
+        demo.block_thread()
+    return launched
 
 
-def takes(demo: gr.Blocks) -> dict[str, list[str]]:
-    """The endpoints for programs, and what each takes."""
+def endpoint_parameters(demo: gr.Blocks) -> dict[str, list[str]]:
+    """Return the endpoints for programs and the parameters of each."""
     return {fn.api_name: list(inspect.signature(fn.fn).parameters)[: len(fn.inputs)] for fn in demo.fns.values()
             if fn.api_name and fn.api_visibility != "private"}
 
@@ -77,18 +105,18 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
     with gr.Row(elem_id="top"):
         gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
         ui["tabs"] = board.tabs(backend.targets())
-        ui["models"] = board.line("models", "idle", "Models load when you begin")
+        ui["models"] = board.line("models", "idle", text("models.idle"))
         ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
 
 
-def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Button]:
+def _dock(ui: dict[str, Any], backend: Backend, start: StartContent) -> list[gr.Button]:
     """At the bottom of the screen: the prompt, Run and Stop, the lanes, the settings as one line that opens. The examples."""
     with gr.Column(elem_id="dock"):
         _next(ui)
-        tries = _ask(ui, offered, backend.targets())
+        tries = _ask(ui, start, backend.targets())
         with gr.Row(elem_id="under"):
-            ui["methods"] = board.picker(backend.cards, offered, rows.timed(backend.targets(), None))
+            ui["methods"] = board.picker(backend.cards, start, picker_rows.timed(backend.targets(), None))
             board.summary()
         with gr.Row(elem_id="sampling"):
             ui |= zip(("temperature", "top_p", "length", "seed", "repeats", "prompts"), controls.sampling())
@@ -96,35 +124,35 @@ def _dock(ui: dict[str, Any], backend: Backend, offered: Offer) -> list[gr.Butto
 
 
 def _next(ui: dict[str, Any]) -> None:
-    """What may follow an answer; a line of its own only where there is something to choose."""
+    """Choices after an answer; shown only where there is something to choose."""
     with gr.Row(elem_id="next"):
         ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
         ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
 
 
 def _chatbar(ui: dict[str, Any]) -> None:
-    """What can be done with the conversation, in the prompt's own line where the examples stood."""
+    """Actions on the conversation, in the prompt's row in place of the examples."""
     with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
         ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
         ui["edit"] = gr.Button("Edit last", size="sm", elem_id="edit")
         ui["new"] = gr.Button("New chat", size="sm", elem_id="new-chat")
 
 
-def _ask(ui: dict[str, Any], offered: Offer, targets: list[dict[str, str]]) -> list[gr.Button]:
+def _ask(ui: dict[str, Any], start: StartContent, targets: list[dict[str, str]]) -> list[gr.Button]:
     ui["notice"] = board.line("notice")
-    board.unknown(targets)
+    board.script_warning(targets)
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
-        tries = _examples(offered)
+        tries = _examples(start)
         _chatbar(ui)
         ui["run"] = gr.Button("Run", variant="primary", elem_id="run", scale=0, min_width=96)
         ui["stop"] = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", scale=0, min_width=96)
     return tries
 
 
-def _examples(offered: Offer) -> list[gr.Button]:
+def _examples(start: StartContent) -> list[gr.Button]:
     with gr.Row(elem_id="examples"):
-        return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(offered.examples)]
+        return [gr.Button(example["name"], size="sm", elem_id=f"example-{i}") for i, example in enumerate(start.examples)]
 
 
 def _settings(ui: dict[str, Any], backend: Backend) -> None:
@@ -138,7 +166,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
 
 
 def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
-    """The knobs of the chosen methods, in the sidebar; what is set stays set when a method is taken away and put back."""
+    """The knobs of the chosen methods, in the sidebar; values stay when a method is removed and chosen again."""
     cards = hands.backend.cards
 
     with ui["knob_place"]:
@@ -152,18 +180,18 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     continue
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
-                    held = [controls.held(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
-                    off = hands.off(key, held)
+                    values = [controls.widget_value(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
+                    off = hands.off(key, values)
                     widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})))
-                               for k, value in zip(card.knobs, held)}
-                    note = board.line(f"knobs-{key}", *hands.clash(key, held))
-                # .input and not .change: a change is also told when a knob appears, maybe to a rendering that has been replaced
-                turned, held = [w.input for w in widgets.values()], list(widgets.values())
+                               for k, value in zip(card.knobs, values)}
+                    note = board.line(f"knobs-{key}", *hands.clash(key, values))
+                # .input and not .change: a change event also comes when a knob appears, maybe for a rendering that has been replaced
+                turned, inputs = [w.input for w in widgets.values()], list(widgets.values())
                 quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
                 usual = pack([[knob.name, knob.default] for knob in card.knobs])
                 keep = f"(given, ...values) => SpecVizPage.keep({pack(key)}, {usual}, given, values)"
-                gr.on(turned, None, [ui["knobs"], *held], ui["knobs"], js=keep, **quiet)
-                gr.on(turned, hands.ruler(key), held, [note, *(widgets[name] for name in off)], queue=False,
+                gr.on(turned, None, [ui["knobs"], *inputs], ui["knobs"], js=keep, **quiet)
+                gr.on(turned, hands.knob_rules(key), inputs, [note, *(widgets[name] for name in off)], queue=False,
                       trigger_mode="always_last", **quiet)
 
 
@@ -178,39 +206,39 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["edit"].click(hands.edit, [ui["chat"]], ended, **at_once)
     ui["settings"].click(None, None, None, js="() => document.querySelector('#settings .toggle-button').click()", **quiet)
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
-    ui["board"].select(hands.seen, None, None, **at_once)
+    ui["board"].select(hands.painted, None, None, **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
     ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
     known = [ui["models"], ui["methods"]]
-    demo.load(hands.greet, None, known, **at_once)
+    demo.load(hands.page_opened, None, known, **at_once)
     pair = [ui["target"], ui["draft"]]
     chosen = [*known, ui["draft"], ui["notice"]]
-    gr.on([ui["target"].change, ui["draft"].change], hands.retarget, pair, chosen, **at_once)
+    gr.on([ui["target"].change, ui["draft"].change], hands.models_chosen, pair, chosen, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
-    gr.on(touches, hands.touch, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
+    gr.on(touches, hands.preload, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
 
 
 CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "prompts", "system", "target",
           "draft", "predicted")  # as in links.js
-ASKED = (*CHOICE, "lane", "chat")
-TOLD = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
-SETTLED = (*(name for name in TOLD if name not in ("notice", "conversation")), "chat", "bar", "methods")
+BEGIN_INPUTS = (*CHOICE, "lane", "chat")
+BEGIN_OUTPUTS = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
+FINISH_OUTPUTS = (*(name for name in BEGIN_OUTPUTS if name not in ("notice", "conversation")), "chat", "bar", "methods")
 
 
 def _begin(ui: dict[str, Any]) -> tuple[list, list]:
-    """What the beginning of a run reads and tells."""
-    return [ui[name] for name in ASKED], [ui[name] for name in TOLD]
+    """Inputs and outputs of the listener that begins a run."""
+    return [ui[name] for name in BEGIN_INPUTS], [ui[name] for name in BEGIN_OUTPUTS]
 
 
 def _watch(begun: Any, ui: dict[str, Any], hands: Handlers) -> None:
-    """After a run has begun: its frames, then what remains of it."""
+    """After a run has begun: its frames, then its end."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
     begun.then(hands.watch, None, [ui["board"], ui["stop"]], **quiet).then(
-        hands.settle, [ui["chat"], ui["prompt"]], [ui[name] for name in SETTLED], **quiet)
+        hands.finish, [ui["chat"], ui["prompt"]], [ui[name] for name in FINISH_OUTPUTS], **quiet)
 
 
 def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
-    """What links and panels ask for: they fill the controls, and maybe press Run. The browser fills them by itself."""
+    """Requests of links and panels: they fill the controls, and maybe press Run. The browser fills them without the server."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     choice = [ui[name] for name in CHOICE]
     take = "(...values) => SpecVizPage.take(...values)"
@@ -220,17 +248,17 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     opened = [ui[name] for name in ("chat", "conversation", "lane", "follow", "bar", "stop")]
     ui["tabs"].apply(None, choice, taken, js=take, **quiet).then(hands.opened, ui["chat"], opened, queue=False, **quiet)
     asked_for = ui["tabs"].select(None, choice, taken, js=take, **quiet)
-    afresh = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(hands.afresh, ui["chat"], ui["chat"], queue=False, **quiet)
+    afresh = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(hands.start_over, ui["chat"], ui["chat"], queue=False, **quiet)
     for ready in (asked_for, afresh):
         _watch(ready.then(hands.begin, *_begin(ui), concurrency_limit=None, **quiet), ui, hands)
     ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)
 
 
-def _try(ui: dict[str, Any], tries: list[gr.Button], offered: Offer, cards: dict[str, Any]) -> None:
-    """An example fills the prompt, chooses its methods and says what to watch; the browser does it alone."""
-    for button, example in zip(tries, offered.examples):
-        methods = list(example["methods"] or offered.chosen)
-        told = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,
+def _try(ui: dict[str, Any], tries: list[gr.Button], start: StartContent, cards: dict[str, Any]) -> None:
+    """An example fills the prompt, chooses its methods and shows a hint; the browser does it without the server."""
+    for button, example in zip(tries, start.examples):
+        methods = list(example["methods"] or start.chosen)
+        shown = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,
                 "titles": [cards[key].title for key in methods]}
         button.click(None, ui["methods"], [ui["prompt"], ui["notice"], ui["methods"]], api_visibility="private",
-                     js=f"(chosen) => SpecVizPage.example({pack(told)}, chosen)")
+                     js=f"(chosen) => SpecVizPage.example({pack(shown)}, chosen)")

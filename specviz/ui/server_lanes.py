@@ -7,7 +7,7 @@ from typing import Any, Generator
 from ..core.method import Method
 from ..servers.dialects import ENGINES, FAMILY, KEY
 from ..servers.configured import servers
-from ..servers.http_client import ServerError
+from ..servers.messages import ServerError
 from ..zoo.registry import ZooError
 from .limits import RunRequest
 from .messages import text

@@ -1,4 +1,5 @@
-"""What the page offers before anybody has chosen: example prompts, the methods in sight, the recorded run. All of it files."""
+"""The page's content before anybody has chosen anything: example prompts, the methods in sight, the recorded run. All of it is read
+from files."""
 from __future__ import annotations
 
 import json
@@ -18,8 +19,8 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 
 
 @dataclass(frozen=True)
-class Offer:
-    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods that pay, offered beside the chosen ones;
+class StartContent:
+    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods in sight beside the chosen ones;
     ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about; or name, ``among`` (the keys that the list is
     narrowed to) and about."""
 
@@ -29,41 +30,41 @@ class Offer:
     presets: tuple[dict[str, Any], ...] = ()
 
 
-def offer(cards: dict[str, Any], path: Path = EXAMPLES) -> Offer:
-    """Read the file; what it does not say, or names in vain, comes from the catalogue: one method a family."""
+def start_content(cards: dict[str, Any], path: Path = EXAMPLES) -> StartContent:
+    """Read the file; what it leaves out, or names that do not exist, comes from the catalogue: one method of each family."""
     try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
-        told = {}
-    told = told if isinstance(told, dict) else {}
+        content = {}
+    content = content if isinstance(content, dict) else {}
 
     def methods(names: Any, most: int = LANES - 1) -> list[str]:
         return [key for key in names or () if key in cards and key != BASELINE][:most]
 
     families = {card.family: key for key, card in reversed(cards.items())}
-    first = methods(told.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
-    examples = [row | {"methods": methods(row.get("methods"))} for row in told.get("examples") or () if _whole(row)]
+    first = methods(content.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
+    examples = [row | {"methods": methods(row.get("methods"))} for row in content.get("examples") or () if _is_example(row)]
     presets = [row | {"methods": methods(row.get("methods")), "among": named(cards, row.get("called"))}
-               for row in told.get("presets") or () if isinstance(row, dict) and isinstance(row.get("name"), str)]
-    return Offer(tuple(examples), tuple(first), tuple(methods(told.get("chosen")) or first[:2]),
+               for row in content.get("presets") or () if isinstance(row, dict) and isinstance(row.get("name"), str)]
+    return StartContent(tuple(examples), tuple(first), tuple(methods(content.get("chosen")) or first[:2]),
                  tuple(row for row in presets if row["methods"] or row["among"]))
 
 
 def named(cards: dict[str, Any], called: Any) -> list[str]:
-    """The methods that have one of these names, by their own word (``aliases``) or their key; the catalogue's order."""
+    """Return the methods with one of these names, by alias or key, in the catalogue's order."""
     plain = lambda name: "".join(filter(str.isalnum, str(name).lower()))  # noqa: E731
     names = set(map(plain, called or ()))
     return [key for key, card in cards.items() if names & set(map(plain, (key, *getattr(card, "aliases", ()))))]
 
 
-def _whole(row: Any) -> bool:
+def _is_example(row: Any) -> bool:
     return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("name", "prompt"))
 
 
-def recorded(path: Path = RECORDED) -> str:
-    """The recorded run that is on the board at first, as a board's value; an empty board where there is none."""
+def recorded_board(path: Path = RECORDED) -> str:
+    """Return the recorded run that is on the board at first, as a board's value; an empty board where there is none."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return stream.shown(0, records)
+        return stream.finished_board(0, records)
     except (OSError, ValueError):
-        return stream.empty(0, "Write a prompt and press Run.")
+        return stream.empty_board(0, "board.empty")

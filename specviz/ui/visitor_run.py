@@ -4,21 +4,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .chat import Chat, Turn
-from .limits import Ask
-from .stream import Live
+from .limits import RunRequest
+from .stream import LiveRun
 
 
 @dataclass
-class Underway:
-    """A visitor's run from the press of Run until its answer is kept. watched: its frames are being told; over: all were."""
+class VisitorRun:
+    """A visitor's run from the press of Run until its answer is kept. watched: its frames are being sent; over: all were;
+    dropped: the conversation was left meanwhile, so nothing of the run is shown or kept."""
 
-    live: Live
-    ask: Ask
+    live: LiveRun
+    asked: RunRequest
     earlier: list  # the turns before it
     watched: bool = False
     over: bool = False
+    dropped: bool = False
 
     def keep(self, chat: Chat) -> Turn | None:
-        """Its answer becomes a turn; the frames of the next run are numbered on, since a page takes a lower number for a late one."""
+        """Make its answer a turn. The next run's frames are numbered after its own, since a page takes a lower number for an old one."""
         chat.frame = max(chat.frame, self.live.frames.first)
-        return chat.put(self.earlier, self.ask.prompt, self.live.frames.records)
+        return chat.put(self.earlier, self.asked.prompt, self.live.frames.records)

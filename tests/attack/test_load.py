@@ -15,9 +15,9 @@ import pytest
 from specviz.ui import engine_job as job
 from specviz.core.method import Method
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
-from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, RunRequest, Refused, RunQueue, Visitor, read
+from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, RunRequest, Refused, RunQueue, Visitor, read_request
 from specviz.ui.loading import Loader
-from specviz.ui.stream import Live
+from specviz.ui.stream import LiveRun
 
 from ..ui.fake import CARDS, FakeBackend
 
@@ -87,10 +87,10 @@ def test_a_run_that_nobody_reads_is_stopped_and_keeps_a_few_messages(monkeypatch
     backend, line, box = FakeBackend(), RunQueue(), Mailbox(reads=False)
     backend.loaded.add(None)
     backend.hold(3)
-    live = Live(backend, line, ASK, 0, box.visitor)
+    live = LiveRun(backend, line, ASK, 0, box.visitor)
     frames = alone(told(live, box))
     assert live.gone and live.stop.is_set() and frames[-1]["status"]["state"] == "stopped" and not frames[-1]["e"]
-    assert "Nobody read" in frames[-1]["status"]["text"] and box.most <= job.UNREAD and box.held == 1
+    assert frames[-1]["status"]["code"] == "run.unread" and box.most <= job.UNREAD and box.held == 1
     assert backend.idle() and line.ahead(line.enter()) == 0
 
 
@@ -104,7 +104,7 @@ def test_a_reader_that_falls_behind_gets_everything_in_fewer_frames():
     backend, box = FakeBackend(), Slow(reads=True)
     box.asked = 0
     backend.loaded.add(None)
-    frames = alone(told(Live(backend, RunQueue(), ASK, 0, box.visitor), box))
+    frames = alone(told(LiveRun(backend, RunQueue(), ASK, 0, box.visitor), box))
     assert box.most <= job.UNREAD + 1 and frames[-1]["snap"]
     assert [r for f in frames[:-1] for r in f["e"]] == frames[-1]["e"]
 
@@ -115,7 +115,7 @@ def test_a_place_in_the_line_is_not_kept_for_somebody_who_does_not_read(monkeypa
     first = line.enter()
     backend = FakeBackend()
     backend.loaded.add(None)
-    live = Live(backend, line, ASK, 0, box.visitor)
+    live = LiveRun(backend, line, ASK, 0, box.visitor)
     assert alone(told(live, box))[-1]["status"]["state"] == "stopped" and not backend.runs
     line.leave(first)
     assert line.ahead(line.enter()) == 0
@@ -134,10 +134,11 @@ def test_streams_that_were_ordered_and_never_fetched_end_by_themselves(server, b
 
 def test_an_address_has_so_many_open_runs_and_no_more():
     line = RunQueue(open_runs=2)
-    with line.visit("a"), line.visit("b"), line.visit("a"):
-        with pytest.raises(Refused, match="2 runs of this address are open"):
-            line.visit("a").__enter__()
-    with line.visit("a"), line.visit("a"):
+    with line.open_run("a"), line.open_run("b"), line.open_run("a"):
+        with pytest.raises(Refused) as refused:
+            line.open_run("a").__enter__()
+        assert refused.value.code == "queue.open_runs"
+    with line.open_run("a"), line.open_run("a"):
         pass
     assert not line._open and RunQueue().open_runs == OPEN_RUNS < RunQueue().waiting
 
@@ -146,10 +147,10 @@ def test_runs_that_are_begun_and_never_watched_are_let_go():
     from types import SimpleNamespace
 
     from specviz.ui.chat import Chat
-    from specviz.ui.page import SETTLED, TOLD
+    from specviz.ui.page import FINISH_OUTPUTS, BEGIN_OUTPUTS
 
     hands = Handlers(FakeBackend())
-    hands.ui |= {name: name for name in {*TOLD, *SETTLED, "board"}}
+    hands.ui |= {name: name for name in {*BEGIN_OUTPUTS, *FINISH_OUTPUTS, "board"}}
 
     async def flood():
         for i in range(2 * VISITORS):
@@ -175,11 +176,11 @@ def test_a_model_that_loads_holds_nobody_who_has_theirs():
 
     async def both():
         box = Mailbox(reads=True)
-        waiting = Live(backend, line, RunRequest("x", ASK.lanes, target="other"), 0, Visitor(), loader)
+        waiting = LiveRun(backend, line, RunRequest("x", ASK.lanes, target="other"), 0, Visitor(), loader)
         first = asyncio.ensure_future(told(waiting, Mailbox(reads=True)))
-        while loader._under_way is None:
+        while loader._loading is None:
             await asyncio.sleep(0.01)
-        frames = await told(Live(backend, line, ASK, 0, Visitor(), loader), box)
+        frames = await told(LiveRun(backend, line, ASK, 0, Visitor(), loader), box)
         assert frames[-1]["status"]["state"] == "done" and not first.done()
         backend.slow.clear()
         return await first
@@ -235,7 +236,7 @@ def test_a_long_value_is_not_echoed():
     from specviz import catalogue
 
     with pytest.raises(Refused) as why:
-        read(catalogue(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "9" * 900_000}})
+        read_request(catalogue(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "9" * 900_000}})
     assert len(str(why.value)) < SENTENCE + 100
 
 

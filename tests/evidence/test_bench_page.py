@@ -6,8 +6,9 @@ import re
 import pytest
 
 from specviz.evidence.bench_page import ABSENT, page, plain, winners
-from specviz.evidence.bench_page import probs as read_law
-from specviz.evidence.ledger import Asked, Ledger, Leg, Run, Sitting
+from specviz.evidence.bench_figures import figures, lines
+from specviz.evidence.bench_page import by_method
+from specviz.evidence.bench_ledger import Requested, Ledger, RunGroup, Run, BenchSession
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.ui.picker_rows import measured, rows
@@ -20,26 +21,26 @@ SETTINGS = {"target": {"name": "Llama-x-16M"}, "draft": {"name": "Llama-x-draft"
 PROMPTS = ((1, "story"), (2, "story"), (3, "edit"), (4, "edit"))
 
 
-def sitting(temperature, speeds, began="2026-01-02T03:04:05+00:00", machine=MACHINE, methods=(), **settings):
+def bench_session(temperature, speeds, began="2026-01-02T03:04:05+00:00", machine=MACHINE, methods=(), **settings):
     """A sitting of legs, one for each speed-up of each task: {method: {task: [speed-ups]}}, four passes for eight tokens each."""
-    asked = Asked((BASE, *(methods or speeds)), PROMPTS, 3, "heldout.jsonl", (), {"jacobi": "Jacobi needs | more."})
-    one = Sitting(began, {**SETTINGS, "temperature": temperature, **settings}, machine, asked)
+    asked = Requested((BASE, *(methods or speeds)), PROMPTS, 3, "heldout.jsonl", (), {"jacobi": "Jacobi needs | more."})
+    one = BenchSession(began, {**SETTINGS, "temperature": temperature, **settings}, machine, asked)
     places = {"story": [(1, r) for r in (1, 2, 3)] + [(2, r) for r in (1, 2, 3)], "edit": [(3, r) for r in (1, 2, 3)] + [(4, 1)]}
     for task, spots in places.items():
         for n, (prompt, repeat) in enumerate(spots):
             made = tuple(Run(key, 8, 4, seconds=0.8 / of[task][n], same=n > 0) for key, of in speeds.items() if n < len(of.get(task, ())))
             if made:
-                one.legs.append(Leg(prompt, task, repeat, 36.0, Run(BASE, 8, 8, seconds=0.8, same=True), made))
+                one.run_groups.append(RunGroup(prompt, task, repeat, 36.0, Run(BASE, 8, 8, seconds=0.8, same=True), made))
     return one
 
 
-def ledger(path, *sittings):
+def ledger(path, *sessions):
     """A file that these sittings wrote, read again."""
     book = Ledger(path)
-    for one in sittings:
-        legs, one.legs = one.legs, []
+    for one in sessions:
+        run_groups, one.run_groups = one.run_groups, []
         book.begin(one)
-        for leg in legs:
+        for leg in run_groups:
             book.add(leg)
     return Ledger(path)
 
@@ -50,7 +51,7 @@ DICE = {"copyspec": {"story": [0.9, 1.1]}, "swift": {"edit": [0.5]}}
 
 
 def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
-    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY), sitting(1.0, DICE, "2026-01-03T00:00:00+00:00")))
+    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, DICE, "2026-01-03T00:00:00+00:00")))
     lines = {line.split(" | ")[0]: line for line in told.partition("## ")[0].splitlines() if line.startswith("| ")}
     # prompt lookup: 1, 1.2, 1.4, 1.6, 3, 3.12, 3.2, 3.32: between the 4th and 5th; a quarter of the way is 1.2 + 3/4 of 0.2
     assert lines["| Prompt lookup"] == f"| Prompt lookup | exact | 2 | 2.3 (1.35 to 3.14) | {ABSENT} | {ABSENT} | 8 + 0 |"
@@ -75,7 +76,7 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
 
 
 def test_a_winner_is_named_only_where_it_is_clear(tmp_path):
-    of = read_law([sitting(0.0, GREEDY)])
+    of = by_method([bench_session(0.0, GREEDY)])
     first, _, *found = winners(of, catalogue(), ["story", "edit"])
     assert first == "| family | story | edit |" and len(found) == 2
     speculative, lookups = (line.split(" | ") for line in found)
@@ -83,7 +84,7 @@ def test_a_winner_is_named_only_where_it_is_clear(tmp_path):
     assert lookups[1] == "no clear winner: Prompt lookup 1.3 (1.15 to 1.45), CopySpec 1.28 (1.21 to 1.37)"
     assert lookups[2] == "**Prompt lookup** 3.16 (3.09 to 3.23) |"
     few = {"prompt_lookup": {"edit": [3.0, 3.1, 3.2]}, "copyspec": {"edit": [2.0, 2.1, 2.2]}}
-    assert "no clear winner: Prompt lookup" in winners(read_law([sitting(0.0, few)]), catalogue(), ["edit"])[2]
+    assert "no clear winner: Prompt lookup" in winners(by_method([bench_session(0.0, few)]), catalogue(), ["edit"])[2]
 
 
 def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
@@ -91,17 +92,17 @@ def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
                   if {"exact", "approximate"} <= {m.exactness for m in catalogue().values() if m.family == f})
     exact, loose = (next(m for m in catalogue().values() if (m.family, m.exactness) == (family, e)) for e in ("exact", "approximate"))
     speeds = {exact.key: {"edit": [1.0] * 4}, loose.key: {"edit": [9.0] * 4}}
-    assert f"alone: {exact.title} 1 (" in winners(read_law([sitting(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert f"alone: {exact.title} 1 (" in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
     del speeds[exact.key]
-    assert f"alone: {loose.title} (approximate) 9 (" in winners(read_law([sitting(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert f"alone: {loose.title} (approximate) 9 (" in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
 
 
 def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path):
-    one = sitting(0.0, {})
+    one = bench_session(0.0, {})
     for seconds, key in ((1.0, "swift"), (2.0, "jacobi")):  # the machine got slower in between
-        one.legs.append(Leg(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=seconds), (Run(key, 8, 8, seconds=seconds / 2),)))
-    one.legs.append(Leg(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=1.0), (Run("swift", 8, 8, seconds=9.0), Run("medusa", failed="oh"))))
-    of = read_law([one])
+        one.run_groups.append(RunGroup(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=seconds), (Run(key, 8, 8, seconds=seconds / 2),)))
+    one.run_groups.append(RunGroup(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=1.0), (Run("swift", 8, 8, seconds=9.0), Run("medusa", failed="oh"))))
+    of = by_method([one])
     assert of["swift"].speeds() == of["jacobi"].speeds() == [2.0] and "medusa" not in of  # the first of two counts
     assert "differ by 100.0% (median of 2)" in page(ledger(tmp_path / "f.jsonl", one))
 
@@ -109,19 +110,19 @@ def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path
 def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
     one, two = ({**MACHINE, "threads": n} for n in (1, 2))
     few = {"swift": {"edit": [1.5]}}
-    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY, machine=one), sitting(1.0, DICE), sitting(1.0, few, machine=one)))
+    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, DICE), bench_session(1.0, few, machine=one)))
     assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in told
     copied, swift = (next(line for line in told.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
     assert copied.endswith("| 8 + 2 |") and swift.endswith("| 0 + 1 |") and "0.5" in swift, "the one run with one thread is left aside"
     assert "Left aside" in told and "2 runs of Llama-x-16M with Llama-x-draft on Some (R) Processor, 2 cores, 1 threads" in told
-    assert page(ledger(tmp_path / "g.jsonl", sitting(0.0, GREEDY, machine=one), sitting(1.0, DICE, machine=one, target={"name": "big"}))
+    assert page(ledger(tmp_path / "g.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, DICE, machine=one, target={"name": "big"}))
                 ).count("temperature 1") <= 1, "what is of another target is still left aside"
 
 
 def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
     few, many = {"swift": {"edit": [1.5]}}, GREEDY
-    book = ledger(tmp_path / "f.jsonl", sitting(0.0, few, target={"name": "big"}), sitting(0.0, many), sitting(0.0, few, max_new_tokens=8),
-                  sitting(0.0, few, machine={**MACHINE, "threads": 1}), sitting(1.0, {}))
+    book = ledger(tmp_path / "f.jsonl", bench_session(0.0, few, target={"name": "big"}), bench_session(0.0, many), bench_session(0.0, few, max_new_tokens=8),
+                  bench_session(0.0, few, machine={**MACHINE, "threads": 1}), bench_session(1.0, {}))
     told = page(book)
     assert "| SWIFT" not in told and "Left aside" in told and "2 runs of big with Llama-x-draft" in told and "8 tokens" in told
     assert "| SWIFT" in page(book, "big") and "| Prompt lookup" not in page(book, "big")
@@ -129,21 +130,20 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
         with pytest.raises(SessionError, match="holds no runs of these models"):
             page(book, *chosen)
     with pytest.raises(SessionError, match="holds no runs"):
-        page(ledger(tmp_path / "g.jsonl", sitting(0.0, {})))
+        page(ledger(tmp_path / "g.jsonl", bench_session(0.0, {})))
 
 
-def test_the_picker_reads_what_the_table_writes(tmp_path):
-    path = tmp_path / "bench.md"
-    path.write_text(page(ledger(tmp_path / "f.jsonl", sitting(0.0, GREEDY), sitting(1.0, DICE))))
-    told = measured(path)
-    assert told["of"] == {"Prompt lookup": [2.3, None], "Speculative decoding": [2.0, None], "CopySpec": [1.76, 1.0],
-                          "Plain decoding": [1.0, 1.0]}
-    assert told["model"] == "Llama-x-16M" and told["where"].startswith("Some (R) Processor, 2 cores")
+def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
+    path = tmp_path / "bench.json"
+    path.write_text(lines(figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, DICE)))))
+    found = measured(path)
+    assert found["speedups"] == {"prompt_lookup": [2.3, None], "speculative": [2.0, None], "copyspec": [1.76, 1.0], BASE: [1.0, 1.0]}
+    assert found["model"] == "Llama-x-16M" and found["where"].startswith("Some (R) Processor, 2 cores")
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), path)}
     assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None
-    only = tmp_path / "dice.md"  # nothing greedy: no figure is taken for what it is not
-    only.write_text(page(ledger(tmp_path / "d.jsonl", sitting(1.0, DICE, draft=None))))
-    assert measured(only)["of"] == {} and measured(only)["model"] == ""
+    only = tmp_path / "sampled.json"  # nothing greedy: no figure is taken for what it is not
+    only.write_text(lines(figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, DICE, draft=None)))))
+    assert measured(only)["speedups"] == {} and measured(only)["model"] == ""
 
 
 def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
@@ -151,7 +151,7 @@ def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
     assert {plain(m.family) for m in catalogue().values()} == {m.family for m in catalogue().values()}
     evil = "a | b\n| c <script> `d` [e](f) # **g**"
     speeds = {**GREEDY, f"own {evil}": {"story": [1.0]}}
-    told = page(ledger(tmp_path / "f.jsonl", sitting(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
+    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
     assert not re.search(r"<|`|\]\(f|# \*", told.replace("](log/speed.md)", ""))
     for block in re.findall(r"(?:^\|.*\n)+", told, re.M):
         assert len({line.count("|") for line in block.splitlines()}) == 1

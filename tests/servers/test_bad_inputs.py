@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.merge_lanes import beside
+from specviz.servers.merge_lanes import merge_lanes
 from specviz.servers.stream import Stream
 from specviz.trace.events import Checked, Failed, Finished
 from specviz.zoo.registry import Server
@@ -214,7 +214,7 @@ def test_the_others_go_on(fake):
     """A lane that fails beside one that does not, and beside local ones."""
     made = {n: Stream(Server(name, "openai", f"{fake.url}/{name}", "m"), ASK, 8, Sampling(), 60.0, WIDE)
             for n, name in ((1, "dies_in_its_answer"), (2, "done_twice"))}
-    found = list(beside(((0, i) for i in range(3)), made))
+    found = list(merge_lanes(((0, i) for i in range(3)), made))
     assert [e for n, e in found if n == 0] == [0, 1, 2]
     assert [type([e for n, e in found if n == lane_][-1]) for lane_ in (1, 2)] == [Failed, Finished]
 

@@ -14,7 +14,7 @@ import urllib.request
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.configured import typed
+from specviz.servers.configured import parse_server
 from specviz.servers.stream import Stream
 from specviz.servers.http_client import Bounds
 from specviz.trace.events import Checked, Finished, TextEmitted
@@ -40,10 +40,10 @@ def target():
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    from specviz.zoo.gguf_file import export
+    from specviz.zoo.gguf_export import export
 
     path = tmp_path_factory.mktemp("gguf") / "target.gguf"
-    export(register().find(None), path, full=True)  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
+    export(register().find_server(None), path, full=True)  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
     return path
 
 
@@ -134,7 +134,7 @@ def test_the_benchmark_has_its_row(target):
 
 @pytest.mark.skipif(not os.environ.get("SPECVIZ_TEST_SERVER"), reason="SPECVIZ_TEST_SERVER names no live server")
 def test_a_live_server(target):
-    server = typed(os.environ["SPECVIZ_TEST_SERVER"])
+    server = parse_server(os.environ["SPECVIZ_TEST_SERVER"])
     text, facts = lane(server, "Count from one to twenty.", 96)
     assert text.strip() and facts["tokens"][0] == "observed" and facts["refused_ids"] == ("unknown", None)
     if server.engine in ("vllm", "sglang"):

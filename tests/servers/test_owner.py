@@ -6,7 +6,7 @@ import json
 import pytest
 
 from specviz.cli import commands as cli
-from specviz.servers.configured import find, servers
+from specviz.servers.configured import find_server, servers
 from specviz.servers.http_client import ServerError
 from specviz.trace.files import Trace
 from specviz.zoo.registry import ZooError, register
@@ -35,7 +35,7 @@ def test_the_file_and_the_environment_name_them(book, monkeypatch):
         ("house", "vllm", "http://10.0.0.1:8000", "q"), ("llamacpp", "llamacpp", "http://127.0.0.1:1", ""),
         ("llamacpp 2", "llamacpp", "https://x/y", "m")]
     monkeypatch.setenv("HOUSE", "k")
-    assert found["house"].secret() == "k" and find("house").name == "house" and find("sglang=http://z#m").model == "m"
+    assert found["house"].secret() == "k" and find_server("house").name == "house" and find_server("sglang=http://z#m").model == "m"
 
 
 @pytest.mark.parametrize("text, says", [
@@ -52,30 +52,30 @@ def test_a_slip_in_the_file_names_its_line(book, text, says):
 def test_what_is_no_server_is_a_sentence(book, asked):
     book("  house: {engine: vllm, url: 'http://x'}\n")
     with pytest.raises(ServerError):
-        find(asked)
+        find_server(asked)
 
 
 def test_a_visitor_names_no_address(book, monkeypatch):
     """Neither the page nor a program: a lane is a key of the cards, and those are the owner's."""
-    from specviz.ui.limits import Refused, read
-    from specviz.ui.server_lanes import served_cards, streams
+    from specviz.ui.limits import Refused, read_request
+    from specviz.ui.server_lanes import served_cards, server_streams
 
     book("  house: {engine: vllm, url: 'http://10.0.0.1:8000', model: q, key: HOUSE}\n")
     from specviz.ui.cards import cards
 
     known = cards() | served_cards()
-    ask = read(known, prompt="hi", methods=["server:house", "speculative"])
-    (lane, stream), = streams(ask, 5.0).items()
+    ask = read_request(known, prompt="hi", methods=["server:house", "speculative"])
+    (lane, stream), = server_streams(ask, 5.0).items()
     assert lane == 0 and stream.server.name == "house" and stream.conversation[-1]["content"] == "hi"
     for evil in ("server:http://evil", "server:vllm=http://evil", "server:", {"method": "server:house", "knobs": {"url": "http://evil"}}):
         with pytest.raises(Refused):
-            read(known, prompt="hi", methods=[evil])
+            read_request(known, prompt="hi", methods=[evil])
     for field in ("prompt", "system", "predicted", "target", "draft"):  # wherever an address is written, the owner's is spoken to
         told = {"prompt": "hi", "methods": ["server:house"], field: "vllm=http://evil#m"}
-        assert [one.url for one in streams(read(known, **told), 5.0).values()] == ["http://10.0.0.1:8000"]
+        assert [one.url for one in server_streams(read_request(known, **told), 5.0).values()] == ["http://10.0.0.1:8000"]
     for field in ("url", "server", "servers", "key"):
         with pytest.raises(TypeError):
-            read(known, prompt="hi", methods=["server:house"], **{field: "http://evil"})
+            read_request(known, prompt="hi", methods=["server:house"], **{field: "http://evil"})
     assert "10.0.0.1" not in json.dumps([vars(card) for card in served_cards().values()], default=str)
 
 
@@ -119,7 +119,7 @@ def test_queries_and_keys_are_turned_head_by_head():
     """Rows i and i + size / 2 of each head become neighbours, as llama.cpp's rotary positions want them."""
     import torch
 
-    from specviz.zoo.gguf_file import turned
+    from specviz.zoo.gguf_export import turned
 
     weight = torch.arange(12.0).repeat_interleave(3).reshape(12, 3)
     assert turned(weight, 2)[:, 0].tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from specviz.core import Sampling
-from specviz.servers.merge_lanes import beside
+from specviz.servers.merge_lanes import merge_lanes
 from specviz.servers.stream import Stream
 from specviz.servers.http_client import Bounds
 from specviz.trace.events import Checked, Failed, Finished, Received
@@ -156,7 +156,7 @@ def test_thinking_is_text(fake):
 def test_streams_run_beside_local_lanes_and_end_with_them(fake):
     server = Server("plain", "openai", fake.url + "/plain", "m")
     local = (one for one in [(0, "a"), (0, None), (0, "b")])
-    found = list(beside(local, {1: Stream(server, ASK, 8, GREEDY), 2: Stream(replace(server, name="again"), ASK, 8, GREEDY)}))
+    found = list(merge_lanes(local, {1: Stream(server, ASK, 8, GREEDY), 2: Stream(replace(server, name="again"), ASK, 8, GREEDY)}))
     assert [e for lane_, e in found if lane_ == 0] == ["a", None, "b"]
     assert [type(e).__name__ for lane_, e in found if lane_ == 1] == [type(e).__name__ for lane_, e in found if lane_ == 2]
     assert [lane_ for lane_, _ in found] == sorted((lane_ for lane_, _ in found), key=lambda x: (x == 0, x))  # on this machine: first, alone
@@ -167,7 +167,7 @@ def test_stop_ends_a_stream_that_waits(fake):
     cancel = threading.Event()
     stream = Stream(Server("waits", "openai", fake.url + "/waits", "m"), ASK, 8, GREEDY, 20.0, WIDE)
     seen = []
-    for _, event in beside((one for one in ()), {0: stream}, cancel):
+    for _, event in merge_lanes((one for one in ()), {0: stream}, cancel):
         seen.append(event)
         if isinstance(event, Received):
             cancel.set()

@@ -12,7 +12,8 @@ from base64 import b64encode
 
 from specviz.core.method import Knob, Method
 from specviz.ui.cards import card_data
-from specviz.ui.limits import BASELINE, Refused
+from specviz.ui.limits import BASELINE
+from specviz.ui.messages import Refused
 
 WORDS = ("the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "
          "and the stars lit the path home while the owl counted one two three four five and fell asleep at last").split()
@@ -87,7 +88,7 @@ class FakeBackend:
 
     def load(self, target):
         if target not in (None, "other", "|wide", "|none", "other|none"):
-            raise Refused(f"There is no model {target!r}; there is fake.")
+            raise Refused("run.engine", why=f"There is no model {target!r}; there is fake.")
         with self._gate:
             while target in self.slow:
                 self._gate.wait(0.01)

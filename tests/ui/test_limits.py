@@ -1,4 +1,4 @@
-"""What the server lets through, whatever a program sends."""
+"""Limits of a request and of the queue, whatever a program sends."""
 from __future__ import annotations
 
 import math
@@ -8,46 +8,80 @@ import pytest
 
 from specviz import catalogue
 from specviz.ui.cards import cards
-from specviz.ui.controls import unlawful
-from specviz.ui.limits import BASELINE, Refused, Turnstile, read, titles
+from specviz.ui.controls import incompatible_choices
+from specviz.ui.lab_questions import LabQuestions
+from specviz.ui.limits import BASELINE, SIZES, Refused, RunQueue, check_size, read_request, titles
 
-from .fake import CARDS
+from .fake import CARDS, FakeBackend
 
 KNOWN = {card.key: card for card in CARDS}
 
 
 def ask(**given):
-    return read(KNOWN, **({"prompt": "hello", "methods": ["chain"]} | given))
+    return read_request(KNOWN, **({"prompt": "hello", "methods": ["chain"]} | given))
 
 
-@pytest.mark.parametrize("field, values, says", [
-    ("prompt", ["", "  \n", None], "prompt is empty"),
-    ("prompt", [7, {"a": 1}, ["x"]], "prompt must be text"),
-    ("prompt", ["x" * 4001], "limit is 4,000"),
-    ("max_new_tokens", [-1, 0, 1e9, 513], "must lie between 1 and 512"),
-    ("max_new_tokens", [math.nan, "abc", None, 3.5, True, {}, math.inf, "9" * 400], "must be a whole number"),
-    ("temperature", [-1, 2.1], "must lie between 0 and 2"),
-    ("temperature", [math.inf, math.nan, None, "hot", []], "must be a number"),
-    ("top_p", [0, -1, 2], "must lie between"),
-    ("seed", [-1, 2**31], "seed must lie"),
-    ("seed", [None, "x", 1.5], "seed must be a whole number"),
-    ("prompts", [0, 9, -1], "Prompts at once must lie between 1 and 8"), ("prompts", ["many", None, 1.5, True], "Prompts at once must be a whole"),
-    ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "There is no method"),
-    ("methods", [7, [1], {"a": 1}, [None]], "list of method names"),
-    ("methods", [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]], "At most 5 lanes"),
-    ("knobs", [[1], "x", {"chain": 1}], "knobs must be given"),
-    ("knobs", [{"nope": {}}], "There is no method"),
-    ("turns", ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]], "Earlier messages must be"),
-    ("turns", [[{"role": "user", "content": "x"}] * 41], "too long to continue"),
-    ("system", [7, ["x"]], "system prompt must be text"),
-    ("target", [7, "x" * 201], "must be given by its name"),
+@pytest.mark.parametrize("field, values, code", [
+    ("prompt", ["", "  \n", None], "field.empty"),
+    ("prompt", [7, True], "field.text"),
+    ("prompt", [{"a": 1}, ["x"]], "size.values"),
+    ("prompt", ["x" * 4001], "size.text"),
+    ("max_new_tokens", [-1, 0, 1e9, 513], "field.range"),
+    ("max_new_tokens", [math.nan, "abc", None, 3.5, True, {}, math.inf, "9" * 30 + "x"], "field.number"),
+    ("max_new_tokens", ["9" * 41, 10**500], "size.text"),
+    ("temperature", [-1, 2.1], "field.range"),
+    ("temperature", [math.inf, math.nan, None, "hot", []], "field.number"),
+    ("top_p", [0, -1, 2], "field.range"),
+    ("seed", [-1, 2**31], "field.range"),
+    ("seed", [None, "x", 1.5], "field.number"),
+    ("prompts", [0, 9, -1], "field.range"), ("prompts", ["many", None, 1.5, True], "field.number"),
+    ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "field.method"),
+    ("methods", [7, [1], {"a": 1}, [None]], "field.methods"),
+    ("methods", [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]], "field.lanes"),
+    ("knobs", [[1], "x", {"chain": 1}], "field.knobs"),
+    ("knobs", [{"nope": {}}], "field.method"),
+    ("turns", ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]], "field.turns"),
+    ("turns", [[{"role": "user", "content": "x"}] * 41], "field.conversation"),
+    ("system", [7], "field.text"), ("system", [["x"]], "size.values"),
+    ("target", [7], "field.model"), ("target", ["x" * 201], "size.text"),
 ])
-def test_what_does_not_fit_is_refused_with_a_sentence(field, values, says):
+def test_a_value_that_does_not_fit_is_refused(field, values, code):
     for value in values:
-        with pytest.raises(Refused, match=says) as refused:
+        with pytest.raises(Refused) as refused:
             ask(**{field: value})
         sentence = str(refused.value)
-        assert sentence.endswith((".", "}.")) and len(sentence) < 300 and "Traceback" not in sentence
+        assert refused.value.code == code, (value, refused.value.code)
+        assert sentence.endswith((".", "}.")) and len(sentence) < 300
+
+
+MANY = 100_000
+LARGE = {"text": "x" * MANY, "list": ["chain"] * MANY, "object": {f"k{i}": 1 for i in range(MANY)}, "digits": 10**MANY,
+         "key": {"k" * MANY: 1}, "objects": [{"method": "chain", "knobs": {}}] * MANY, "inner": {"chain": {f"k{i}": 1 for i in range(MANY)}}}
+for shape, inner in (("lists", lambda v: [v]), ("nested", lambda v: {"a": v})):
+    LARGE[shape] = 1
+    for _ in range(MANY):
+        LARGE[shape] = inner(LARGE[shape])
+
+
+@pytest.mark.parametrize("shape", LARGE)
+@pytest.mark.parametrize("field", SIZES)
+def test_a_hundred_thousand_of_anything_is_refused_by_size_alone(field, shape):
+    """Every field of every endpoint: its size is checked before anything else is done with it."""
+    with pytest.raises(Refused) as refused:
+        if field == "name" or field == "payload":
+            LabQuestions(FakeBackend(), RunQueue())._check(LARGE[shape] if field == "name" else "echo", LARGE[shape] if field == "payload" else {})
+        elif field == "body":
+            check_size(field, LARGE[shape])
+        else:
+            read_request(Untouched(), **({"prompt": "x"} | {field: LARGE[shape]}))
+    assert refused.value.code.startswith("size.")
+
+
+class Untouched(dict):
+    """Cards that nobody may ask for before the size of everything is known."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"{name} was used")
 
 
 def test_the_baseline_is_always_the_last_lane():
@@ -64,8 +98,9 @@ def test_a_method_comes_again_with_other_knobs_and_the_same_lane_only_once():
     names = titles(got, KNOWN)
     assert names[0].endswith("gamma 3") and names[1].endswith("gamma 8") and names[2] == KNOWN["tree"].title
     for bad in ([{"knobs": {}}], [{"method": 3}], [{"method": "chain", "knobs": 4}], {"knobs": {}}):
-        with pytest.raises(Refused, match="list of method names"):
+        with pytest.raises(Refused) as refused:
             ask(methods=bad)
+        assert refused.value.code == "field.methods"
 
 
 def test_what_fits_is_taken_as_it_is():
@@ -83,18 +118,19 @@ def test_half_a_character_becomes_a_question_mark():
 def test_real_knobs_are_refused_in_the_methods_own_words():
     from specviz.ui.cards import cards
 
-    with pytest.raises(Refused, match="gamma must"):
-        read(cards(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "many"}})
-    with pytest.raises(Refused, match="no knob"):
-        read(cards(), prompt="x", methods=["speculative"], knobs={"speculative": {"nope": 1}})
+    for knobs, name in (({"gamma": "many"}, "gamma"), ({"nope": 1}, "nope")):
+        with pytest.raises(Refused) as refused:
+            read_request(cards(), prompt="x", methods=["speculative"], knobs={"speculative": knobs})
+        assert refused.value.code == "field.knob" and name in refused.value.values["why"]
 
 
-def test_the_line_is_first_come_first_served_and_ends_somewhere():
-    line = Turnstile(waiting=2)
+def test_the_queue_is_first_come_first_served_and_bounded():
+    line = RunQueue(waiting=2)
     tickets = [line.enter() for _ in range(3)]
     assert [line.ahead(t) for t in tickets] == [0, 1, 2]
-    with pytest.raises(Refused, match="2 runs are waiting"):
+    with pytest.raises(Refused) as refused:
         line.enter()
+    assert refused.value.code == "queue.full"
     line.leave(tickets[1])
     line.leave(tickets[1])
     assert [line.ahead(tickets[0]), line.ahead(tickets[2])] == [0, 1]
@@ -102,31 +138,70 @@ def test_the_line_is_first_come_first_served_and_ends_somewhere():
     assert line.ahead(tickets[2]) == 0
 
 
-def test_grey_choices_are_the_unlawful_ones_and_every_lawful_pair_can_be_reached():
-    """What the page greys is what the catalogue refuses; no lawful setting is locked away behind a grey one."""
+def test_addresses_take_turns_in_the_queue():
+    """A flood of one address delays every other by one run at most."""
+    line = RunQueue()
+    flood = [line.enter("flood") for _ in range(8)]
+    assert line.ahead(flood[0]) == 0  # it is active, and stays first
+    one, other = line.enter("one"), line.enter("other")
+    assert [line.ahead(one), line.ahead(other), line.ahead(flood[1])] == [1, 2, 3]
+    line.leave(flood[0])
+    assert [line.ahead(flood[1]), line.ahead(one), line.ahead(other), line.ahead(flood[2])] == [0, 1, 2, 3]
+
+
+def test_an_honest_visitor_has_a_place_in_a_flooded_queue():
+    line, refused = RunQueue(), 0
+    for address in ("a", "b", "c", "d"):
+        for _ in range(100):
+            try:
+                line.enter(address)
+            except Refused as why:
+                refused += 1
+                assert why.code in ("queue.share", "queue.full")
+    tickets = [line.enter(f"honest {i}") for i in range(18)]
+    assert refused > 300 and all(line.ahead(ticket) <= 4 + i for i, ticket in enumerate(tickets))
+
+
+def test_a_silent_run_loses_its_place(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("specviz.ui.run_queue.time.monotonic", lambda: now[0])
+    line = RunQueue(silence=10)
+    hung, after = line.enter("a"), line.enter("b")
+    assert (line.ahead(hung), line.ahead(after)) == (0, 1)
+    now[0] = 8
+    line.alive(hung)
+    now[0] = 17
+    assert line.ahead(after) == 1
+    now[0] = 19
+    assert line.ahead(after) == 0
+    line.leave(hung)
+
+
+def test_grey_choices_are_the_incompatible_ones_and_every_compatible_pair_can_be_reached():
+    """The page greys the choices that the catalogue refuses; no compatible setting is unreachable because of a grey one."""
     catalogued, ruled = catalogue(), 0
     for card in cards().values():
         knobs = [knob for knob in card.knobs if any(knob.only_with or knob.name == other for k in card.knobs for _, other, _ in k.only_with)]
         space = [dict(zip([k.name for k in knobs], values)) for values in product(*(k.choices or (k.low, k.high) for k in knobs))] if knobs else []
         full = {k.name: k.default for k in card.knobs}
 
-        compatible_verifiers = [held for held in space if not _refused(catalogued[card.key], held)]
-        for held in compatible_verifiers:
-            off = unlawful(card.knobs, full | held)
+        allowed = [widget_value for widget_value in space if not _refused(catalogued[card.key], widget_value)]
+        for widget_value in allowed:
+            off = incompatible_choices(card.knobs, full | widget_value)
             for knob in knobs:
-                assert {c for c in knob.choices if _refused(catalogued[card.key], held | {knob.name: c})} == set(off.get(knob.name, ()))
-        seen, front = [], compatible_verifiers[:1]
+                assert {c for c in knob.choices if _refused(catalogued[card.key], widget_value | {knob.name: c})} == set(off.get(knob.name, ()))
+        seen, front = [], allowed[:1]
         while front:
             seen += front
-            front = [h for h in compatible_verifiers if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)]
-        assert len(seen) == len(compatible_verifiers)
+            front = [h for h in allowed if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)]
+        assert len(seen) == len(allowed)
         ruled += bool(knobs)
     assert ruled
 
 
-def _refused(method, held):
+def _refused(method, widget_value):
     try:
-        method.read_knobs(held)
+        method.read_knobs(widget_value)
     except ValueError:
         return True
     return False

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from specviz.ui.cards import cards
-from specviz.ui.chat import lanes
+from specviz.ui.chat import lane_answers
 from specviz.ui.handlers import Handlers
-from specviz.ui.limits import Ask
-from specviz.ui.start_content import EXAMPLES, offer
+from specviz.ui.limits import RunRequest
+from specviz.ui.start_content import EXAMPLES, start_content
 from specviz.ui.picker_rows import measured
 
 from .conftest import Server
@@ -97,7 +97,7 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     finish(page)
     assert page.is_disabled("#stop")
     told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
-    for said, shown in zip(lanes(told), painted(page)):
+    for said, shown in zip(lane_answers(told), painted(page)):
         verdicts = [v for words, v in said.pieces for _ in re.findall(r"\s*\S+", words)]
         assert [v for _, v in shown] == verdicts[-len(shown):] and len(shown) > 20
         assert {"accepted", "correction", "bonus"} & set(verdicts) or said.key == "autoregressive"
@@ -129,7 +129,7 @@ def test_stop_ends_the_run_within_a_round(page, backend):
     backend.hold(5)
     begin(page)
     state(page, "live")  # what is on the board is this run, and no longer the recorded one
-    assert backend.held()
+    assert backend.widget_value()
     page.click("#stop")
     finish(page, "stopped")
     assert backend.rounds == 5 and backend.active == 0
@@ -192,6 +192,35 @@ def test_new_chat_starts_over(page, backend):
     assert page.is_hidden(".pg-chat")
 
 
+def test_new_chat_in_mid_run_forgets_that_run(page, backend):
+    run(page, "a first question")
+    backend.hold(5)
+    begin(page, "a second question")
+    state(page, "live")
+    page.click("#new-chat")
+    state(page, "idle")
+    backend.hold(None)
+    page.wait_for_selector("#run:not([disabled])")
+    page.wait_for_timeout(1500)  # what came back, came seconds later
+    assert page.get_attribute("#board .sv", "data-state") == "idle" and page.get_attribute("#board .sv", "data-records") == "0"
+    assert page.is_hidden(".pg-chat") and page.is_hidden("#new-chat") and backend.active == 0
+    run(page, "a third question")
+    assert backend.runs[-1].turns == () and "a third question" in text(page) and page.is_hidden(".pg-chat")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_a_way_back(page, backend):
+    page.evaluate("() => { SpecVizPage.pending = { target: 'nobody/nothing' }; SpecVizPage.send('input'); }")
+    page.wait_for_function("document.querySelector('#models .pg-line').textContent.includes('next run')")
+    begin(page)
+    state(page, "error")
+    page.wait_for_selector("#run:not([disabled])")
+    page.wait_for_selector("#models .pg-line[data-state=error]")
+    page.click("#models .pg-embedded")
+    page.wait_for_selector("#models .pg-line:not([data-state=error])")
+    run(page)
+    assert backend.runs[-1].models in (None, "")
+
+
 @pytest.mark.thorough
 def test_edit_takes_the_last_message_back(page, backend):
     run(page, "with a mistaek")
@@ -210,7 +239,7 @@ def test_where_lanes_differ_the_person_picks_one(page, backend):
     choices.nth(1).click()
     second_text = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
     run(page, "second")
-    assert backend.runs[1].turns[1]["content"] == lanes(second_text)[1].text
+    assert backend.runs[1].turns[1]["content"] == lane_answers(second_text)[1].text
 
 
 @pytest.mark.thorough
@@ -317,7 +346,7 @@ def test_knobs_come_from_the_catalogue(page, backend):
     page.locator("#knob-chain-warm input").uncheck()
     page.fill("#system textarea", "Be brief.")
     run(page)
-    ask: Ask = backend.runs[0]
+    ask: RunRequest = backend.runs[0]
     assert dict(ask.lanes)["chain"] == {"gamma": 7, "shape": "even", "warm": False}
     assert ask.system == "Be brief." and ask.messages()[0] == {"role": "system", "content": "Be brief."}
     page.keyboard.press("Escape")
@@ -566,7 +595,7 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 @pytest.mark.thorough
 def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     page = visit(url=shelf.url)
-    titles = {card.title: measured()["of"].get(card.title) for card in cards().values()}
+    titles = {card.title: measured()["speedups"].get(card.key) for card in cards().values()}
     marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731
 
     def right(rng):
@@ -587,7 +616,7 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
     assert "another model" in page.inner_text(".pg-where")
     for preset in page.evaluate("[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"):
-        own = next(row for row in offer(cards()).presets if row["name"] == preset)
+        own = next(row for row in start_content(cards()).presets if row["name"] == preset)
         if own["among"]:
             continue  # it narrows the list and chooses nothing: tests/ui/test_picker.py
         page.click(f".pg-presets button:text-is('{preset}')")

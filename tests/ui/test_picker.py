@@ -5,7 +5,7 @@ import pytest
 
 from specviz.ui.cards import cards
 from specviz.ui.limits import BASELINE
-from specviz.ui.start_content import named, offer
+from specviz.ui.start_content import named, start_content
 from specviz.ui.picker_rows import measured
 
 from .test_page import open_fields, run, shelf  # noqa: F401
@@ -22,12 +22,12 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
     def shown(rng):
         own = [speeds[key][rng] for key in page.evaluate(CHIPS)]
         assert own and own == sorted(own, reverse=True) and min(own) >= 1
-        paying = [speeds[key][rng] for key in offer(cards()).first if key not in page.get_attribute(".pg-pick", "data-on").split()
+        paying = [speeds[key][rng] for key in start_content(cards()).first if key not in page.get_attribute(".pg-pick", "data-on").split()
                   and speeds[key] and speeds[key][rng] >= 1]
         assert own == sorted(paying, reverse=True)[:3]  # the fastest of what is offered
 
     said = "[...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent).join()"
-    assert measured()["of"]
+    assert measured()["speedups"]
     page.click(".pg-chips [data-key=speculative]")  # no longer chosen, so it stands among what pays
     assert "speculative" in page.evaluate(CHIPS)
     shown(0)
@@ -39,7 +39,7 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
 
 
 def test_what_engines_offer_is_found_by_the_methods_own_aliases():
-    preset = next(row for row in offer(cards()).presets if row["among"])
+    preset = next(row for row in start_content(cards()).presets if row["among"])
     assert preset["name"] == "In engines" and not preset["methods"]
     assert {"eagle3", "mtp", "dflash", "pard", "prompt_lookup", "suffix_decoding", "speculative", "medusa"} <= set(preset["among"])
     for name in preset["called"]:
@@ -51,7 +51,7 @@ def test_what_engines_offer_is_found_by_the_methods_own_aliases():
 def test_the_preset_of_engines_narrows_the_list_and_chooses_nothing(visit, shelf):  # noqa: F811
     page = visit(url=shelf.url)
     chosen = page.get_attribute(".pg-pick", "data-on")
-    among = next(row for row in offer(cards()).presets if row["among"])["among"]
+    among = next(row for row in start_content(cards()).presets if row["among"])["among"]
     seen = "[...document.querySelectorAll('.pg-row')].filter((r) => !r.hidden).map((r) => r.dataset.key)"
     page.click(".pg-more")
     everything = page.evaluate(seen)

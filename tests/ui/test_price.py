@@ -9,7 +9,7 @@ import pytest
 
 from specviz.ui.head_script import HeadScript
 from specviz.ui.theme import STATIC
-from specviz.ui.stream import CORES, SELDOM, Live
+from specviz.ui.stream import CORES, LONGEST_BEAT, LiveRun
 from specviz.ui.engine_job import BEAT
 from specviz.ui.limits import RunQueue
 
@@ -99,12 +99,12 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
 
 
 def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
-    live = Live(FakeBackend(), RunQueue(), ASK)
+    live = LiveRun(FakeBackend(), RunQueue(), ASK)
     least = BEAT * CORES
-    for every, beat in [(None, least), (1, least), (300, 0.3), (10**9, SELDOM), (-5, SELDOM), ("x", SELDOM), (0, least)]:
-        live.seen(0, every)
+    for every, beat in [(None, least), (1, least), (300, 0.3), (10**9, LONGEST_BEAT), (-5, LONGEST_BEAT), ("x", LONGEST_BEAT), (0, least)]:
+        live.painted(0, every)
         assert live.beat() == max(least, beat), every
-    frames, _ = collect(FakeBackend(), at=lambda live, frame: live.seen(frame["s"], 400))
+    frames, _ = collect(FakeBackend(), at=lambda live, frame: live.painted(frame["s"], 400))
     assert [r for f in frames[:-1] for r in f["e"]] == straight() == frames[-1]["e"]
 
 
@@ -117,7 +117,7 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
         if every == 450:
             painted_at_450.set()
 
-    monkeypatch.setattr(Live, "seen", seen)
+    monkeypatch.setattr(LiveRun, "seen", seen)
     backend.hold(9)
     begin(page)
     state(page, "live")

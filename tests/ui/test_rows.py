@@ -1,25 +1,40 @@
-"""What the picker shows of a method: its measured speed from the benchmark's file, its drawing, what it needs."""
+"""Rows of the picker: a method's measured speed from the benchmark's file, its drawing, its needs in words."""
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from specviz import ROOT
 from specviz.core.needs import words_of
 from specviz.ui.cards import cards
-from specviz.ui.picker_rows import BENCH, measured, rows, shape, timed
+from specviz.ui.picker_rows import measured, rows, shape, timed
 from specviz.zoo.registry import register
 
 
-def test_every_line_of_the_benchmark_is_read_and_names_a_method():
-    told = measured()
-    table = BENCH.read_text(encoding="utf-8").partition("\n## ")[0].splitlines()  # what follows are the winners
-    lines = [line for line in table if line.startswith("| ") and not line.startswith("| method")]
-    assert len(told["of"]) == len(lines) > 50 and told["of"]["Plain decoding"] == [1.0, 1.0]
-    assert set(told["of"]) <= {card.title for card in cards().values()} and "cores" in told["where"]
+def test_the_speeds_are_those_that_the_benchmark_wrote():
+    """One command writes the table of docs/bench.md and the file that the page reads: they hold the same methods and medians."""
+    found = measured()
+    table = [line.split(" | ") for line in (ROOT / "docs" / "bench.md").read_text().split("\n## ")[0].splitlines()
+             if line.startswith("| ") and not line.startswith("| method")]
+    shown = {cells[0].removeprefix("| ").strip(): cells[3].split()[0] for cells in table}
+    titles = {card.title: key for key, card in cards().items()}
+    assert len(shown) == len(found["speedups"]) > 50 and found["speedups"]["autoregressive"] == [1.0, 1.0] and found["where"]
+    for title, median in shown.items():
+        assert float(median) == pytest.approx(found["speedups"][titles[title]][0], rel=0.006), title
 
 
-def test_a_method_without_a_line_is_not_measured(tmp_path):
-    bench = tmp_path / "bench.md"
-    bench.write_text("# x\n\nTwo cores.\n\n| method | exactness | greedy: tokens a pass | speed-up |\n|---|---|---|---|\n| Draft tree | exact | 3.18 | 1.06 |\n")
+def test_a_method_without_an_entry_is_not_measured(tmp_path):
+    bench = tmp_path / "bench.json"
+    bench.write_text(json.dumps({"schema": "specviz-bench/1", "where": "Two cores.", "target": "x", "draft": "y",
+                                 "speedups": {"draft_tree": {"0": 1.06}, "swift": {"1": 2.0}}}))
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), bench)}
-    assert speeds["draft_tree"] == [1.06, None] and speeds["speculative"] is None and measured(tmp_path / "none")["of"] == {}
+    assert speeds["draft_tree"] == [1.06, None] and speeds["speculative"] is speeds["swift"] is None
+    for spoiled in ("", "[]", '{"schema": "other", "speedups": {"a": {"0": 1}}}', '{"speedups": 3}'):
+        bench.write_text(spoiled)
+        measured.cache_clear()
+        assert measured(bench)["speedups"] == {}
+    assert measured(tmp_path / "none")["speedups"] == {}
 
 
 def test_speeds_are_said_of_the_models_that_were_measured_and_of_no_others():

@@ -10,7 +10,7 @@ import pytest
 
 from specviz.ui.chat import Chat
 from specviz.ui.handlers import Handlers
-from specviz.ui.page import SETTLED, TOLD
+from specviz.ui.page import FINISH_OUTPUTS, BEGIN_OUTPUTS
 
 from .fake import FakeBackend
 
@@ -20,7 +20,7 @@ ME = SimpleNamespace(session_hash="me")
 @pytest.fixture
 def hands():
     made = Handlers(FakeBackend())
-    made.ui |= {name: name for name in {*TOLD, *SETTLED, "board"}}
+    made.ui |= {name: name for name in {*BEGIN_OUTPUTS, *FINISH_OUTPUTS, "board"}}
     return made
 
 
@@ -45,18 +45,18 @@ def watch(hands, frames=None):
 def test_a_predicted_text_goes_with_the_run_or_is_refused(hands):
     assert "predicted text has 4,001 characters" in begin(hands, Chat(), predicted="x" * 4001)["notice"] and not hands.live
     begin(hands, Chat(), predicted="the fox ran")
-    assert hands.live["me"].ask.predicted == "the fox ran"
+    assert hands.live["me"].asked.predicted == "the fox ran"
 
 
 def test_a_run_is_begun_watched_and_settled(hands):
     chat = Chat()
     told = begin(hands, chat)
-    assert set(told) <= set(TOLD) and not told["run"].interactive and told["stop"].interactive
+    assert set(told) <= set(BEGIN_OUTPUTS) and not told["run"].interactive and told["stop"].interactive
     frames = watch(hands)
     assert frames and all(set(update) == {"board", "stop"} for update in frames)
-    told = hands.settle(chat, "", ME)
+    told = hands.finish(chat, "", ME)
     assert [turn.question for turn in chat.turns] == ["tell of the fox"] and chat.frame > 1
-    assert set(told) <= set(SETTLED) and told["run"].interactive and not told["stop"].interactive and not hands.live
+    assert set(told) <= set(FINISH_OUTPUTS) and told["run"].interactive and not told["stop"].interactive and not hands.live
 
 
 def test_two_presses_are_one_run(hands):
@@ -65,7 +65,7 @@ def test_two_presses_are_one_run(hands):
     hands.live["me"].watched = True
     assert set(begin(hands, chat)) == {"notice"} and "under way" in begin(hands, chat)["notice"]
     assert all("board" not in told for told in watch(hands))  # the second press has nothing to watch
-    assert hands.settle(chat, "", ME) == {"run": gr.skip()} and hands.live and not chat.turns
+    assert hands.finish(chat, "", ME) == {"run": gr.skip()} and hands.live and not chat.turns
 
 
 def test_a_press_before_the_last_run_was_settled_follows_it(hands):
@@ -75,13 +75,13 @@ def test_a_press_before_the_last_run_was_settled_follows_it(hands):
     begin(hands, chat)
     seen = json.loads(watch(hands)[-1]["board"].splitlines()[-1])["s"]
     begin(hands, chat, "and the owl")
-    assert hands.settle(chat, "", ME) == {"run": gr.skip()}, "the first one's settling, late"
+    assert hands.finish(chat, "", ME) == {"run": gr.skip()}, "the first one's settling, late"
     assert json.loads(watch(hands)[0]["board"].splitlines()[-1])["s"] > seen
-    assert hands.settle(chat, "", ME) and [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl"]
+    assert hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl"]
     begin(hands, chat)
     watch(hands)
     assert "the limit is 4,000" in begin(hands, chat, "x" * 5000)["notice"]
-    hands.settle(chat, "", ME)
+    hands.finish(chat, "", ME)
     assert [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl", "tell of the fox"], "a refused press keeps it once"
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_nobody_came_to_watch_is_in_nobodys_way(hands):
     begin(hands, chat)
     first = hands.live["me"]
     assert "conversation" in begin(hands, chat, "and the owl") and hands.live["me"] is not first
-    assert watch(hands) and hands.settle(chat, "", ME) and [turn.question for turn in chat.turns] == ["and the owl"]
+    assert watch(hands) and hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == ["and the owl"]
 
 
 def test_a_reader_who_leaves_ends_the_run_and_may_begin_another(hands):
@@ -100,14 +100,14 @@ def test_a_reader_who_leaves_ends_the_run_and_may_begin_another(hands):
     live = hands.live["me"].live
     assert len(watch(hands, frames=1)) == 1
     assert live.stop.is_set() and not hands.live
-    told = hands.settle(chat, "", ME)
+    told = hands.finish(chat, "", ME)
     assert told["run"].interactive and not chat.turns
     hands.backend.hold(None)
     begin(hands, chat)
-    assert watch(hands) and hands.settle(chat, "", ME) and len(chat.turns) == 1
+    assert watch(hands) and hands.finish(chat, "", ME) and len(chat.turns) == 1
 
 
 def test_what_cannot_be_asked_begins_nothing(hands):
     chat = Chat()
     assert set(begin(hands, chat, "")) <= {"notice", "prompt"} and not hands.live
-    assert all("board" not in told for told in watch(hands)) and hands.settle(chat, "", ME)["run"].interactive
+    assert all("board" not in told for told in watch(hands)) and hands.finish(chat, "", ME)["run"].interactive

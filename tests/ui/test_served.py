@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from specviz.lab.compare import lanes_of
 from specviz.trace.files import check
-from specviz.ui.chat import lanes, same
+from specviz.ui.chat import lane_answers, same_text
 from specviz.ui.engine import Engine, play
-from specviz.ui.limits import read
+from specviz.ui.limits import read_request
 from specviz.zoo import load
 
 from ..servers.fake import Fake
@@ -17,7 +17,7 @@ def test_a_servers_lane_stands_among_the_local_ones(at_home, monkeypatch):
     monkeypatch.setenv("SPECVIZ_SERVERS", f"vllm={fake.url}/vllm#m,openai={fake.url}/nowhere#m")
     try:
         engine, loaded = Engine(), load()
-        ask = read(engine.cards, prompt="the cat", methods=["server:openai", "speculative", "server:vllm"], max_new_tokens=12, repeats=2)
+        ask = read_request(engine.cards, prompt="the cat", methods=["server:openai", "speculative", "server:vllm"], max_new_tokens=12, repeats=2)
         records = [record for told in play(loaded, ask, 60.0) if isinstance(told, list) for record in told]
     finally:
         fake.close()
@@ -27,7 +27,7 @@ def test_a_servers_lane_stands_among_the_local_ones(at_home, monkeypatch):
     ends = {r["lane"]: r["finish"] for r in records if r["type"] == "done"}
     assert ends == {0: "error", 1: "length", 2: "stop", 3: "length"}
     assert {lane["key"] for lane in lanes_of(records)} == {"speculative", "autoregressive"}  # who is compared with whom
-    said = {one.key: one for one in lanes(records)}
-    assert said["server:vllm"].text == "One two three four five six" and same([said["speculative"], said["autoregressive"]])
+    said = {one.key: one for one in lane_answers(records)}
+    assert said["server:vllm"].text == "One two three four five six" and same_text([said["speculative"], said["autoregressive"]])
     assert not any(r["type"] == "vocab" for r in records if r["lane"] in (0, 2)) and fake.url not in str(records)
     assert [card for card in next(engine.answer("catalogue", {}, None, 1.0)) if card["family"] == "Servers"] == []

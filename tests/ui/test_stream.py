@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from specviz.ui.cards import cards
-from specviz.ui.chat import KEPT_RUNS, Chat, lanes
-from specviz.ui.limits import BASELINE, Ask, Turnstile
-from specviz.ui.start_content import offer, recorded
-from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, Live, pack, said
+from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
+from specviz.ui.limits import BASELINE, RunRequest, RunQueue
+from specviz.ui.start_content import start_content, recorded_board
+from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack, status_of
 
 from .fake import FakeBackend
 
-ASK = Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
+ASK = RunRequest("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
 
 
 def alone(work):
@@ -26,9 +26,9 @@ def alone(work):
         return pool.submit(asyncio.run, work).result(timeout=60)
 
 
-def collect(backend, ask=ASK, turnstile=None, at=None):
+def collect(backend, ask=ASK, run_queue=None, at=None):
     """All frames of a run; ``at(live, frame)`` is called with each."""
-    live = Live(backend, turnstile or Turnstile(), ask)
+    live = LiveRun(backend, run_queue or RunQueue(), ask)
 
     async def go():
         out = []
@@ -88,20 +88,20 @@ def test_stop_ends_within_a_round_and_keeps_what_was_said():
 @pytest.mark.parametrize("fault, state, says", [("crash", "error", "RuntimeError"), ("lane", "done", "Draft chain failed"),
                                                 ("nan", "error", "not finite"), ("oom", "error", "memory")])
 def test_a_fault_is_a_sentence_and_gives_the_place_back(fault, state, says):
-    backend, line = FakeBackend(), Turnstile()
+    backend, line = FakeBackend(), RunQueue()
     backend.fault = fault
-    frames, _ = collect(backend, turnstile=line)
+    frames, _ = collect(backend, run_queue=line)
     assert frames[-1]["status"]["state"] == state and says in frames[-1]["status"]["text"]
     assert "secret" not in json.dumps(frames[-1])
     backend.fault = ""
-    frames, _ = collect(backend, turnstile=line)
+    frames, _ = collect(backend, run_queue=line)
     assert frames[-1]["status"]["state"] == "done"
 
 
 def test_leaving_ends_the_run():
-    backend, line = FakeBackend(), Turnstile()
+    backend, line = FakeBackend(), RunQueue()
     backend.hold(4)
-    live = Live(backend, line, ASK)
+    live = LiveRun(backend, line, ASK)
 
     async def go():
         frames = live.stream()
@@ -113,15 +113,15 @@ def test_leaving_ends_the_run():
     alone(go())
     assert live.stop.is_set()
     backend.hold(None)
-    frames, _ = collect(backend, turnstile=line)
+    frames, _ = collect(backend, run_queue=line)
     assert frames[-1]["status"]["state"] == "done"
 
 
-def test_a_full_line_is_said_at_once():
-    line = Turnstile(waiting=0)
+def test_a_full_queue_is_refused_at_once():
+    line = RunQueue(waiting=0)
     line.enter()
-    frames, _ = collect(FakeBackend(), turnstile=line)
-    assert frames[-1]["status"] == said("error", frames[-1]["status"]["text"]) and "waiting" in frames[-1]["status"]["text"]
+    frames, _ = collect(FakeBackend(), run_queue=line)
+    assert frames[-1]["status"]["state"] == "error" and frames[-1]["status"]["code"] == "queue.full"
 
 
 def test_the_conversation_has_the_words_and_the_colours_of_the_trace():
@@ -146,7 +146,7 @@ def test_a_character_spread_over_tokens_is_whole_again():
         row | {"type": "text", "pieces": [{"tok": 1, "b": b64encode(raw[:2]).decode(), "span": [0, 2]},
                                           {"tok": 2, "b": b64encode(raw[2:]).decode(), "span": [2, 4]}]},
     ]
-    (said_,) = lanes(records)
+    (said_,) = lane_answers(records)
     assert said_.text == "\U0001f98a" and said_.pieces == (("\U0001f98a", "bonus"),)
 
 
@@ -160,7 +160,7 @@ def test_old_records_are_let_go_and_their_words_kept():
 
 def test_what_is_offered_names_methods_that_exist():
     known = cards()
-    offered = offer(known)
+    offered = start_content(known)
     assert offered.examples and set(offered.chosen) | set(offered.first) <= set(known)
     assert len(offered.chosen) >= 1 and all(example["methods"] for example in offered.examples)
 
@@ -168,9 +168,9 @@ def test_what_is_offered_names_methods_that_exist():
 def test_a_broken_offer_or_recording_is_an_empty_one(tmp_path):
     broken = tmp_path / "x"
     broken.write_text("{:::")
-    assert offer(FakeBackend().cards, broken).examples == () and offer(FakeBackend().cards, broken).chosen == ("chain", "lookup")
-    assert json.loads(recorded(broken))["status"]["state"] == "idle"
-    assert json.loads(recorded(tmp_path / "nowhere"))["e"] == []
+    assert start_content(FakeBackend().cards, broken).examples == () and start_content(FakeBackend().cards, broken).chosen == ("chain", "lookup")
+    assert json.loads(recorded_board(broken))["status"]["state"] == "idle"
+    assert json.loads(recorded_board(tmp_path / "nowhere"))["e"] == []
 
 
 def test_the_recording_is_a_whole_trace():
@@ -244,16 +244,16 @@ def _quota():
 
 
 def test_a_reader_that_falls_behind_is_told_less_often():
-    live = Live(FakeBackend(), Turnstile(), ASK)
+    live = LiveRun(FakeBackend(), RunQueue(), ASK)
     live.frames.first = 100
     assert live.beat() == BEAT  # a program that never says what it has seen
     for seen, slower in [(99, 1), (81, 1), (80, 2), (60, 4), (-5, 4), (10**9, 1)]:
-        live.seen(seen)
+        live.painted(seen)
         assert live.beat() == BEAT * CORES * slower
     backend = FakeBackend()
 
     def at(live, frame):
-        live.seen(frame["s"] - 50)
+        live.painted(frame["s"] - 50)
 
     slow, _ = collect(backend, at=at)
     assert [r for f in slow[:-1] for r in f["e"]] == straight() == slow[-1]["e"]

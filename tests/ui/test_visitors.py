@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from specviz.ui.engine import play
 from specviz.ui.handlers import VISITORS, Handlers
-from specviz.ui.limits import Ask
+from specviz.ui.limits import RunRequest
 
 from ..run.fakes import FakeLoaded
 from .fake import FakeBackend
@@ -15,7 +15,7 @@ LANES = (("suffix_decoding", {"caution": 0.0}), ("autoregressive", {}))
 
 def sources(loaded, shelf):
     """Where the first lane's drafts of one run came from."""
-    records = [r for batch in play(loaded, Ask("the cat sat", LANES, max_new_tokens=12, shelf=shelf), 60.0) for r in batch]
+    records = [r for batch in play(loaded, RunRequest("the cat sat", LANES, max_new_tokens=12, shelf=shelf), 60.0) for r in batch]
     assert not [r for r in records if r["type"] == "error"]
     return {r["data"]["source"] for r in records if r["type"] == "lens" and r["kind"] == "suffix" and r["lane"] == 0}
 
@@ -41,7 +41,7 @@ def test_visitors_are_forgotten_oldest_first():
 
 def test_a_race_of_classes_has_every_lane_decode_as_many_prompts():
     """The visitor's own and others of the suite, the same for each lane; each lane says how far all of them are."""
-    ask = Ask("the cat sat", (("speculative", {}), ("tetris", {}), ("autoregressive", {})), max_new_tokens=6, prompts=8)
+    ask = RunRequest("the cat sat", (("speculative", {}), ("tetris", {}), ("autoregressive", {})), max_new_tokens=6, prompts=8)
     records = [r for batch in play(FakeLoaded(context=1200), ask, 60.0) if isinstance(batch, list) for r in batch]
     notes = {lane: [r["data"] for r in records if r["type"] == "lens" and r["kind"] == "class" and r["lane"] == lane] for lane in range(3)}
     assert not [r for r in records if r["type"] == "error"] and all(notes.values())

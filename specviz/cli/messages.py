@@ -1,0 +1,33 @@
+"""Every sentence that the command line says to people about its own arguments, by identifier. Tests name the identifier; a wording is
+changed here. Errors of the engine come with sentences of their own."""
+from __future__ import annotations
+
+from typing import Any
+
+TEXTS = {
+    "usage": "{why}; try {program} --help.",
+    "stopped": "stopped.",
+    "bench.table_and_into": "--table shows what --into has measured: give one of them.",
+    "bench.minutes": "--minutes ends a sitting: name its file with --into.",
+    "bench.write": "--write writes the table and figures of a ledger: name it with --table.",
+    "load.write": "--write puts a table into a page: name the stored result with --table.",
+    "list.empty": "{option} names nothing; leave it out for the default.",
+    "methods.empty": "No method is named; give keys of the list, or all.",
+    "run.method_or_server": "run takes a --method of the list, or a --server.",
+    "knob.form": "--knob takes NAME=VALUE, not {given!r}.",
+    "knob.one_method": "--knob is of one method: name it with --method.",
+    "file.write": "{path} cannot be written: {why}.",
+    "file.read": "{path} cannot be read: {why}.",
+    "file.same": "{path} is the file that is read: name another one to write.",
+    "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
+    "serve.port": "{host}:{port} cannot be used: {why}.",
+}
+LONGEST = 600  # characters of an error
+
+
+class UsageError(ValueError):
+    """Arguments that make no sense: one sentence; ``code`` names it in TEXTS (a sentence of another module is its own)."""
+
+    def __init__(self, code: str, /, **values: Any):
+        super().__init__(TEXTS.get(code, "{sentence}").format(sentence=code, **values))
+        self.code, self.values = code, values

@@ -1,0 +1,29 @@
+"""Files that commands write: refused or written whole (trace.file_writer), with the command line's own messages."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..trace.file_writer import WriteError, check_place, write_file
+from .messages import UsageError
+
+
+def check_output(path: str | Path, read: str | Path | None = None) -> None:
+    """Check that a file can be written, before anything is computed for it. Raises UsageError."""
+    try:
+        check_place(path, read)
+    except WriteError as error:
+        raise _usage(path, error) from None
+
+
+def write_output(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
+    """Write a whole file, or leave the old one. Raises UsageError. read: the input, which is never overwritten."""
+    try:
+        write_file(path, data, read)
+    except WriteError as error:
+        raise _usage(path, error) from None
+
+
+def _usage(path: str | Path, error: WriteError) -> UsageError:
+    if error.code == "write.same":
+        return UsageError("file.same", path=str(path)[:200])
+    return UsageError("file.write", path=str(path)[:200], why=error.strerror)

@@ -1,0 +1,34 @@
+"""The figures of the benchmark that the page shows (assets/bench.json), from the same ledger as docs/bench.md."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import ASSETS
+from . import bench_page
+from .bench_ledger import Ledger
+from .benchmark import quartiles
+
+FIGURES = ASSETS / "bench.json"
+SCHEMA = "specviz-bench/1"
+
+
+def figures(ledger: Ledger, target: str | None = None, draft: str | None = None) -> dict[str, Any]:
+    """Return {schema, where, target, draft, speedups}. ``where``: the sentence on machine, versions and models; ``speedups``: method
+    key -> temperature -> median of plain decoding's seconds a token over the method's. Raises SessionError for an empty ledger."""
+    sessions, _ = bench_page.chosen(ledger, target, draft)
+    speedups: dict[str, dict[str, float]] = {}
+    for temperature in sorted({float(one.settings["temperature"]) for one in sessions}):
+        of = bench_page.by_method([one for one in sessions if float(one.settings["temperature"]) == temperature])
+        for key, row in of.items():
+            if row.speeds():
+                speedups.setdefault(key, {})[f"{temperature:g}"] = round(quartiles(row.speeds())[1], 4)
+    return {"schema": SCHEMA, "where": bench_page.where(sessions), "target": bench_page.name_of(sessions[0], "target"),
+            "draft": bench_page.name_of(sessions[0], "draft"), "speedups": speedups}
+
+
+def lines(found: dict[str, Any]) -> str:
+    """Return the JSON text, a method a line."""
+    head = {name: value for name, value in found.items() if name != "speedups"}
+    rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in found["speedups"].items())
+    return json.dumps(head, ensure_ascii=False)[:-1] + ', "speedups": {\n' + rows + "\n}}\n"

@@ -1,0 +1,92 @@
+"""The one way in which this program writes a file: next to its place, synced to the disc, then renamed. A full disc, a kill or an error
+leaves the old file; a device, a pipe, a folder, a link to nothing and the file that is being read are refused."""
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+TEXTS = {
+    "write.dead_link": "is a link that leads to nothing",
+    "write.special": "is not an ordinary file",
+    "write.folder": "No such file or directory",
+    "write.permission": "Permission denied",
+    "write.same": "is the file that is read",
+    "write.system": "{error}",
+}
+
+
+class WriteError(OSError):
+    """A file cannot be written; ``strerror`` is the reason, ``code`` its identifier in TEXTS."""
+
+    def __init__(self, code: str, path: Any, **values: Any):
+        super().__init__(0, TEXTS[code].format(**values).rstrip("."), str(path)[:200])
+        self.code = code
+
+
+def check_place(path: str | Path, read: str | Path | None = None) -> Path:
+    """Return the ordinary file, existing or not, that ``path`` names; through a link, what it names. ``read``: a file that must not be
+    overwritten because it is the input. Raises WriteError."""
+    try:
+        given = Path(path)
+        place = given.resolve()
+        mode = place.stat().st_mode if place.exists() else None
+        code = ("write.dead_link" if given.is_symlink() and mode is None
+                else "write.special" if mode is not None and not stat.S_ISREG(mode)
+                else "write.folder" if not place.parent.is_dir()
+                else "write.permission" if not os.access(place.parent, os.W_OK)
+                else "write.same" if mode is not None and read is not None and Path(read).exists() and place.samefile(read) else "")
+    except (OSError, ValueError, RuntimeError, TypeError) as error:  # too long, a NUL in it, links in a circle, no path at all
+        raise WriteError("write.system", path, error=getattr(error, "strerror", None) or error) from None
+    if code:
+        raise WriteError(code, path)
+    return place
+
+
+@contextmanager
+def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path]:
+    """A new file next to ``path``, to be written inside the block; it takes the place of ``path`` when the block ends well, with the
+    old file's mode, and is removed otherwise. ``read``: see ``check_place``. Raises WriteError."""
+    place = check_place(path, read)
+    temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # new, so no link left there is followed
+        made = True
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        if place.exists():
+            os.chmod(temporary, stat.S_IMODE(place.stat().st_mode))
+        os.replace(temporary, place)
+        made = False
+        _sync_folder(place.parent)
+    except OSError as error:
+        if isinstance(error, WriteError):
+            raise
+        raise WriteError("write.system", path, error=error.strerror or error) from None
+    finally:
+        if made:
+            temporary.unlink(missing_ok=True)
+
+
+def write_file(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
+    """Write a whole file, or leave the old one. Raises WriteError."""
+    with replacing(path, read) as temporary:
+        temporary.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename last; not every file system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,108 @@
+"""What one client address may hold of this server at a time, over all endpoints: requests a minute, events whose answers are not
+fetched yet, bytes of such answers. Answers that nobody fetches are dropped after ``PATIENCE`` seconds."""
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from .engine_job import PATIENCE
+from .messages import Refused
+
+REQUESTS = 2400  # a minute; a page with a run in flight sends about two a second
+EVENTS = 64  # unanswered or unread; a page has one or two, and a classroom shares an address
+KEPT_BYTES = 16 * 2**20  # of unread answers
+ADDRESSES = 4096  # remembered at one time
+
+
+@dataclass
+class _Account:
+    allowance: float = REQUESTS
+    at: float = field(default_factory=time.monotonic)
+    events: dict[str, str] = field(default_factory=dict)  # event id -> session
+
+
+class AddressBudget:
+    """``queue``: Gradio's event queue, which keeps the unread messages of each session; None until the app has one."""
+
+    def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
+        self.queue: Any = None
+        self.requests, self.events, self.kept_bytes = requests, events, kept_bytes
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._unread: dict[str, tuple[int, float]] = {}  # session -> messages at the last check, since when they only grow
+
+    def request(self, address: str) -> None:
+        """Count a request. Raises Refused where the address has sent too many."""
+        account, now = self._account(address), time.monotonic()
+        account.allowance = min(self.requests, account.allowance + (now - account.at) * self.requests / 60)
+        account.at = now
+        if account.allowance < 1:
+            raise Refused("budget.requests", most=self.requests)
+        account.allowance -= 1
+
+    def event(self, address: str) -> None:
+        """Check before an event is queued. Raises Refused where too many are open, or too much lies unread."""
+        events = self._open_events(self._account(address))
+        if len(events) >= self.events or sum(map(self._bytes, {*events.values()})) > self.kept_bytes:
+            raise Refused("budget.events", most=self.events)
+
+    def opened(self, address: str, event: str, session: str | None) -> None:
+        """Note an event that was queued."""
+        self._account(address).events[event] = session or event
+
+    def drop_unread(self) -> None:
+        """Drop the messages of sessions that nobody has read from for PATIENCE seconds."""
+        if self.queue is None:
+            return
+        now, sessions = time.monotonic(), self.queue.pending_messages_per_session
+        unread = {}
+        for session, messages in list(sessions.items()):
+            count = messages.qsize()
+            before, since = self._unread.get(session, (0, now))
+            since = since if 0 < before <= count else now
+            if count and now - since > PATIENCE:
+                while not messages.empty():
+                    messages.get_nowait()
+                if not self._answering(session):
+                    sessions.pop(session, None)
+                    self.queue.pending_event_ids_session.pop(session, None)
+            elif count:
+                unread[session] = count, since
+        self._unread = unread
+
+    def _answering(self, session: str) -> bool:
+        """Whether an event of this session is queued or still being answered."""
+        events = self.queue.event_ids_to_events
+        return any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
+
+    def _account(self, address: str) -> _Account:
+        account = self._accounts.pop(address, None) or _Account(self.requests)
+        self._accounts[address] = account
+        while len(self._accounts) > ADDRESSES:
+            self._accounts.popitem(last=False)
+        return account
+
+    def _open_events(self, account: _Account) -> dict[str, str]:
+        """The events of an address that are unanswered, or whose answer is not fetched."""
+        pending = self.queue.pending_event_ids_session if self.queue is not None else {}
+        account.events = {event: session for event, session in account.events.items() if event in pending.get(session, ())}
+        return account.events
+
+    def _bytes(self, session: str) -> int:
+        messages = self.queue.pending_messages_per_session.get(session) if self.queue is not None else None
+        return sum(_size(getattr(message, "output", None)) for message in list(getattr(messages, "_queue", ())))
+
+
+def _size(value: Any) -> int:
+    """About the bytes of an answer: those of its texts, and eight for each other value."""
+    total, todo = 0, [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            todo += [*one.values(), *one]
+        elif isinstance(one, (list, tuple)):
+            todo += one
+        else:
+            total += len(one) if isinstance(one, str) else 8
+    return total

@@ -1,0 +1,20 @@
+"""Log lines of bounded length. An exception is one line: whatever a visitor sent may be in its message, so no traceback is kept
+unless the owner sets SPECVIZ_DEBUG."""
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+
+from .messages import shorten
+
+LINE = 300
+
+
+def log_failure(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Log what failed, the error's kind and message, and the file and line it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "specviz" in frame.filename] or frames
+    place = f" at {ours[-1].filename.rpartition('specviz/')[2]}:{ours[-1].lineno}" if ours else ""
+    log.error("%s: %s: %s%s", what, type(error).__name__, shorten(str(error), LINE - 100), place,
+              exc_info=error if os.environ.get("SPECVIZ_DEBUG") else None)

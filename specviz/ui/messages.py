@@ -1,0 +1,137 @@
+"""Every sentence that the page and its endpoints say to people, by identifier. Tests name the identifier; a wording is changed here.
+
+``Refused`` carries the identifier (``code``) and the values of its sentence.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..servers.messages import one_line
+
+SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
+
+TEXTS = {
+    # sizes of a request (limits.SIZES)
+    "size.text": "{what} has {count:,} characters; the limit is {most:,}.",
+    "size.values": "{what} holds more than {most:,} values.",
+    "size.depth": "{what} is nested more than {most} levels deep.",
+    "size.body": "A request holds at most {most} kB.",
+    # fields of a request
+    "field.text": "{what} must be text.",
+    "field.empty": "{what} is empty: write something for the model to answer.",
+    "field.number": "{what} must be {kind} from {low:,} to {high:,}{unit}, not {value}.",
+    "field.range": "{what} must lie between {low:,} and {high:,}{unit}, not {value}.",
+    "field.methods": 'The methods must be a list of method names, or of {{"method": name, "knobs": {{knob: value}}}}.',
+    "field.knobs": "The knobs must be given as {{method: {{knob: value}}}}.",
+    "field.knob": "{title}: {why}.",
+    "field.method": "There is no method {name}; there are {names}.",
+    "field.lanes": "At most {most} lanes run at once, plain decoding among them; {count} were asked for.",
+    "field.turns": 'Earlier messages must be a list of {{"role": "user" or "assistant", "content": text}}.',
+    "field.conversation": ("This conversation is too long to continue (at most {turns} messages and {characters:,} characters): "
+                           "start a new chat."),
+    "field.model": "The model must be given by its name.",
+    "field.draft": "There is no draft model {name!r} for this target; choose one of the list, or none.",
+    "field.question": "There is no such question; there are {names}.",
+    "field.details": "A question's details must be an object of at most {most:,} characters.",
+    # the queue and an address's budget
+    "queue.full": "{waiting} runs are waiting already: try again in a minute; the recorded run stays playable.",
+    "queue.share": "{count} runs of this address are waiting already, its share of a busy queue: wait for one of them.",
+    "queue.open_runs": "{most} runs of this address are open already: wait for one of them, or stop it.",
+    "queue.ahead": "{count} {runs} before this one.",
+    "budget.requests": "This address sent more than {most:,} requests in a minute: wait a little.",
+    "budget.events": "{most} requests of this address are unanswered or unread already: read their answers first.",
+    # how a run ends
+    "run.active": "A run is under way: stop it first.",
+    "run.reading": "Reading the prompt.",
+    "run.repeat": "Measuring once more: {count} of {total}, {title}.",
+    "run.stopped": "Stopped; what was decoded is kept.",
+    "run.stopped_early": "Stopped before the first token.",
+    "run.deadline": "Ended after {seconds:.0f} seconds, the limit of a run; what was decoded is kept.",
+    "run.unfinished": "{title} ended without finishing; what was decoded is kept.",
+    "run.lane_failed": "{title} failed: {why} The other lanes finished.",
+    "run.unread": "Nobody read this for {seconds:.0f} seconds, so it was stopped.",
+    "run.silent": "The engine did not answer in time and was given up.",
+    "run.memory": "There is not enough memory for this: ask for fewer tokens, lanes or samples.",
+    "run.crashed": "The engine failed ({error}); the next run starts afresh.",
+    "run.not_finite": "The engine returned a number that is not finite; the run was ended.",
+    "run.engine": "{why}",  # a refusal of the engine, in its own words
+    "answer.not_finite": "The answer holds a number that is not finite.",
+    # models
+    "models.idle": "Models load when you begin",
+    "models.loading": "{what}{so_far}{seconds}.",
+    "models.start": "Loading the models",
+    "models.another": "Another model is loaded first",
+    "models.memory": "There is not enough memory here to load this model.",
+    "models.failed": "The models could not be loaded ({error}).",
+    "models.unloaded": "The model was unloaded to make place for another one: ask once more.",
+    "models.not_loaded": "This model could not be loaded.",
+    "models.next": "{title}{draft} loads with the next run",
+    "models.next_unknown": "The model loads with the next run",
+    "models.wrong_draft": "{draft} cannot draft for this model here: left out, so the model's own draft guesses.",
+    "models.accelerator": "{why}. The recorded runs stay playable.",
+    "models.too_large": "{name} does not fit here. {why}{hub}",
+    # the conversation
+    "chat.placeholder": "A story, some code, a sum\u2026",
+    "chat.next": "Follow up, or just run again",
+    "chat.new": "A new conversation. The next prompt begins it.",
+    "chat.nothing_to_edit": "There is no finished message to edit.",
+    "chat.turn_busy": "That turn can be opened once this run is over.",
+    "chat.turn_gone": "The record of that turn is no longer kept.",
+    "board.empty": "Write a prompt and press Run.",
+    # knobs
+    "knob.pair": "{name} {choice} goes with {other} {allowed}, not with {value}: change {change} first.",
+    "knob.server": "a server has no knobs",
+    # HTTP
+    "http.host": "This server does not answer under that name: whoever runs it may add the name to SPECVIZ_HOSTS.",
+    "http.file": "The page has no such file.",
+    "http.route": "There is nothing here: the page is at /, and programs use /run, /compare and /methods.",
+    "http.malformed": "Malformed request.",
+    "http.endpoint": "There is no such endpoint; there are {names}.",
+    "http.arguments": '/{name} takes {{"data": [{arguments}]}}.',
+    "http.slow": "The request did not arrive within {seconds:.0f} seconds.",
+    # recordings
+    "recording.name": "There is no recording {name!r}; there are {names}.",
+    # the OpenAI-compatible endpoint
+    "openai.field": "{field} is not supported by this server.",
+    "openai.value": "{field} must be {form}.",
+    "openai.model": "There is no model {name!r}; there are {names}.",
+    "openai.messages": "messages must be a list of 1 to {most} objects with a role (system, user or assistant) and a text content; "
+                       "the last one is the user's.",
+    "openai.key": "This server needs an API key: Authorization: Bearer KEY.",
+    "openai.route": "There is no such route; there are /v1/models, /v1/chat/completions, /v1/completions and /v1/traces/ID.",
+    "openai.trace": "This trace is no longer kept.",
+}
+
+
+def text(code: str, /, **values: Any) -> str:
+    """The sentence of an identifier with its values filled in."""
+    return TEXTS[code].format(**values)
+
+
+def shorten(words: Any, most: int = SENTENCE) -> str:
+    """At most ``most`` characters of something that came from outside, on one line and without control or direction characters."""
+    return one_line(words, most)
+
+
+class Refused(ValueError):
+    """A request that is not carried out, or a run that ended early: one sentence for people, and its identifier as ``code``."""
+
+    def __init__(self, code: str, /, **values: Any):
+        super().__init__(text(code, **values))
+        self.code, self.values = code, values
+
+    @classmethod
+    def of(cls, error: BaseException) -> Refused:
+        """A refusal of the engine in its own words, with its own identifier where it has one."""
+        refused = cls("run.engine", why=shorten(str(error), 2 * SENTENCE))
+        refused.code = getattr(error, "code", None) or refused.code
+        return refused
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it travels between processes on a lent accelerator
+        return _rebuild, (type(self), self.code, self.values, str(self))
+
+
+def _rebuild(kind: type[Refused], code: str, values: dict[str, Any], sentence: str) -> Refused:
+    refused = kind("run.engine", why=sentence)
+    refused.code, refused.values = code, values
+    return refused

@@ -1,0 +1,113 @@
+"""The queue of the engine: one run at a time, with a fair share for every address, and a place given back by a run that hangs."""
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+
+from .messages import Refused
+
+RUN_SECONDS = 60.0
+GRACE = 15.0  # seconds beyond its own deadline before a silent engine is given up
+WAITING = 20
+OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address
+BUSY_SHARE = 2  # places of an address while more than half of the queue is taken
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who asks. address: the client's; unread: messages that lie ready for it; forget: throws those away."""
+
+    address: str = ""
+    unread: Callable[[], int] = lambda: 0
+    forget: Callable[[], None] = lambda: None
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A place in the queue. active: when the run that holds it last gave a sign of life; None while it waits."""
+
+    address: str
+    number: int
+    active: float | None = None
+
+
+@dataclass
+class RunQueue:
+    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every other
+    one. ``waiting``: places after the run that is active; an address that has none gets one even where all are taken (up to twice as
+    many). A run that is silent for ``silence`` seconds loses its place."""
+
+    waiting: int = WAITING
+    open_runs: int = OPEN_RUNS
+    silence: float = RUN_SECONDS + GRACE
+    _open: Counter[str] = field(default_factory=Counter)
+    _tickets: list[Ticket] = field(default_factory=list)
+    _number: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def enter(self, address: str = "") -> Ticket:
+        """Take a place. Raises Refused where the queue is full, or this address has its share of it."""
+        with self._lock:
+            self._drop_silent()
+            mine = sum(ticket.address == address for ticket in self._tickets) if address else 0
+            taken = len(self._tickets)
+            if address and mine >= BUSY_SHARE and 2 * taken > self.waiting:
+                raise Refused("queue.share", count=mine)
+            if taken > self.waiting * (1 if mine or not address else 2):
+                raise Refused("queue.full", waiting=self.waiting)
+            self._number += 1
+            ticket = Ticket(address, self._number)
+            self._tickets.append(ticket)
+        return ticket
+
+    def ahead(self, ticket: Ticket) -> int:
+        """Return the number of runs before this one; 0: it may run, and counts as active from now on."""
+        with self._lock:
+            self._drop_silent()
+            if ticket not in self._tickets:  # it was silent for too long
+                return 0
+            place = self._order().index(ticket)
+            if place == 0 and ticket.active is None:
+                ticket.active = time.monotonic()
+        return place
+
+    def alive(self, ticket: Ticket) -> None:
+        """Note a sign of life of the active run."""
+        ticket.active = time.monotonic()
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give the place back; twice does nothing."""
+        with self._lock:
+            if ticket in self._tickets:
+                self._tickets.remove(ticket)
+
+    def _order(self) -> list[Ticket]:
+        """The active run first, then round by round over the addresses, within a round in order of arrival."""
+        seen: Counter[str] = Counter()
+        ranks: dict[Ticket, int] = {}
+        for ticket in sorted(self._tickets, key=lambda t: (t.active is None, t.number)):
+            ranks[ticket] = seen[ticket.address]
+            seen[ticket.address] += 1
+        return sorted(self._tickets, key=lambda t: (t.active is None, ranks[t], t.number))
+
+    def _drop_silent(self) -> None:
+        now = time.monotonic()
+        self._tickets = [t for t in self._tickets if t.active is None or now - t.active <= self.silence]
+
+    @contextmanager
+    def open_run(self, address: str) -> Iterator[None]:
+        """An open run of this address, waiting, loading or active. Raises Refused when it has as many as it may."""
+        with self._lock:
+            if address and self._open[address] >= self.open_runs:
+                raise Refused("queue.open_runs", most=self.open_runs)
+            self._open[address] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[address] -= 1
+                self._open += Counter()  # keeps no address that has none
