@@ -20,8 +20,10 @@ check: $(VENV)/dev.done ## style, import directions, house rules, JavaScript (ti
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q tests/test_house.py tests/test_docs.py
-	@! command -v node >/dev/null || for file in $$(find assets/viewer assets/panels specviz/ui/static -name '*.js'); do \
-		node --check $$file || exit 1; done
+	$(BIN)/yamllint -s .github
+	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile Dockerfile.cuda
+	@if test -d node_modules; then npm run --silent check; elif command -v node >/dev/null; then \
+		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint and prettier, too"; fi
 
 test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)

@@ -15,8 +15,8 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("Llama-specviz-16M", "Llama-specviz-draft", "Llama-specviz-draft-small", "Llama-specviz-other-draft",
           "Llama-specviz-eagle", "Llama-specviz-medusa", "Llama-specviz-kangaroo")
 DATA = (
-    "models.yaml", "app.py", "assets/glossary.json", "assets/models/LICENSES.md", "assets/panels/**/*", "assets/prompts/**/*",
-    "assets/stores/text/**/*", "assets/traces/**/*", "assets/viewer/**/*", "docs/bench.md", "docs/bench.json", "docs/TRACE.md",
+    "models.yaml", "app.py", "assets/*.json", "assets/models/LICENSES.md", "assets/panels/**/*", "assets/prompts/**/*",
+    "assets/stores/text/**/*", "assets/traces/**/*", "assets/viewer/**/*",
     *(f"assets/models/{name}/**/*" for name in MODELS),
 )
 
