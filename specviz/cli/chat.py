@@ -113,14 +113,14 @@ class Conversation:
         """Decode an answer, print it as it grows, and remember it."""
         from ..run.result import Result, RunFailed
         from ..run.session import Session
-        from .run_output import ctrl_c
+        from .run_output import CancelOnSignal
         from .terminal import Writer
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
         writer = None if self.args.json else Writer(sys.stdout, self.loaded.token_bytes)
         session = Session(self.loaded, self.method, self.knobs, self.sampling, deterministic=self.args.deterministic)
-        with ctrl_c(cancel):
+        with CancelOnSignal(cancel):
             for event in session.run(asked, self.args.max_new_tokens, cancel=cancel):
                 result.take(event)
                 if writer:
