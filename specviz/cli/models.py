@@ -24,7 +24,7 @@ def models(args: argparse.Namespace) -> int:
         return _check(book, args)
     if args.fetch:
         return _fetch(book.find(args.fetch, named_only=True), device, args)
-    from ..zoo.memory import why_too_large
+    from ..zoo.free_memory import why_too_large
     from .terminal import table
 
     rows = [{"name": e.name, "role": e.role, "draft": e.draft, "size": e.size, "memory": e.memory and f"{e.memory} GB",
@@ -35,7 +35,7 @@ def models(args: argparse.Namespace) -> int:
 
 
 def _check(book: Any, args: argparse.Namespace) -> int:
-    from ..zoo.check import check
+    from ..zoo.entry_checks import check
 
     rows = check(book, args.network)
     bad = [row for row in rows if row["problems"]]
@@ -50,9 +50,9 @@ def _check(book: Any, args: argparse.Namespace) -> int:
 
 
 def _fetch(entry: Any, device: Any, args: argparse.Namespace) -> int:
-    from ..zoo.memory import need_room
+    from ..zoo.free_memory import require_memory
 
-    need_room(entry, device)
+    require_memory(entry, device)
     if entry.memory and not args.json:
         print(f"{entry.name}: about {entry.memory} GB to fetch from {entry.hub}; what was begun before goes on.")
     folder = entry.folder()  # huggingface_hub shows a bar a file

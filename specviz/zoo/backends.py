@@ -1,4 +1,4 @@
-"""Which forward runs a checkpoint: ours for the Llama family, transformers' for everything else. The table is in models.yaml."""
+"""Choose the forward that runs a checkpoint: ours for the Llama family, that of transformers for everything else (table: models.yaml)."""
 from __future__ import annotations
 
 import os
@@ -18,9 +18,12 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Forward:
-    """load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; provides(config): what its
-    targets offer, known without loading them; measures: whether on a processor it chooses by the clock how weights are stored;
-    on: the only kind of device it is for; elsewhere an entry that asks for it gets what the table says."""
+    """One way to run a checkpoint.
+
+    load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; capabilities(config): those of its targets,
+    known without loading; measures: on a processor it times layouts of the weights and takes the fastest; on: the only kind of device
+    it runs on ("" for any), where another device falls back to the table of models.yaml.
+    """
 
     name: str
     load: Callable[[Path, Any], Any]
@@ -31,11 +34,11 @@ class Forward:
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
-    """Shapes that stay where they can be recorded and the recording lives on: on CUDA, but not where it is lent call by call."""
+    """Load for captured CUDA graphs where a capture outlives a call: on CUDA, except on hosts that attach the GPU per call (ZeroGPU)."""
     from ..targets.fast import FastModel
 
-    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
-    return FastModel(folder, device) if device.type != "cuda" or lent else _load_static(folder, device)
+    per_call = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
+    return FastModel(folder, device) if device.type != "cuda" or per_call else _load_static(folder, device)
 
 
 def _load_static(folder: Path, device: Any) -> Any:
@@ -97,7 +100,7 @@ def _hf_refuses(config: Config) -> str | None:
 
 
 def _hf_provides(config: Config) -> frozenset[str]:
-    """As its layers promise; what a network really takes is found out when it is loaded."""
+    """Expected capabilities, by the kinds of layers; the network itself is probed when it is loaded."""
     recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
     lent = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
     return lent if recurrent else lent | {"tree"}
@@ -111,9 +114,10 @@ FORWARDS = {found.name: found for found in (
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
-    """``choose`` for an entry of models.yaml, on a device (None: this machine's processor). Spread over devices or in the fewer bits
-    of ``quantise`` only transformers loads a model: an entry that asks for that gets its forward, under a name of its own. Raises
-    ZooError."""
+    """Choose the forward of an entry of models.yaml on a device (None: this machine's processor). Raises ZooError.
+
+    An entry with device_map or quantise gets the forward of transformers, the only one that does either, under a name that says so.
+    """
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
     elsewhere = asked and asked.on not in ("", "cpu" if device is None else device.type)
@@ -124,7 +128,7 @@ def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, de
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:
-    """The first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
+    """Return the first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
     config = read(folder, "config.json")
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):

@@ -1,4 +1,4 @@
-"""The machine: its device, how many of its cores are ours, and what a measurement made on it must be read with."""
+"""The machine: device names, the number of threads, and the facts that belong next to a measurement."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ from .registry import ZooError
 
 
 def read_device(device: str) -> torch.device:
-    """The device of a name; "auto" is the accelerator when there is one. Raises ZooError."""
+    """Return the device of a name; "auto" is the accelerator when there is one. Raises ZooError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -28,20 +28,24 @@ def read_device(device: str) -> torch.device:
     return found
 
 
-def use_cores(whatever_the_load: bool = False) -> None:
-    """As many threads as physical cores are ours, unless OMP_NUM_THREADS says otherwise. One where others keep the cores busy:
-    threads wait for the slowest of them, and a forward that should take 5 ms then takes 500. Sums of two threads round differently
-    from those of one, so that a run that must come again has as many ``whatever_the_load``."""
+def use_cores(ignore_load: bool = False) -> None:
+    """Set one thread per physical core of this process, unless OMP_NUM_THREADS is set; one thread where other work keeps the cores busy.
+
+    Threads wait for the slowest of them: on busy cores a forward pass of 5 ms can take 500. ignore_load: do not look at the load, for
+    deterministic runs, since the sums of two threads round differently from those of one.
+    """
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
-        busy = not whatever_the_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        busy = not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
         torch.set_num_threads(1 if busy else cores)
 
 
 def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
-    """Take the number of threads with which ``measure()``, seconds of a pass just now, is least: one, or one a core of ours. Returns
-    it with its seconds. A page that is painted on the same cores makes two threads slower than one. OMP_NUM_THREADS has the last
-    word, an accelerator's passes are hardly helped, and a pass longer than ``long`` is not tried twice."""
+    """Set the number of threads, one or one per core, with which ``measure()`` (seconds of a forward pass) is smaller; return both.
+
+    A browser that paints on the same cores can make two threads slower than one. Nothing is tried where OMP_NUM_THREADS is set, where
+    there is an accelerator, or after a pass of more than ``long`` seconds.
+    """
     now, cores = torch.get_num_threads(), physical_cores()
     took = {now: measure()}
     if os.environ.get("OMP_NUM_THREADS") or torch.cuda.is_available() or took[now] > long:
@@ -55,10 +59,10 @@ def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, f
 
 
 def physical_cores() -> int:
-    """Cores this process may use; two hardware threads of one core count once."""
-    ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    """Count the cores this process may use; two hardware threads of one core count once."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = set()
-    for cpu in ours:
+    for cpu in allowed:
         try:
             cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
         except OSError:
@@ -71,7 +75,7 @@ def physical_cores() -> int:
 
 
 def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
-    """What a measurement must be read with; dtype: in which numbers the target multiplies."""
+    """The machine and the versions of a measurement; dtype: the number type the target multiplies in."""
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
@@ -79,8 +83,7 @@ def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any
 
 
 def processor() -> str:
-    """The processor's name, the widest instructions that torch has for it, since a name may be of several generations, and how many
-    of its cores are ours."""
+    """Describe the processor: its name, the widest instruction set torch uses on it (names span generations), and its usable cores."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,7 +1,7 @@
-"""Draft models with a tokenizer of their own: which of models.yaml belongs to a target, and its tokenizer beside the target's.
+"""Heterogeneous-vocabulary drafts: find the one of a target in models.yaml, and map between the two tokenizers.
 
-An entry says ``role: other_draft`` and ``for: <target>``. Weights are loaded as any model's (zoo.py); here is what is special:
-the two tokenizers as bytes, and the bridge between them, made once a pair.
+An entry has ``role: other_draft`` and ``for: <target>``. Its weights load like any model's; this module adds both tokenizers as bytes,
+and the bridge between them, built once per pair.
 """
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ ROLE = "other_draft"
 
 
 def folder_of(book: Register, name: str, folder: Path) -> Path | None:
-    """Where the other-vocabulary draft of a target lies, by the target's name or folder; None where it is not there yet."""
+    """Return the folder of the target's draft with another vocabulary (target: its name or folder); None when there is none yet."""
     for entry in book.made_for(name, folder):
         if entry.role != ROLE or entry.path and not (entry.path / "config.json").is_file():
             continue
         try:
             return entry.folder()
-        except ZooError:  # a hub model that cannot be had now
+        except ZooError:  # a hub model that cannot be fetched now
             continue
     return None
 
 
-class Words:
-    """A tokenizer as bytes: ``words(token)`` is what a token says, a control token's being its name; ``encode`` goes back."""
+class TokenizerBytes:
+    """A tokenizer over bytes: call it with a token to get its bytes (of a control token: its name); ``encode`` is the inverse."""
 
     def __init__(self, tokenizer: Any, table: TokenBytes):
         self._tokenizer, self._table = tokenizer, table
@@ -41,7 +41,7 @@ class Words:
         return self._table(token)
 
     def encode(self, data: bytes) -> list[int]:
-        """Tokens of the data. Bytes that are no UTF-8 become tokens of one byte each where there are such, else nothing."""
+        """Encode bytes. Bytes that are not UTF-8 become single-byte tokens where the vocabulary has them, else they are dropped."""
         pieces = re.split("([\udc80-\udcff]+)", data.decode("utf-8", "surrogateescape"))
         return [token for i, piece in enumerate(pieces) for token in (self._broken(piece) if i % 2 else self._encoded(piece))]
 
@@ -52,7 +52,7 @@ class Words:
         if not text:
             return []
         ids = [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)]
-        if ids and not text.startswith(" ") and self(ids[0]).startswith(b" "):  # some put a space in front of everything
+        if ids and not text.startswith(" ") and self(ids[0]).startswith(b" "):  # some tokenizers put a space in front of every text
             bare = self(ids[0])[1:]
             ids[:1] = [self._bare[bare]] if bare in self._bare else ids[:1] if bare else []
         return ids
@@ -69,4 +69,5 @@ class Words:
 @lru_cache(maxsize=4)
 def bridge(target: Path, draft: Path, vocab: int, their_vocab: int) -> Bridge:
     """The bridge between the tokenizers of two folders. Raises ZooError."""
-    return Bridge(*(Words(words, TokenBytes(words)) for words in (open_tokenizer(target), open_tokenizer(draft))), vocab, their_vocab)
+    both = (TokenizerBytes(words, TokenBytes(words)) for words in (open_tokenizer(target), open_tokenizer(draft)))
+    return Bridge(*both, vocab, their_vocab)

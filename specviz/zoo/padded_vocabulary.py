@@ -1,4 +1,4 @@
-"""A draft model whose output is padded to another width, in the width of its target."""
+"""Give the logits of a draft model, whose output matrix is padded to another size, the width of its target's."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from ..core import DraftTree, Scores, Target
 
 
-class Fitted:
+class PaddedVocabulary:
     """A draft model with the same tokenizer whose output is padded to another width: its logits in the target's width."""
 
     def __init__(self, model: Target, vocab: int):
@@ -19,8 +19,8 @@ class Fitted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def learning(self) -> Fitted:
-        return Fitted(self._model.learning(), self.vocab)
+    def learning(self) -> PaddedVocabulary:
+        return PaddedVocabulary(self._model.learning(), self.vocab)
 
     def sync(self, tokens) -> Scores:
         return self._fit(self._model.sync(tokens))
@@ -28,7 +28,7 @@ class Fitted:
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         return self._fit(self._model.score(tree, start))
 
-    def score_many(self, targets: Sequence[Fitted], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
+    def score_many(self, targets: Sequence[PaddedVocabulary], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
         inner = [target._model for target in targets]
         return [self._fit(scores) for scores in self._model.score_many(inner, trees, starts)]
 

@@ -1,5 +1,6 @@
-"""From names to loaded models: weights once per folder and device, shared by every run; caches one per run. What cannot be
-loaded is refused with one sentence (ZooError). Whether a method can run on what is loaded is a sentence too.
+"""Load a target and its draft by name. Weights are read once per folder and device and shared by every run; KV caches belong to a run.
+
+A model that cannot be loaded raises ZooError with one sentence. ``why_not`` explains in one sentence why a method cannot run.
 """
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from ..core.needs import missing
 from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, heads_of, sizes
 from .device import environment, read_device, use_cores
-from .kept import once
+from .weight_cache import load_once
 from .kit import Kit
-from .memory import need_room
+from .free_memory import require_memory
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, stored, why_not
 from .text import TokenBytes
@@ -27,8 +28,8 @@ from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
 
 @dataclass
 class Loaded:
-    """A target with its tokenizer, maybe paired with a draft model. ``folder``: where its files lie; ``deterministic``: no clock chose
-    how its weights are stored."""
+    """A target with its tokenizer, and a draft model where it has one. ``folder``: its files; ``deterministic``: the layout of the weights
+    is fixed instead of measured."""
 
     name: str
     folder: Path
@@ -41,12 +42,12 @@ class Loaded:
     draft_problem: str = ""
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
-    other: Path | None = None  # where a draft of another vocabulary lies
-    more: dict[str, Path] = field(default_factory=dict)  # by role, where further models of the same vocabulary lie
-    pass_seconds: float | None = None  # the least that a pass of one row was seen to cost; run.machine measures
+    other: Path | None = None  # folder of a draft with another vocabulary
+    more: dict[str, Path] = field(default_factory=dict)  # by role: further models of the same vocabulary
+    pass_seconds: float | None = None  # the smallest measured time of a forward pass of one token (run.machine)
     deterministic: bool = False
-    nature: str = ""  # what a reader must know of its answers, from models.yaml
-    rows: int = 0  # every pass of a target of fixed shapes has at least so many rows: certificates compare through one bucket
+    nature: str = ""  # what a reader must know about its answers, from models.yaml
+    rows: int = 0  # a target of fixed shapes pads every pass to at least so many rows; certificates compare runs of one shape
 
     @property
     def vocab(self) -> int:
@@ -59,23 +60,23 @@ class Loaded:
 
     @property
     def other_model(self) -> Any:
-        """The weights of the draft of another vocabulary. Raises ZooError with a sentence."""
+        """The weights of the draft with another vocabulary. Raises ZooError with a sentence."""
         if self.other is None:
             raise ZooError(f"This method {missing(others.ROLE, self.name)}.")
         return self.weights(self.other, choose(register().backends, self.other))
 
-    def beside(self, role: str) -> Any:
-        """The weights of a further model of the same vocabulary, None where there is none. Raises ZooError with a sentence."""
+    def model_for(self, role: str) -> Any:
+        """Return the weights of the model of a role, in the same vocabulary; None when there is none. Raises ZooError."""
         if role == "draft" or role == "middle" and role not in self.more:
             return self.draft
         return self._open(self.more[role].name, self.more[role]) if role in self.more else None
 
     def size_named(self, size: str) -> str:
-        """What models.yaml calls another size of the draft."""
+        """Return the name that models.yaml uses for another size of the draft."""
         return f"{self.draft_name}-{size}"
 
     def other_size(self, size: str) -> Any:
-        """The weights of a draft model of another size, which models.yaml names after the draft: <draft>-wide. Raises ZooError."""
+        """Return the weights of another size of the draft, named <draft>-wide, ... in models.yaml. Raises ZooError."""
         book, name = register(), self.size_named(size)
         if name not in book.entries:
             raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.")
@@ -87,8 +88,8 @@ class Loaded:
         return model
 
     def weights(self, folder: Path, backend: Forward) -> Any:
-        """A folder's weights for a forward, stored as this pair's are. Raises ZooError."""
-        return once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
+        """Read a folder's weights for a forward, with the same choice of layout as this pair. Raises ZooError."""
+        return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -104,7 +105,7 @@ class Loaded:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """For the trace's header: target, draft, tokenizer, env."""
+        """The header of the trace: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
                   "parameters": model.parameters, "nature": self.nature, "backend": self.backend.name, "forward": self.forward}
@@ -112,24 +113,24 @@ class Loaded:
         env = environment(self.device, getattr(model, "numbers", model.dtype))
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": env}
 
-    def facts_of(self, method: Method) -> dict[str, Any]:
-        """The facts of a run of a method, whose smaller model may be the one in the middle."""
+    def trace_facts(self, method: Method) -> dict[str, Any]:
+        """Return the trace header of a run of a method; for a method with a middle model that model is the draft."""
         if "middle" not in method.needs or "middle" not in self.more:
             return self.facts
         try:
-            return self.facts | {"draft": {"name": self.more["middle"].name, "parameters": self.beside("middle").parameters}}
-        except ZooError:  # it cannot be opened: the run will say so
+            return self.facts | {"draft": {"name": self.more["middle"].name, "parameters": self.model_for("middle").parameters}}
+        except ZooError:  # it cannot be opened: the run reports it
             return self.facts
 
     def open_target(self) -> Target:
-        """The target with a cache of its own."""
+        """Open the target with a KV cache of its own."""
         target = self.model.open()
         target.expect(self.rows)
         return target
 
     @property
     def forward(self) -> str:
-        """How its passes run: "eager", "static" (fixed shapes), "captured" (the same, recorded)."""
+        """How a forward pass runs: "eager", "static" (fixed shapes), or "captured" (fixed shapes in a CUDA graph)."""
         return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
@@ -140,22 +141,24 @@ class Loaded:
         return self.open_target().capabilities | stored(self.stores) | self.heads.capabilities | roles(self.other, self.more)
 
     def why_not(self, method: Method) -> str | None:
-        """One sentence that says what would make the method work here, or None when it does."""
+        """Return one sentence naming what the method lacks here, or None when it can run."""
         return why_not(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
          deterministic: bool = False) -> Loaded:
-    """Load a pair. target, draft: a name of models.yaml, a folder in Hugging Face format, or org/name@commit; None: the
-    default, and the draft it is paired with; draft "none": none. named_only: names of models.yaml and nothing else (for what
-    comes from a page). deterministic: how weights are stored and how many threads compute is fixed instead of measured, so that a
-    run with Session's ``deterministic`` comes out the same to the last bit in every process on this machine; slower. Raises ZooError
-    with one sentence."""
+    """Load a target and its draft. Raises ZooError with one sentence.
+
+    target, draft: a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit; None: the default, and the
+    draft it is paired with; draft "none": no draft. named_only: accept names of models.yaml alone (for input from the page).
+    deterministic: fix the layout of the weights and the number of threads instead of measuring, so that a run with Session's
+    ``deterministic`` gives the same bits in every process on this machine; slower.
+    """
     on = read_device(device)
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
-    model = once(folder, on, backend.name, backend.load, deterministic and backend.measures)
-    place = entry.path or folder  # of shards in parts, where the parts lie: as other entries name it
+    model = load_once(folder, on, backend.name, backend.load, deterministic and backend.measures)
+    place = entry.path or folder  # the path as other entries give it, also where shards lie in parts
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores_of(entry.name), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
@@ -167,25 +170,27 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     except ZooError as error:
         if draft is not None:
             raise
-        loaded.draft_problem = str(error)  # the target runs without the draft it is usually paired with
+        loaded.draft_problem = str(error)  # the target runs without its usual draft
     return loaded
 
 
 def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
                on: torch.device | None = None, fetch: bool = True) -> tuple[Register, Entry, Path, Forward, str]:
-    """models.yaml, the target's entry, where it lies, what runs it, and the draft's name, empty for none; on: where it must find
-    room; fetch: of a hub model that is not here its weights, too. Raises ZooError."""
+    """Return models.yaml, the target's entry, folder and forward, and the draft's name ("" for none). Raises ZooError.
+
+    on: the device it must fit on; fetch: download the weights of a hub model, not only its configuration.
+    """
     book = register()
     entry = book.find(target, named_only)
     if on is not None:
-        need_room(entry, on)
+        require_memory(entry, on)
     folder = entry.folder() if fetch else entry.config_folder()
     chosen = entry.draft if draft is None else "" if str(draft).strip().lower() == "none" else draft
     return book, entry, folder, chosen_for(entry, book.backends, folder, on), chosen
 
 
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
-    need_room(entry, loaded.device)
+    require_memory(entry, loaded.device)
     folder = entry.folder()
     model = loaded.weights(folder, chosen_for(entry, book.backends, folder, loaded.device))
     _same_words(loaded, entry.name, folder, model)
@@ -198,7 +203,7 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
-    """Where the model in the middle lies, if models.yaml names one and it is there, and the one that drafts for it, or for the draft."""
+    """The folders of the middle model that models.yaml names, and of the small model that drafts for it (or for the draft), if present."""
     def there(name: str) -> Path | None:
         entry = book.entries.get(name)
         return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
@@ -209,7 +214,7 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
 
 
 def survey(target: str | None = None, draft: str | None = None):
-    """``why_not`` of a pair that is not loaded: method -> sentence or None, from configurations and models.yaml. Raises ZooError."""
+    """Return ``why_not`` of a pair that is not loaded (method -> sentence or None), from configurations alone. Raises ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
     place = entry.path or folder

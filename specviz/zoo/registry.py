@@ -31,13 +31,13 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
 
 def pinned(name: str) -> bool:
-    """Whether a name is that of a hub model at a commit, org/name@commit; anything else might be a folder."""
+    """Return whether a name is a hub model at a commit, org/name@commit; anything else might be a folder."""
     hub, _, revision = name.partition("@")
     return bool(HUB_ID.fullmatch(hub) and COMMIT.fullmatch(revision))
 
 
 class ZooError(ValueError):
-    """A model cannot be had; the message is one sentence for a person."""
+    """A model is not available; the message is one sentence for a person."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Server:
-    """An engine that others run: its protocol (``engine``), its address, which its owner gives, the model to ask for (empty: the
-    first it names), and the environment variable that holds its key."""
+    """A remote engine: its protocol (``engine``), its address, the model to request (empty: the first it lists), and the environment
+    variable that holds its key."""
 
     name: str
     engine: str
@@ -108,7 +108,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Register:
-    """What models.yaml says."""
+    """The content of models.yaml."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
@@ -121,7 +121,7 @@ class Register:
         return [name for name, entry in self.entries.items() if entry.role in ("target", "draft")]
 
     def stores_of(self, target: str) -> dict[str, Path]:
-        """Where the datastores that fit a target lie, by name."""
+        """Return the folders of the datastores that fit a target, by name."""
         found = {name: places.get(target, places.get("")) for name, places in self.stores.items()}
         return {name: place for name, place in found.items() if place is not None}
 
@@ -133,7 +133,7 @@ class Register:
         return found if whose & self.entries.keys() else [*found, *entries_found_for(name, folder).values()]
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
-        """The entry of a name, or one made up for a folder or a hub id. Raises ZooError that names what there is."""
+        """Return the entry of a name, or a new one for a folder, a GGUF file or a hub id. Raises ZooError that lists the names."""
         asked = self.default if asked is None else str(asked).strip()
         there = not named_only and asked and (os.path.isdir(asked) or asked.endswith(GGUF) and os.path.isfile(asked))
         place = Path(asked).resolve() if there else None
@@ -184,9 +184,9 @@ def register(path: str | Path | None = None) -> Register:
 
 def _installed(default: str, entries: dict[str, Entry]) -> str:
     """The default target, or where its weights are not installed (a wheel has the small models alone) the first target that is."""
-    here = [e.name for e in entries.values() if e.role == "target" and e.path and e.path.is_dir()]
+    here = [e.name for e in entries.values() if e.role == "target" and e.path and e.path.exists()]
     path = entries[default].path
-    if path is None or path.is_dir() or not here:
+    if path is None or path.exists() or not here:
         return default
     _warn_of_default(default, here[0])
     return here[0]
@@ -219,7 +219,7 @@ def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
 
 
 class _Reader:
-    """Plain data from YAML nodes, each refusal with its line."""
+    """Turn YAML nodes into plain data; every refusal names the line."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -252,42 +252,42 @@ class _Reader:
         return tuple(self.word(one, "a model type") for one in node.value)
 
     def places(self, name: str, node: Any) -> dict[str, Path]:
-        """Of a store: one path for every target, or a path by target."""
+        """Read the paths of a store: one for every target, or one per target."""
         by_target = self.mapping(node, name) if isinstance(node, yaml.MappingNode) else {"": node}
         return {target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser() for target, one in by_target.items()}
 
     def server(self, name: str, node: Any) -> Server:
-        said = {key: self.word(value, key) for key, value in
+        fields = {key: self.word(value, key) for key, value in
                 self.mapping(node, name, {"engine", "url", "model", "about", "key"}).items()}
-        if said.get("engine") not in SERVER_ENGINES or "url" not in said:
+        if fields.get("engine") not in SERVER_ENGINES or "url" not in fields:
             self.refuse(node, f"{name} needs a url and an engine, one of {', '.join(SERVER_ENGINES)}")
         if not SERVER_NAME.fullmatch(name):
             self.refuse(node, "a server's name is up to 40 letters, digits, spaces, dots, dashes and underscores")
-        return Server(name, **said)
+        return Server(name, **fields)
 
     def entry(self, name: str, node: Any) -> Entry:
         known = {"path", "hub", "revision", "gguf", "draft", "middle", "role", "for", "kind", "backend", "about", "nature", "scripts",
                  "licence", "size", "memory", "gated", "device_map", "quantise"}
-        said = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
-        if ("path" in said) == ("hub" in said):
+        fields = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
+        if ("path" in fields) == ("hub" in fields):
             self.refuse(node, f"{name} needs either a path or a hub id")
-        if "hub" in said and not (HUB_ID.fullmatch(said["hub"]) and COMMIT.fullmatch(said.get("revision", ""))):
+        if "hub" in fields and not (HUB_ID.fullmatch(fields["hub"]) and COMMIT.fullmatch(fields.get("revision", ""))):
             self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
-        if "gguf" in said and ("hub" not in said or not GGUF_NAME.fullmatch(said["gguf"])):
+        if "gguf" in fields and ("hub" not in fields or not GGUF_NAME.fullmatch(fields["gguf"])):
             self.refuse(node, f"gguf of {name} must be the name of a file that ends in {GGUF}, of a hub model")
-        role = said.get("role", "target")
+        role = fields.get("role", "target")
         if role not in ("target", "draft", "head", "other_draft"):
             self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")
-        marks = {key for key in ("for", "kind") if key in said}
+        marks = {key for key in ("for", "kind") if key in fields}
         if marks not in {"head": [{"for", "kind"}], "other_draft": [{"for"}], "draft": [set(), {"for", "kind"}]}.get(role, [set()]):
             self.refuse(node, f"{name} must say 'for' and 'kind' if it is a head, or a draft trained in a paper's own way, 'for' if it is "
                               "an other_draft, and only then")
-        if "middle" in said and role != "target":
+        if "middle" in fields and role != "target":
             self.refuse(node, f"{name} is no target: only a target may have another one in the middle")
-        said["target"] = said.pop("for", "")
-        if "path" in said:
-            said["path"] = self.path.resolve().parent / said["path"]
-        return Entry(name, **said)
+        fields["target"] = fields.pop("for", "")
+        if "path" in fields:
+            fields["path"] = self.path.resolve().parent / fields["path"]
+        return Entry(name, **fields)
 
 
 def here(entry: Entry) -> Path | None:

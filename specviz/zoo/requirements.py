@@ -1,4 +1,4 @@
-"""Whether a method can run on what is loaded, and one sentence that says what would make it."""
+"""Check that a method can run on the loaded models; one sentence names what is missing."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -18,17 +18,17 @@ def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: 
 
 
 def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
-    """What models beside target and draft add to what is provided."""
+    """The capabilities that further models add."""
     return frozenset(more) | ({others.ROLE} if other else set())
 
 
 def stored(stores: dict[str, Path]) -> frozenset[str]:
-    """What the datastores that are there add to what is provided."""
+    """The capabilities that existing datastores add."""
     return frozenset(f"store:{name}" for name, folder in stores.items() if (folder / "store.json").is_file())
 
 
 def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
-    """What a missing need asks for: the end of a sentence."""
+    """Describe what a missing need asks for: the end of a sentence."""
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
     if need.startswith(trained_drafts.ROLE):

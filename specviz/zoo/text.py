@@ -1,7 +1,7 @@
-"""Text in and text out: prompts to token ids, token ids to bytes.
+"""Encode prompts to token ids, and decode token ids to bytes.
 
-Out: a token is bytes, not characters, so a run's text is the UTF-8 decode of all its bytes; an emoji spread over three tokens
-comes out right, and half of one on a rejected branch does no harm. In: what a person typed can never become a control token.
+Output: a token is bytes, not characters, so the text of a run is the UTF-8 decoding of all its bytes: an emoji that spans three tokens
+comes out right. Input: typed text never becomes a control token.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _alphabet() -> dict[str, int]:
 class TokenBytes:
     """Token id -> bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
 
-    Called with an id it gives the token's bytes, a special token's being its own name, literally; ``spoken`` gives what the
-    token adds to the text, which for a special token is nothing. Ids outside the vocabulary have no bytes.
+    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes a token adds to the
+    text: none for a special token. Ids outside the vocabulary have no bytes.
     """
 
     def __init__(self, tokenizer: Any):
@@ -39,7 +39,7 @@ class TokenBytes:
         self._pieces = not self._alphabet and bool(kinds & {"ByteFallback", "Metaspace"})
 
     def _decoders(self) -> set[str]:
-        """The names of the tokenizer's decoding steps; guessed from the vocabulary where it does not tell."""
+        """The names of the tokenizer's decoding steps; guessed from the vocabulary when it lists none."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is not None and backend.decoder is not None:
             state = json.loads(backend.decoder.__getstate__())
@@ -54,9 +54,9 @@ class TokenBytes:
             self._known[token] = self._bytes(token)
         return self._known[token]
 
-    def spoken(self, token: int, first: bool = False) -> bytes:
-        """What this token adds to the text. ``first``: nothing was said before it, and most tokenizers but byte-level ones then
-        drop a leading space."""
+    def output_bytes(self, token: int, first: bool = False) -> bytes:
+        """Return the bytes this token adds to the text. first: there is no text yet, where all but byte-level tokenizers drop a leading
+        space."""
         if token in self.special:
             return b""
         data = self(token)
@@ -81,7 +81,7 @@ class TokenBytes:
         return self._decoded(token)
 
     def _decoded(self, token: int) -> bytes:
-        """By decoding after an anchor token, so that a space in front of a word is seen."""
+        """Decode the token after an anchor token, so that the space in front of a word is kept."""
         anchor, both = self._decode([self._anchor]), self._decode([self._anchor, token])
         return (both[len(anchor):] if both.startswith(anchor) else self._decode([token])).encode("utf-8", "replace")
 
@@ -94,7 +94,7 @@ class TokenBytes:
 
 
 def as_text(data: bytes) -> str:
-    """UTF-8 with U+FFFD for what is broken, as the tokenizers decode it."""
+    """Decode UTF-8 with U+FFFD for broken bytes, as tokenizers do."""
     return data.decode("utf-8", "replace")
 
 
@@ -117,18 +117,18 @@ class Transcript:
 
     def add(self, token: int) -> tuple[int, bytes, int, int]:
         start = len(self.data)
-        said = self._table.spoken(token, first=not self.data)
-        self.data += said
+        added = self._table.output_bytes(token, first=not self.data)
+        self.data += added
         self.tokens.append(token)
         if self._stops:
-            self._match(token, said, start)
-        return token, said, start, len(self.data)
+            self._match(token, added, start)
+        return token, added, start, len(self.data)
 
-    def _match(self, token: int, said: bytes, start: int) -> None:
+    def _match(self, token: int, added: bytes, start: int) -> None:
         """Look for stop strings that this token completes, in the text and in the text with names of special tokens."""
         begin = len(self._named)
         self._starts.append((begin, start))
-        self._named += self._table(token) if token in self._table.special else said
+        self._named += self._table(token) if token in self._table.special else added
         if len(self.tokens) <= self._min_tokens:
             return
         for stop in self._stops:
@@ -152,7 +152,7 @@ class Transcript:
 
     @property
     def length(self) -> int:
-        """Bytes of the text."""
+        """The length of the text in bytes."""
         return len(self.data) if self.cut is None else self.cut
 
     @property
@@ -161,7 +161,7 @@ class Transcript:
 
     @property
     def settled(self) -> int:
-        """Bytes that no later token can take back: what may begin a stop string or a character is held."""
+        """The number of bytes that no later token can remove: the possible beginning of a stop string is held back."""
         end = self.length
         if self.cut is None:
             held = (k for stop in self._stops for k in range(min(len(stop) - 1, end), 0, -1) if self.data.endswith(stop[:k]))
@@ -170,12 +170,12 @@ class Transcript:
 
 
 def clean(text: str) -> str:
-    """Lone surrogates, which no UTF-8 can hold, become U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot hold, by U+FFFD."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def encode_plain(tokenizer: Any, text: str) -> list[int]:
-    """A raw prompt. Special-token text in it stays text; the tokenizer's own opening token is added where it has one."""
+    """Encode a raw prompt. The text of a special token stays plain text; the tokenizer's opening token is added where it has one."""
     ids = _ids(tokenizer.encode(clean(text), split_special_tokens=True))
     found = _ids(tokenizer.encode(clean(text), add_special_tokens=False, split_special_tokens=True))
     if not _controls(tokenizer).keys() & set(found):
@@ -185,12 +185,12 @@ def encode_plain(tokenizer: Any, text: str) -> list[int]:
 
 
 def _controls(tokenizer: Any) -> dict[int, str]:
-    """The control tokens' names by id, but for the one that stands for what is unknown."""
+    """The names of the control tokens by id, without the unknown token."""
     return {i: name for i, name in _specials(tokenizer) if i != tokenizer.unk_token_id}
 
 
 def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
-    """Ids of plain text. A vocabulary of pieces may hold a control token's name as a piece: it is spelt letter by letter then."""
+    """Replace control tokens in the ids of plain text by the tokens of their letters: some vocabularies hold such a name as a piece."""
     controls, out = _controls(tokenizer), []
     for i in ids:
         spelt = [_ids(tokenizer.encode(c, add_special_tokens=False, split_special_tokens=True)) for c in controls.get(i, "")]
@@ -199,9 +199,9 @@ def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """A conversation through the tokenizer's own template, ready for the answer; without a template, the texts in order.
+    """Encode a conversation with the tokenizer's chat template, up to the start of the answer; without a template, the texts in order.
 
-    Control tokens come from the template alone. Special-token text inside a message is kept out of the template's way and put
+    Control tokens come from the template alone. The text of a special token inside a message is masked while the template runs and put
     back as plain text, so that nobody can end a turn by typing ``<|end|>``.
     """
     messages = [{**m, "content": clean(m["content"])} for m in messages]
@@ -210,7 +210,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     names = sorted({t for i, t in _specials(tokenizer)}, key=len, reverse=True)
     if not any(name in m["content"] for name in names for m in messages):
         return _ids(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
-    hidden = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}  # no text of the user's holds these
+    hidden = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}  # a random key: no message holds it
     for name, mark in hidden.items():
         messages = [{**m, "content": m["content"].replace(name, mark)} for m in messages]
     shown = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
@@ -218,7 +218,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[int]:
-    """Encode a rendered template: its own special tokens by id, all text between them (typed marks restored) as plain text."""
+    """Encode a rendered template: its special tokens by id, the text between them (masks undone) as plain text."""
     ids: list[int] = []
     special = {name: i for i, name in _specials(tokenizer)}
 

@@ -1,4 +1,4 @@
-"""The tokenizer of a folder, quickly; which tokens end an answer; and whether two models speak the same tokens."""
+"""Open the tokenizer of a folder, find the end tokens of an answer, and compare the vocabularies of two models."""
 from __future__ import annotations
 
 import json
@@ -13,12 +13,12 @@ PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything i
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object of the folder; empty where there is no such file. Raises ZooError."""
+    """Read a JSON object of the folder; empty when there is no such file. Raises ZooError."""
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):  # the last: brackets nested by the thousand
+    except (OSError, ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         raise ZooError(f"{name} of {folder.name} cannot be read.") from None
     if not isinstance(found, dict):
         raise ZooError(f"{name} of {folder.name} is not a JSON object.")
@@ -27,7 +27,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def open_tokenizer(folder: Path) -> Any:
-    """The folder's own tokenizer, without running code of its own. Raises ZooError."""
+    """Open the folder's tokenizer without running any code of the folder. Raises ZooError."""
     plain = read(folder, "tokenizer_config.json").get("tokenizer_class") in PLAIN_CLASSES and (folder / "tokenizer.json").is_file()
     try:
         if plain:  # the automatic class would take seconds to find this one
@@ -42,19 +42,19 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
-    """Ids that end an answer: those of generation_config.json (else config.json) and the tokenizer's own."""
-    told = read(folder, "generation_config.json").get("eos_token_id")
-    if told is None:
-        told = read(folder, "config.json").get("eos_token_id")
-    ends = told if isinstance(told, list) else [told]
+    """Return the ids that end an answer: those of generation_config.json (else config.json) and the tokenizer's own."""
+    found = read(folder, "generation_config.json").get("eos_token_id")
+    if found is None:
+        found = read(folder, "config.json").get("eos_token_id")
+    ends = found if isinstance(found, list) else [found]
     return frozenset(i for i in [*ends, tokenizer.eos_token_id] if type(i) is int)
 
 
 def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:
-    """Whether a draft's ids mean the same tokens. A draft without a tokenizer is taken at its size."""
-    ours, theirs = target / "tokenizer.json", draft / "tokenizer.json"
-    if not theirs.is_file() and not (draft / "tokenizer_config.json").is_file():
+    """Return whether a draft's ids stand for the same tokens. Of a draft without a tokenizer only the size is compared."""
+    first, second = target / "tokenizer.json", draft / "tokenizer.json"
+    if not second.is_file() and not (draft / "tokenizer_config.json").is_file():
         return same_size
-    if ours.is_file() and theirs.is_file() and ours.read_bytes() == theirs.read_bytes():
+    if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
         return True
     return open_tokenizer(target).get_vocab() == open_tokenizer(draft).get_vocab()

@@ -17,7 +17,7 @@ import torch
 from ..methods import head_kinds
 from ..models.heads import Body, why_not
 from ..models.int8 import has_byte_products
-from .memory import need_room
+from .free_memory import require_memory
 from .registry import Register, ZooError, here
 
 
@@ -56,7 +56,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
             continue
         try:
             if entry.hub and on is not None and here(entry) is None:
-                need_room(entry, on)
+                require_memory(entry, on)
             place = entry.folder()
             problem = why_not(place, name, hidden, vocab, entry.kind)
         except ZooError as error:

@@ -101,7 +101,7 @@ class FakeLoaded:
                       "env": {"machine": "none", "device": "cpu", "dtype": "float64"}}
         self.kits = []
 
-    def facts_of(self, method):
+    def trace_facts(self, method):
         return self.facts
 
     def kit(self):

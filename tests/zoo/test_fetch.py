@@ -15,7 +15,7 @@ from specviz import ROOT, zoo
 from specviz.methods import catalogue
 from specviz.ui import choices
 from specviz.ui.engine import Engine
-from specviz.zoo import registry, room
+from specviz.zoo import machine_memory, registry
 from specviz.zoo.registry import Entry, register
 
 from .checkpoints import write
@@ -79,9 +79,9 @@ def fetch(hub: Hub, cache) -> str:
     """The entry's folder or the sentence of its refusal, as another process says it: the client reads its settings once."""
     work = "from specviz.zoo.registry import Entry, ZooError\ntry:\n    print(Entry('n', hub='o/n', revision='%s').folder())\n" % COMMIT
     work += "except ZooError as why:\n    print(why)\n"
-    told = os.environ | {"HF_ENDPOINT": hub.address, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
+    environment = os.environ | {"HF_ENDPOINT": hub.address, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
                          "TRANSFORMERS_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", work], env=told, capture_output=True, text=True, timeout=60).stdout.strip()
+    return subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
 @pytest.mark.thorough
@@ -124,18 +124,18 @@ def test_what_a_model_could_run_is_asked_without_its_weights(book):
 
 @pytest.mark.parametrize("cards, memory, large", [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)])
 def test_the_page_offers_first_what_fits_and_says_what_does_not(book, monkeypatch, cards, memory, large):
-    monkeypatch.setattr(room, "card_memory", lambda: tuple(map(int, cards)))
-    monkeypatch.setattr(room, "processor_memory", lambda: int(memory))
-    told = {card["model"]: card for card in Engine().targets()}
-    assert list(told) == (["first", "small", "large"] if large else ["first", "large", "small"])
-    assert told["large"]["title"] == f"large, 8 B, 16 GB{', too large here' if large else ''}"
-    assert told["large"].get("large", "").endswith("Nothing is fetched.") == large and "large" not in told["small"]
+    monkeypatch.setattr(machine_memory, "card_memory", lambda: tuple(map(int, cards)))
+    monkeypatch.setattr(machine_memory, "processor_memory", lambda: int(memory))
+    cards_shown = {card["model"]: card for card in Engine().targets()}
+    assert list(cards_shown) == (["first", "small", "large"] if large else ["first", "large", "small"])
+    assert cards_shown["large"]["title"] == f"large, 8 B, 16 GB{', too large here' if large else ''}"
+    assert cards_shown["large"].get("large", "").endswith("Nothing is fetched.") == large and "large" not in cards_shown["small"]
     monkeypatch.setenv("SPACES_ZERO_GPU", "1")
-    assert "large" not in choices.offered(book.entries["large"], "first"), "a lent card is not this machine's"
+    assert "large" not in choices.target_choice(book.entries["large"], "first"), "the page does not judge memory where a GPU is attached per call"
 
 
 def test_progress_counts_all_that_is_fetched_with_a_model(book, monkeypatch):
-    monkeypatch.setattr("specviz.ui.engine.fetched", {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__)
+    monkeypatch.setattr("specviz.ui.engine.bytes_fetched", {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__)
     assert Engine().progress("large") == "5,000 of about 20,000 MB (25%) here"
     assert Engine().progress(None) == "" == Engine().progress("nobody")
 
@@ -145,10 +145,10 @@ def test_the_driver_says_how_large_a_card_is(tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    room.card_memory.cache_clear()
+    machine_memory.card_memory.cache_clear()
     try:
-        assert room.card_memory() == (81559 * 2**20, 24576 * 2**20)
-        assert room.too_large(Entry("a", memory="70", device_map="auto")) == ""
-        assert room.too_large(Entry("a", memory="90")).startswith("It needs about 99.0 GB of memory; the card has 85.5 GB")
+        assert machine_memory.card_memory() == (81559 * 2**20, 24576 * 2**20)
+        assert machine_memory.too_large(Entry("a", memory="70", device_map="auto")) == ""
+        assert machine_memory.too_large(Entry("a", memory="90")).startswith("It needs about 99.0 GB of memory; the card has 85.5 GB")
     finally:
-        room.card_memory.cache_clear()
+        machine_memory.card_memory.cache_clear()

@@ -12,8 +12,9 @@ from specviz.cli.commands import main
 from specviz.models import checkpoint_sizes as sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
-from specviz.zoo import ZooError, memory
-from specviz.zoo.check import check, parameters
+from specviz.zoo import ZooError
+from specviz.zoo import free_memory as memory
+from specviz.zoo.entry_checks import check, parameters
 from specviz.zoo.registry import Entry, register
 
 from .checkpoints import write
@@ -92,8 +93,8 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_fetched(tmp_path, monkeyp
 
 def test_memory_follows_the_numbers_of_the_device(monkeypatch):
     entry = Entry("a", memory="10")
-    assert memory.needed(entry, torch.device("cpu")) == 2 * memory.needed(entry, torch.device("cuda")) == pytest.approx(22e9)
-    assert memory.needed(Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")) == pytest.approx(2.75e9)
+    assert memory.needed_bytes(entry, torch.device("cpu")) == 2 * memory.needed_bytes(entry, torch.device("cuda")) == pytest.approx(22e9)
+    assert memory.needed_bytes(Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")) == pytest.approx(2.75e9)
     monkeypatch.setattr(memory, "free", lambda device, every=False: 22e9 if every else 11e9)
     assert memory.why_too_large(entry, torch.device("cpu"))
     assert memory.why_too_large(Entry("a", memory="10", device_map="auto"), torch.device("cpu")) is None

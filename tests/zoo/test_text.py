@@ -56,8 +56,8 @@ def test_metaspace_and_the_fallback_agree_with_their_tokenizers():
 def test_a_special_token_says_nothing_but_has_a_name():
     tokenizer = byte_level()
     table, end = TokenBytes(tokenizer), tokenizer.eos_token_id
-    assert table(end) == b"<|end|>" and table.spoken(end) == b"" and end in table.special
-    assert table(10**6) == b"" and table.spoken(10**6) == b""
+    assert table(end) == b"<|end|>" and table.output_bytes(end) == b"" and end in table.special
+    assert table(10**6) == b"" and table.output_bytes(10**6) == b""
 
 
 def test_half_a_character_on_a_rejected_branch_leaves_the_text_whole():

@@ -159,7 +159,7 @@ def test_a_draft_trained_in_its_own_way(tmp_path, monkeypatch):
     assert load(str(tmp_path / "target")).why_not(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     assert collect(Session(loaded, "tvdpp").run("the cat", 12)).token_ids == plain.token_ids
-    assert load(draft="tiny-rewarded").draft is loaded.beside("draft:tvdpp")
+    assert load(draft="tiny-rewarded").draft is loaded.model_for("draft:tvdpp")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, more=line.replace("tvdpp", "horoscope"))))
     with pytest.raises(ZooError, match="a draft of kind 'horoscope'; there are distillspec"):
         load()
@@ -212,8 +212,8 @@ def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
     loaded, asked = load(), load(draft="tiny-draft")
     names = {role: loaded.kit().open(role).name for role in ("draft", "middle", "small")}
     assert names == {"draft": "draft", "middle": "middle", "small": "small"} and asked.kit().open("middle").name == "draft"
-    assert loaded.facts_of(method)["draft"]["name"] == "middle" and loaded.facts_of(plain)["draft"]["name"] == "tiny-draft"
-    assert asked.facts_of(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.capabilities
+    assert loaded.trace_facts(method)["draft"]["name"] == "middle" and loaded.trace_facts(plain)["draft"]["name"] == "tiny-draft"
+    assert asked.trace_facts(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.capabilities
     assert loaded.why_not(catalogue()["staged_models"]) is None and survey()(catalogue()["staged_models"]) is None
     wanted = collect(Session(loaded, "autoregressive").run("the cat", 12)).token_ids
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == wanted

@@ -22,7 +22,7 @@ from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.zoo.tokenizer import end_tokens
 from specviz.zoo import ZooError, survey
-from specviz.zoo.padded_vocabulary import Fitted
+from specviz.zoo.padded_vocabulary import PaddedVocabulary
 from specviz.zoo.requirements import why_not
 
 from .checkpoints import write
@@ -132,7 +132,7 @@ def test_a_narrow_draft_never_proposes_what_it_does_not_know():
         def score(self, tree, start=0):
             return Scores(torch.zeros(1, 2))
 
-    fitted = Fitted(Narrow(), 4)
+    fitted = PaddedVocabulary(Narrow(), 4)
     assert fitted.score(DraftTree()).logits.softmax(-1).tolist() == [[0.5, 0.5, 0.0, 0.0]] and fitted.busy == 1.5
 
 
@@ -298,7 +298,7 @@ def test_cores(monkeypatch):
     for load_average in (0.5, 9.0):
         monkeypatch.setattr("os.getloadavg", lambda: (load_average, 0, 0))  # noqa: B023
         use_cores()
-        use_cores(whatever_the_load=True)
+        use_cores(ignore_load=True)
     assert used == [6, 6, 1, 6]
 
 

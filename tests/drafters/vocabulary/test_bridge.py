@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import load
 from specviz.core import Budget, Sampling, State, open_run, play
-from specviz.drafters.vocabulary.bridge import Bridge, Follower, Translated, whole_characters
+from specviz.drafters.vocabulary.bridge import Bridge, DraftTokenization, IntersectionModel, whole_characters
 from specviz.drafters.vocabulary import chains as bridge_chains
-from specviz.drafters.vocabulary.chains import Intersection, Outlook, StringMatch, StringRejection, spread
+from specviz.drafters.vocabulary.chains import Intersection, TwoTokenProposal, StringMatch, StringRejection, spread
 from specviz.methods import catalogue
-from specviz.zoo.other_vocabulary import Words
+from specviz.zoo.other_vocabulary import TokenizerBytes
 from specviz.run.session import Session, SessionError
 from specviz.zoo.text import TokenBytes
 from specviz.training import tokenizer
@@ -31,12 +31,12 @@ TEXT = "The old lighthouse said: \u201cna\u00efve\u201d \U0001f600 1234  two  sp
 LINES = ["The old lighthouse keeper counted 1234 shells.", "two spaces and a tab", "lighthouse lighthouse keeper", "def add(a, b):\n    return a + b"]
 
 
-def learnt(size: int, digits: bool) -> Words:
+def learnt(size: int, digits: bool) -> TokenizerBytes:
     words = tokenizer.learn((Row("chat", "s", line, line) for line in LINES * 3), size, digits)
-    return Words(words, TokenBytes(words))
+    return TokenizerBytes(words, TokenBytes(words))
 
 
-def pieces() -> Words:
+def pieces() -> TokenizerBytes:
     """A vocabulary of words with a mark for the space in front, and single bytes for everything else."""
     vocab = {"<unk>": 0, "\u2581": 1, "\u2581the": 2, "\u2581old": 3, "\u2581ligh": 4, "t": 5, "house": 6, "a": 7, "ligh": 8}
     vocab |= {f"<0x{byte:02X}>": len(vocab) + byte for byte in range(256)}
@@ -44,7 +44,7 @@ def pieces() -> Words:
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     words = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
-    return Words(words, TokenBytes(words))
+    return TokenizerBytes(words, TokenBytes(words))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_tokens_meet_by_bytes_and_control_tokens_by_name(pair):
 
 
 def test_the_text_so_far_is_followed_and_rewound(pair):
-    rng, follower = random.Random(1), Follower(pair)
+    rng, follower = random.Random(1), DraftTokenization(pair)
     end = next(t for t in pair.ours.special if pair.ours(t) == b"<|end|>")
     tokens = [end, *pair.ours.encode((TEXT * 4).encode()), end, *pair.ours.encode(b"two spaces")]
     for _ in range(40):
@@ -122,9 +122,9 @@ def test_tokenizers_of_other_kinds_meet_too():
     assert said(bridge.ours, bridge.decode(context, drafted)) == b" old lighthouse"
 
 
-# --- laws --------------------------------------------------------------------------------------------------------------
+# --- distributions --------------------------------------------------------------------------------------------------------------
 def other(draft, bridge):
-    """A model of the other vocabulary whose law is a function of the text, told in its own tokens."""
+    """A model of the other vocabulary whose distribution is a function of the text, told in its own tokens."""
     return Rows(lambda tokens: draft(tuple(tokens)), bridge.their_vocab)
 
 
@@ -137,21 +137,21 @@ def proposed(kind, draft, bridge, gamma):
 
 @pytest.mark.parametrize("kind", [StringMatch, Intersection, StringRejection], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("vocab, seed", [(3, 1), (4, 2)])
-def test_the_output_law_is_the_targets(kind, vocab, seed):
+def test_the_output_distribution_is_the_targets(kind, vocab, seed):
     bridge, world, their = toys.bridge(vocab), World(vocab, seed), World(toys.theirs(vocab).size, seed + 50)
     probs, accepted, _ = round_probs(proposed(kind, their.draft, bridge, 2), TokenRejection(), lambda rows: world.target(tuple(rows)), 3)
     assert distance(probs, target_probs(lambda rows: world.target(tuple(rows)), vocab, 3)) < 1e-12 and accepted > 0.1
 
 
-def test_first_acceptance_is_the_overlap_of_the_laws():
-    """TLI: of the draft's law over shared tokens; SLRS: of its law of first tokens, which counts all of the draft's, and both of
+def test_first_acceptance_is_the_overlap_of_the_distributions():
+    """TLI: of the draft's distribution over shared tokens; SLRS: of its distribution of first tokens, which counts all of the draft's, and both of
     two that are one of ours."""
     for seed in range(4):
         check_first_acceptance(seed)
 
 
 def said_first(bridge, their, ahead):
-    """SLRS's law of the first token by going through all pairs that the draft could draw."""
+    """SLRS's distribution of the first token by going through all pairs that the draft could draw."""
     begin = tuple(bridge.encode([0]))
     q, probs = their.draft(begin), torch.zeros(bridge.vocab, dtype=torch.float64)
     likely = q.topk(ahead).indices.tolist() if ahead else []
@@ -177,7 +177,7 @@ def check_first_acceptance(seed):
 
 
 def test_wrong_masses_are_caught():
-    """TLI with the draft's law not renormalised over the shared tokens is biased."""
+    """TLI with the draft's distribution not renormalised over the shared tokens is biased."""
     bridge, world, their = toys.bridge(3), World(3, 1), World(toys.theirs(3).size, 51)
 
     def propose(state):
@@ -190,8 +190,8 @@ def test_wrong_masses_are_caught():
     assert distance(probs, target_probs(lambda rows: world.target(tuple(rows)), 3, 1)) > 1e-3
 
 
-class KeepsTheFirst(Outlook):
-    """What goes to two tokens is not taken from the first of them, and the law made whole again: OmniDraft as it is published."""
+class KeepsTheFirst(TwoTokenProposal):
+    """What goes to two tokens is not taken from the first of them, and the distribution made whole again: OmniDraft as it is published."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -237,7 +237,7 @@ def test_joins_are_what_two_tokens_say():
 
 
 def test_a_token_of_two_is_judged_and_then_matched():
-    """The draft's "ba" has no token of ours: "b" is drawn under a law, "a" follows by its spelling; both are told to the lens."""
+    """The draft's "ba" has no token of ours: "b" is drawn under a distribution, "a" follows by its spelling; both are told to the lens."""
     bridge = toys.bridge(4)
     merged = bridge.theirs.pieces.index(b"ba")
     one_hot = torch.zeros(bridge.their_vocab, dtype=torch.float64).index_fill_(0, torch.tensor([merged]), 1.0)
@@ -251,7 +251,7 @@ def test_a_token_of_two_is_judged_and_then_matched():
 
 def test_the_view_in_our_vocabulary_has_nothing_but_shared_tokens():
     bridge, draft = toys.bridge(4), World(toys.theirs(4).size, 3)
-    view = Translated(other(draft.draft, bridge), bridge)
+    view = IntersectionModel(other(draft.draft, bridge), bridge)
     view.sync([0, 1])
     logits = view.score(State([0]) and StringMatch(view.model, bridge).propose(State([0]), Budget(gamma=0))).logits
     assert logits.shape == (1, 4) and torch.isinf(logits[0]).nonzero().flatten().tolist() == [3]  # "ab" is the target's alone

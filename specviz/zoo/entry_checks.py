@@ -1,4 +1,4 @@
-"""Every entry of models.yaml held against what it says: its fields without network, its configuration with it."""
+"""Check the entries of models.yaml: their fields without network, the configurations of hub models with it."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import Any, Iterator
 from ..methods import draft_kinds, head_kinds
 from ..models.quantised import PACKAGES
 from .backends import FORWARDS, choose
-from .memory import GB
+from .free_memory import GB
 from .registry import GGUF, Entry, Register, ZooError
 from .tokenizer import read, same_vocabulary
 from .trained_heads import sizes
 
 BYTES = 2  # of a number in 16 bits
-SLACK = 1.6  # how far the memory that an entry names may lie from what its configuration adds up to
+SLACK = 1.6  # largest ratio between the memory an entry states and the sum of its configuration
 
 
 def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
-    """A row an entry: {name, where, problems}. network: the configurations of hub models are fetched, and nothing else."""
+    """Return a row per entry: {name, where, problems}. network: fetch the configurations of hub models, and nothing else."""
     found = []
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
@@ -25,7 +25,7 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
             folder = _config_folder(entry, network)
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
-            elif entry.path is not None and not entry.target:  # what a recipe makes for a target may not be made yet
+            elif entry.path is not None and not entry.target:  # a head of a recipe may not be trained yet
                 problems.append("there is no config.json in its folder")
         except ZooError as error:
             problems.append(str(error).rstrip("."))
@@ -41,7 +41,7 @@ def _config_folder(entry: Entry, network: bool) -> Path | None:
 
 
 def _fields(entry: Entry, book: Register) -> Iterator[str]:
-    """What can be said of an entry by itself; its names and its commit the reader has seen to."""
+    """Problems of the entry's own fields; names and commits are checked when models.yaml is read."""
     if not entry.licence:
         yield "it names no licence"
     if not entry.about:
@@ -70,7 +70,7 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
 
 
 def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
-    """What its configuration says: a forward that runs it, a size like the one named, a draft of the same vocabulary."""
+    """Problems of its configuration: no forward that runs it, a size unlike the stated one, a draft of another vocabulary."""
     if entry.role == "head":
         return
     config = read(folder, "config.json")
@@ -84,17 +84,17 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     draft = book.entries.get(entry.draft)
     if draft is None:
         return
-    theirs = _config_folder(draft, network)
-    if theirs is None or not (theirs / "config.json").is_file():
+    other = _config_folder(draft, network)
+    if other is None or not (other / "config.json").is_file():
         return
-    width = sizes(read(theirs, "config.json"))[1]
-    told = (folder / "tokenizer.json").is_file() and (theirs / "tokenizer.json").is_file()
-    if not (same_vocabulary(folder, theirs, width == vocab) if told else width == vocab):
+    width = sizes(read(other, "config.json"))[1]
+    have_tokenizers = (folder / "tokenizer.json").is_file() and (other / "tokenizer.json").is_file()
+    if not (same_vocabulary(folder, other, width == vocab) if have_tokenizers else width == vocab):
         yield f"its draft {draft.name} has another vocabulary ({width} and {vocab} tokens)"
 
 
 def parameters(config: dict[str, Any]) -> int | None:
-    """About how many numbers a decoder of that configuration has; None where it does not say enough."""
+    """Estimate the number of parameters of a decoder from its configuration; None when sizes are missing."""
     inner = config.get("text_config") or config
     try:
         d, layers, vocab = inner["hidden_size"], inner["num_hidden_layers"], inner["vocab_size"]

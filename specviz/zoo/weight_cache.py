@@ -1,4 +1,4 @@
-"""Weights are read once per folder, device and use, and shared by every run from then on."""
+"""Read weights once per folder, device and use, and share them between runs."""
 from __future__ import annotations
 
 import threading
@@ -15,25 +15,27 @@ _loaded: dict[tuple[Path, str, str], Any] = {}
 _lock = threading.Lock()
 
 
-def once(folder: Path, device: torch.device, use: str, read_them: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
-    """The folder's weights on a device for one use (a forward, a head), loaded once; fixed: no clock chooses how a processor stores
-    them. Raises ZooError."""
+def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
+    """Return the folder's weights on a device for one use (a forward, a head), read on the first call. Raises ZooError.
+
+    fixed: the layout on a processor is fixed instead of the fastest measured one.
+    """
     fixed = fixed and device.type == "cpu"
     key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
     with _lock:
         if key not in _loaded:
             try:
                 with without_timing() if fixed else nullcontext():
-                    _loaded[key] = read_them(folder, device)
+                    _loaded[key] = read(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
-            except Exception as error:  # a foreign folder breaks in any way it likes
+            except Exception as error:  # a folder from elsewhere can break in any way
                 words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
                 raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
         return _loaded[key]
 
 
 def forget() -> None:
-    """Give back every weight that no run holds."""
+    """Drop the cached weights; those a run still uses are freed when it ends."""
     with _lock:
         _loaded.clear()
