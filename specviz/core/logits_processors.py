@@ -154,7 +154,7 @@ class Penalties:
             seen = counts > 0
             seen[:, _indices([token for token in set(context.prompt) if token < vocab], logits)] = True
             logits = torch.where(seen, torch.where(logits > 0, logits / self.repetition, logits * self.repetition), logits)
-        return logits - self.frequency * counts - self.presence * (counts > 0)
+        return logits - self.frequency * counts - self.presence * (counts > 0).to(counts)
 
 
 def _indices(numbers: Sequence[int], like: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..core import State
+
 from ..loops.batched import SharedBatch, why_not_batched
 
 NAMED = 48  # characters of a prompt that name it
@@ -31,8 +31,8 @@ class BatchPrompts:
         for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())
             ids = session.encode(prompt)
-            state = State(ids, replace(session.sampling, seed=session.sampling.seed + i), costs=session.costs(),
-                          limit=min(length, session.loaded.context - len(ids)), stop=session.loaded.end_tokens)
+            state = session.state(ids, replace(session.sampling, seed=session.sampling.seed + i),
+                                  min(length, session.loaded.context - len(ids)))
             others.append((session.method.build(kit, **session.knobs), kit.target, state))
         return SharedBatch(others, [text[:NAMED] for text in (own, *session.batch_prompts)])
 

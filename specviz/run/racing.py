@@ -16,8 +16,8 @@ from .session import Run, Session
 MOST_REPEATS, WARM_TOKENS = 20, 12
 
 
-def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = 128,
-         stop: Sequence[str] = (), *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
+def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,
+         stop: Sequence[str] | None = None, *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
     """Run several methods on one prompt: yield (lane, event), the lanes interleaved, one whole round at a time.
 
     The lane with the least time on its engine clock goes next, so all progress as on one clock, and lanes never compute at the same

@@ -275,6 +275,17 @@ def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any)
         raise SessionError(f"memory must be a Memory or None, not {type(memory).__name__}.")
 
 
+def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
+    """Return the request, or one with these sampling settings. Raises SessionError where both are given."""
+    if request is None:
+        return GenerationRequest(**asdict(sampling))
+    if not isinstance(request, GenerationRequest):
+        raise SessionError(f"request must be a GenerationRequest, not {type(request).__name__}.")
+    if sampling not in (Sampling(), request.sampling):
+        raise SessionError("Give either sampling or a request, not both.")
+    return request
+
+
 def read_cancel(cancel: Any) -> threading.Event:
     if cancel is not None and not isinstance(cancel, threading.Event):
         raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.")

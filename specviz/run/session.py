@@ -24,8 +24,9 @@ from ..methods import catalogue
 from .batch_prompts import BatchPrompts, why_not_batchable
 from .cut_at_stop import cut_round
 from .copied_tokens import CopiedTokens
-from .request import (SessionError, explain, largest, read_cancel, read_given, read_messages, read_predicted, read_seconds, read_stops,
-                      read_whole, sentence)
+from .processors import ProcessorFactory, stop_tokens
+from .request import (GenerationRequest, SessionError, explain, largest, read_cancel, read_given, read_messages, read_predicted,
+                      read_request, read_seconds, read_stops, read_whole, sentence)
 from ..zoo.registry import ZooError
 from ..zoo.text import Transcript, encode_chat, encode_plain
 
@@ -41,12 +42,16 @@ class Session:
     empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing
     measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's size.
     predicted: a predicted output, given to methods that draft from one. batch_prompts: further prompts that are answered in one batch
-    with the run's own; events are those of its own prompt.
+    with the run's own; events are those of its own prompt. request: everything else about the answer (penalties, stop, structure,
+    log-probabilities ...); it takes the place of ``sampling``.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = ()):
+                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = (),
+                 request: GenerationRequest | None = None):
         read_given(loaded, method, knobs, sampling, memory)
+        self.request = read_request(request, sampling)
+        sampling = self.request.sampling
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
@@ -63,6 +68,7 @@ class Session:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.")
+        self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
         """Return token ids of a prompt or a conversation. Raises SessionError when it is empty, malformed or too long."""
@@ -91,29 +97,38 @@ class Session:
             raise SessionError(f"The tokenizer knows tokens that {self.loaded.name} does not have.")
         return ids
 
-    def open(self, prompt, max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
+    def open(self, prompt, max_new_tokens: Any = None, stop: Sequence[str] | None = None, *, raw: bool = False,
              deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
         """Check all arguments and return the run; nothing is allocated yet. Raises SessionError."""
         messages = read_messages(prompt)
-        wanted, saved = read_whole("max_new_tokens", max_new_tokens, 1), read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
-        stops, seconds = read_stops(stop), read_seconds(deadline)
+        wanted = self.request.max_tokens if max_new_tokens is None else read_whole("max_new_tokens", max_new_tokens, 1)
+        saved = read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
+        stops, seconds = self.request.stop if stop is None else read_stops(stop), read_seconds(deadline)
         return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved)
 
-    def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = 128, stop: Sequence[str] = (), *, raw: bool = False,
-            deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Iterator[Event]:
+    def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = None, stop: Sequence[str] | None = None, *,
+            raw: bool = False, deadline: float | None = None, cancel: threading.Event | None = None,
+            top_k_saved: int = 0) -> Iterator[Event]:
         """Yield Started, Prefilled, the rounds with TextEmitted after each Committed, then Finished or Failed.
 
         prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of wall clock from now.
         cancel: set it and the run ends after the round. top_k_saved: number of top tokens of each distribution in the events.
+        max_new_tokens and stop default to the request's.
         Raises SessionError at once, before the first event, for anything that cannot be run.
         """
         return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
 
     def costs(self) -> Costs:
         """Return the costs of a new run: measured, or fixed where the session is deterministic."""
-        target, draft = (self.loaded.facts_of(self.method).get(role) or {} for role in ("target", "draft"))
+        target, draft = (self.loaded.trace_facts(self.method).get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
         return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
+
+    def state(self, ids: list[int], sampling: Sampling, limit: int, top_k_saved: int = 0) -> State:
+        """Return the state of a new run on these prompt tokens."""
+        return State(ids, sampling, limit=limit, stop=stop_tokens(self.request, self.loaded.end_tokens), costs=self.costs(),
+                     top_k_saved=top_k_saved, logprobs=self.request.logprobs,
+                     processors=self.processors.make() if self.processors else None)
 
 
 class Run:
@@ -123,7 +138,7 @@ class Run:
         self.session, self.loaded = session, session.loaded
         self.ids, self.messages, self.wanted = ids, messages, wanted
         self.limit = min(wanted, self.loaded.context - len(ids))
-        self.transcript = Transcript(self.loaded.token_bytes, stops)
+        self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
         self.cancel, self.top_k_saved = cancel, top_k_saved
         self.ends_at = None if deadline is None else time.monotonic() + deadline
         self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
@@ -173,8 +188,7 @@ class Run:
         if self.session.predicted:
             self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
         parts = self.session.method.build(self.kit, **self.session.knobs)
-        self.state = State(list(self.ids), self.session.sampling, limit=self.limit, stop=self.loaded.end_tokens,
-                           costs=self.session.costs(), top_k_saved=self.top_k_saved)
+        self.state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
         loop = crowd or parts.loop or speculate
         for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
@@ -188,7 +202,7 @@ class Run:
     def _remember(self) -> None:
         """Add the answer to the visitor's memory."""
         if self.session.memory is not None and self.state is not None:
-            self.session.memory.add(self.state.tokens[len(self.ids):])
+            self.session.memory.add(list(self.transcript.tokens))  # without tokens after a stop string
 
     def _cut_rounds(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
         """Yield the loop's events, each with whether it ends a round. A round is held until it is whole, because a stop string may cut
@@ -265,7 +279,8 @@ class Run:
             "knobs": session.knobs,
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
-            "sampling": asdict(sampling), "max_new_tokens": self.wanted, **self.loaded.facts_of(method),
+            "sampling": asdict(sampling), "greedy": sampling.greedy, "max_new_tokens": self.wanted,
+            "request": session.request.record(), **self.loaded.trace_facts(method),
             "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
         }
 

@@ -10,7 +10,7 @@ from specviz.run import machine
 from specviz.run.machine import Machine
 from specviz.trace.events import Drafted, Finished, Verified
 from specviz.ui.engine import play
-from specviz.ui.limits import BASELINE, Ask
+from specviz.ui.limits import BASELINE, RunRequest
 from specviz.zoo import device
 
 from .fakes import FakeLoaded
@@ -103,7 +103,7 @@ def test_a_run_that_must_come_again_has_as_many_threads_whatever_is_measured(mon
 def test_a_run_says_its_threads_and_that_the_machine_was_busy(monkeypatch, threads):
     loaded = FakeLoaded()
     loaded.pass_seconds = 1e-9  # as if it had been that quick at rest: every pass is slow
-    ask = Ask("the cat sat", (("speculative", {}), (BASELINE, {})), max_new_tokens=12)
+    ask = RunRequest("the cat sat", (("speculative", {}), (BASELINE, {})), max_new_tokens=12)
     records = [r for batch in play(loaded, ask, 60.0) for r in batch]
     heads = [r for r in records if r["type"] == "header"]
     assert all(h["env"]["threads"] == torch.get_num_threads() and h["env"]["usual_pass_seconds"] == 1e-9 for h in heads)

@@ -61,7 +61,7 @@ def test_every_exact_method_writes_what_plain_decoding_writes(plain, key):
 def test_the_header_says_what_runs():
     header = run("speculative", 2, knobs={"gamma": "3"}, sampling=Sampling(0.5, seed=7))[0].header
     assert header["schema"] == "specviz-trace/1" and header["method"]["key"] == "speculative" and header["knobs"] == {"gamma": 3}
-    assert header["sampling"] == {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "seed": 7} and header["mode"] == "live"
+    assert header["sampling"] == {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "seed": 7, "min_p": 0.0} and header["mode"] == "live"
     assert header["prompt"]["text"] == PROMPT and header["prompt"]["turns"] == [] and header["max_new_tokens"] == 2
 
 

@@ -1,8 +1,8 @@
-"""A draft model that learns while it serves (Online Speculative Decoding, Liu et al. 2310.07177).
+"""Update the draft model online (Online Speculative Decoding, Liu et al. 2310.07177).
 
-Where the target refuses a token, its distribution is known anyway: such places are gathered, and with enough of them the draft takes
-one step towards the target there. The step lies between rounds, and every token is judged by the distribution it was drawn from,
-whatever the weights were: the output stays exact.
+The target's distribution at a rejected token is known anyway: such positions are collected, and the draft takes a distillation step on
+a batch of them. Steps happen between rounds, and every token is verified with the distribution it was drawn from, so the output stays
+exact.
 """
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from ...core import DraftTree, Outcome, Scores, State, Target
-from .watched import WatchedChain, judged
+from .overlap import OverlapChain, verified_rows
 
-WINDOW = 512  # tokens of the text, up to the newest place, that a step reads
-PASSED = 32  # places where the draft's token passed that are kept, the newest, to compare
-CLIP = 1.0  # of the gradient's norm
+WINDOW = 512  # context tokens of a training step
+PASSED = 32  # accepted positions kept for comparison, newest first
+CLIP = 1.0  # gradient norm clip
 
 
 @dataclass(frozen=True)
 class Place:
-    """A judged place. at: index in the text of the token it is about; logits [vocab]: the target's; overlap: what both distributions
-    had in common as the draft was then; refused: whether the draft's token was."""
+    """A verified position. at: token index in the text; logits [vocab]: the target's; overlap: sum of min(p, q) with the draft at that
+    time; refused: whether the draft token was rejected."""
 
     at: int
     logits: Tensor
@@ -30,10 +30,10 @@ class Place:
     refused: bool
 
 
-class OnlineChain(WatchedChain):
-    """A chain from a copy of the model's weights. every: refused places for a step; rate: of AdamW, constant.
+class OnlineChain(OverlapChain):
+    """Draft with a trainable copy of the draft model. every: rejected positions per step; rate: constant AdamW learning rate.
 
-    The model as it came is kept, and at each step it is asked what it would have agreed with the target since the last one.
+    The original model is kept and evaluated at each step on the positions since the last one, for comparison.
     """
 
     def __init__(self, model: Target, every: int = 4, rate: float = 3e-4):
@@ -48,33 +48,33 @@ class OnlineChain(WatchedChain):
         self.unlearned.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        line, rows = self.overlaps(state, outcome), judged(outcome)
+        line, rows = self.overlaps(state, outcome), verified_rows(outcome)
         first = len(state.tokens) - len(outcome.committed)
         if self.places and first <= self.places[-1].at:  # another text
             self.places = []
         for i, (row, overlap) in enumerate(zip(rows, line)):
             refused = i == len(rows) - 1 and outcome.verdict.kind == "correction"
-            self.places.append(Place(first + i, outcome.scores.logits[row].clone(), overlap, refused))
+            self.places.append(Place(first + i, outcome.scores.model_logits[row].clone(), overlap, refused))
         passed = [place for place in self.places if not place.refused]
-        if len(passed) > PASSED:  # a row of a large vocabulary each
+        if len(passed) > PASSED:  # each holds a full row of logits
             self.places = [place for place in self.places if place.refused or place.at >= passed[-PASSED].at]
         refused = [place for place in self.places if place.refused]
-        told = {}
+        shown = {}
         if len(refused) >= self.every:
-            told = {"before": self.before(state), "now": _mean([place.overlap for place in self.places])}
+            shown = {"before": self.before(state), "now": _mean([place.overlap for place in self.places])}
             self.learn(state.tokens, refused)
             self.places, refused = [], []
-        state.note("overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **told)
+        state.note("overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **shown)
 
     def before(self, state: State) -> float:
-        """Mean overlap of the target with the model as it came, over the places since the last step."""
+        """Return the mean overlap of the target and the original draft over the positions since the last step."""
         first, last = self.places[0].at, self.places[-1].at
         self.unlearned.sync(state.tokens[:first])
         rows = self.unlearned.score(DraftTree.chain(state.tokens[first:last])).logits
         return _mean([self.common(place.logits[None], [self.believes(rows[place.at - first], state)], state)[0] for place in self.places])
 
     def learn(self, tokens: list[int], places: list[Place]) -> None:
-        """One step of soft cross-entropy towards the target's distributions at these places."""
+        """Take one step of soft cross-entropy towards the target's distributions at these positions."""
         last = places[-1].at
         start = max(0, last - WINDOW)
         kept = [place for place in places if place.at > start]

@@ -1,10 +1,8 @@
-"""A draft of another vocabulary that learns both the target's words and the target's taste while it serves (OmniDraft, Ramakrishnan et
-al. 2507.02659).
+"""Online distillation of a draft model with another vocabulary (OmniDraft, Ramakrishnan et al. 2507.02659).
 
-Every token that the target writes and the draft cannot say in one piece goes into the n-gram cache. Every so many written tokens the
-draft, a copy of the model's weights, takes a step: where both have the token, towards the target's distribution over the tokens that both
-have (reverse divergence); where the token is several of the draft's, towards saying these. A small head on the draft's states may learn,
-too, whether a token will be accepted. All of it happens between rounds, so the output stays exact.
+Target tokens without an equal draft token are added to the n-gram cache. Every few generated tokens a trainable copy of the draft takes
+a step of a hybrid loss: reverse KL over the intersection where both have the token, cross-entropy of its spelling otherwise. An optional
+head on the draft's hidden states learns to predict acceptance. All updates happen between rounds, so the output stays exact.
 """
 from __future__ import annotations
 
@@ -18,31 +16,31 @@ from ...models.draft_length import AcceptanceHead, loss
 from .bridge import Bridge
 from .ngrams import MergingChain
 
-WINDOW = 256  # tokens of the text before the first place that a step reads
-CLIP = 1.0  # of the gradient's norm
-HEAD_RATE = 1e-2  # of the acceptance head's steps
-REFUSED = 6.0  # what a refusal weighs to the acceptance head, as in SpecDec++
-HOPE = 2.0  # log odds of acceptance that an untaught head says of every token
+WINDOW = 256  # context tokens of a training step
+CLIP = 1.0  # gradient norm clip
+HEAD_RATE = 1e-2  # learning rate of the acceptance head
+REFUSED = 6.0  # loss weight of a rejection, as in SpecDec++
+HOPE = 2.0  # initial log odds of acceptance
 
 
 @dataclass(frozen=True)
-class Written:
-    """A written token. at: its index in the text; logits [vocab]: the target's, which it came from."""
+class WrittenTokens:
+    """A generated token. at: its index in the text; logits [vocab]: the target's logits it was sampled from."""
 
     at: int
     logits: Tensor
 
 
 class OmniChain(MergingChain):
-    """every: written tokens for a step; rate: of AdamW, constant; weight: of n-gram tokens beside mapped ones; head: learns which
-    tokens are accepted, on the draft's states, else None."""
+    """Draft with a trainable copy. every: generated tokens per step; rate: constant AdamW learning rate; weight: of the n-gram loss; head:
+    acceptance head trained on the draft's hidden states, or None."""
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4, every: int = 16, rate: float = 3e-4, weight: float = 0.2,
                  head: AcceptanceHead | None = None):
         super().__init__(model.learning(), bridge, ahead)
         self.every, self.weight, self.head, self.updates = every, weight, head, 0
-        self.written: list[Written] = []
-        self.judged: list[tuple[Tensor, float]] = []  # states that have read a drafted token, and the chance that it was accepted with
+        self.written: list[WrittenTokens] = []
+        self.judged: list[tuple[Tensor, float]] = []  # (hidden state after a draft token, its acceptance probability)
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
             if head is not None:
@@ -51,15 +49,15 @@ class OmniChain(MergingChain):
 
     def observe(self, state: State, outcome: Outcome) -> None:
         first = len(state.tokens) - len(outcome.committed)
-        if self.written and first <= self.written[-1].at:  # another text
+        if self.written and first <= self.written[-1].at:  # a new text
             self.written = []
         lacking = [token for token in outcome.committed if self.cache.lacks(token)]
         hits = sum(token in self.cache.tokens for token in lacking)
         new = [token for token in lacking if self.cache.add(token)]
-        self.written += [Written(first + i, outcome.scores.logits[row].clone()) for i, row in enumerate(outcome.kept)]
+        self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
         if self.head is not None:
-            self.judged += [(self.hidden[trial.node + 1], trial.accept) for trial in outcome.verdict.trials
-                            if trial.node + 1 < len(self.hidden)]
+            self.judged += [(self.hidden[decision.node + 1], decision.accept) for decision in outcome.verdict.decisions
+                            if decision.node + 1 < len(self.hidden)]
         if len(self.written) >= self.every:
             self.learn(state.tokens)
         tree, path = outcome.tree, outcome.verdict.path
@@ -68,21 +66,21 @@ class OmniChain(MergingChain):
                    waiting=len(self.written), every=self.every, updates=self.updates)
 
     def learn(self, tokens: list[int]) -> None:
-        """One step on the tokens written since the last one."""
+        """Take one training step on the tokens generated since the last one."""
         written, self.written, judged, self.judged = self.written, [], self.judged, []
         with torch.inference_mode(False), torch.enable_grad():
-            missed = self.missed(tokens, written)
-            if missed is not None:
-                step(missed, self.model.weights, self.optimiser)
+            hybrid_loss = self.hybrid_loss(tokens, written)
+            if hybrid_loss is not None:
+                step(hybrid_loss, self.model.weights, self.optimiser)
                 self.model.renew()
                 self.updates += 1
             if judged and self.head is not None:
                 states, token_probs = torch.stack([state for state, _ in judged]), torch.tensor([prob for _, prob in judged])
                 step(loss(self.head.logit(states), token_probs.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
 
-    def missed(self, tokens: list[int], written: list[Written]) -> Tensor | None:
-        """The hybrid loss, a mean over those of these tokens that begin where one of the draft's begins; None where there is none, and
-        where the text is longer than the draft can read."""
+    def hybrid_loss(self, tokens: list[int], written: list[WrittenTokens]) -> Tensor | None:
+        """Return the mean hybrid loss over the tokens that start at a common token border; None if there is none or the text exceeds the
+        draft's context."""
         start, end = max(0, written[0].at - WINDOW), written[-1].at + 1
         theirs = self.bridge.encode(tokens[start:end])
         if not 1 < len(theirs) <= self.model.context:
@@ -106,15 +104,15 @@ class OmniChain(MergingChain):
         return torch.stack(terms).mean() if terms else None
 
 
-def step(missed: Tensor, weights: list[Tensor], optimiser: torch.optim.Optimizer) -> None:
-    missed.backward()
+def step(hybrid_loss: Tensor, weights: list[Tensor], optimiser: torch.optim.Optimizer) -> None:
+    hybrid_loss.backward()
     torch.nn.utils.clip_grad_norm_(weights, CLIP)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
 
 
-def untaught(hidden: int, vocab: int, seed: int = 0) -> AcceptanceHead:
-    """An acceptance head that takes every token for likely to pass, until it is taught."""
+def untrained_head(hidden: int, vocab: int, seed: int = 0) -> AcceptanceHead:
+    """Return an untrained acceptance head that predicts acceptance for every token."""
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = AcceptanceHead(hidden, vocab, layers=1)

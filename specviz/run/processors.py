@@ -1,0 +1,51 @@
+"""Build a run's logits processors and end tokens from a GenerationRequest."""
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import BadWords, LogitBias, MinTokens, Penalties, Processors
+from .request import GenerationRequest, SessionError
+from .structured import Grammar, GrammarMask
+
+
+def stop_tokens(request: GenerationRequest, end_tokens: frozenset[int]) -> frozenset[int]:
+    """Return the ids that end a run: the model's own, unless ignore_eos, and those of the request."""
+    return (frozenset() if request.ignore_eos else end_tokens) | frozenset(request.stop_token_ids)
+
+
+class ProcessorFactory:
+    """Checks a request against a loaded model once, and makes processors for each run. Raises SessionError."""
+
+    def __init__(self, request: GenerationRequest, loaded: Any):
+        self.request, self.end_tokens = request, frozenset(loaded.end_tokens)
+        for name, tokens in (("logit_bias", [token for token, _ in request.logit_bias]), ("stop_token_ids", request.stop_token_ids)):
+            beyond = [token for token in tokens if token >= loaded.vocab]
+            if beyond:
+                raise SessionError(f"{name}: {loaded.name} has no token {beyond[0]}; its ids end at {loaded.vocab - 1}.")
+        self.bad_words = word_sequences(loaded.tokenizer, request.bad_words) if request.bad_words else []
+        self.grammar = (Grammar(request.response_format, loaded.tokenizer, loaded.vocab, self.end_tokens)
+                        if request.response_format else None)
+
+    def make(self) -> Processors:
+        """Return the processors of one run, in vLLM's order: mask, bad words, minimum length, bias, penalties."""
+        request = self.request
+        found: list[Any] = [GrammarMask(self.grammar)] if self.grammar else []
+        if self.bad_words:
+            found.append(BadWords(self.bad_words))
+        if request.min_tokens:
+            found.append(MinTokens(request.min_tokens, self.end_tokens | frozenset(request.stop_token_ids)))
+        if request.logit_bias:
+            found.append(LogitBias(request.logit_bias))
+        if (request.repetition_penalty, request.frequency_penalty, request.presence_penalty) != (1.0, 0.0, 0.0):
+            found.append(Penalties(request.repetition_penalty, request.frequency_penalty, request.presence_penalty))
+        return Processors(found)
+
+
+def word_sequences(tokenizer: Any, words: tuple[str, ...]) -> list[tuple[int, ...]]:
+    """Return the token ids of each word at the beginning of a text and, where these differ in the first token only, after a space."""
+    out: list[tuple[int, ...]] = []
+    for word in words:
+        first = tuple(tokenizer.encode(word.lstrip(), add_special_tokens=False))
+        spaced = tuple(tokenizer.encode(" " + word.lstrip(), add_special_tokens=False))
+        out += [ids for ids in (first, spaced if spaced and first and spaced[0] != first[0] and len(spaced) == len(first) else ()) if ids]
+    return out

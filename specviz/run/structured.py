@@ -1,0 +1,110 @@
+"""Structured output: a grammar masks the logits along each path of the draft tree (JSON schema, regex, choice, Lark grammar).
+
+llguidance compiles the grammar and computes the masks: its Lark grammars, JSON schemas and regular expressions share one engine, a
+mask takes microseconds, and a matcher can roll back, so one matcher visits all paths of a tree.
+"""
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Context, common
+from .request import SessionError, sentence
+
+MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces them
+
+
+class Grammar:
+    """A response format compiled for one tokenizer. Raises SessionError for a format that is no grammar."""
+
+    def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Sequence[int]):
+        if find_spec("llguidance") is None:
+            raise SessionError("response_format needs the package llguidance: pip install llguidance.")
+        import llguidance.hf
+
+        ends = sorted(end_tokens)
+        if not ends:
+            raise SessionError("response_format needs a model with an end token.")
+        try:
+            self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=max(vocab, len(tokenizer)), eos_token=ends)
+            self._grammar = _source(llguidance.LLMatcher, response_format)
+            problem = llguidance.LLMatcher.validate_grammar(self._grammar, self._tokenizer)
+        except (ValueError, TypeError) as error:
+            raise SessionError(f"response_format: {sentence(error)}") from None
+        if problem and not problem.startswith("WARNING"):
+            raise SessionError(f"response_format: {sentence(problem)}")
+        self.ends = frozenset(ends)
+
+    def matcher(self) -> Any:
+        """Return a matcher at the beginning of the answer."""
+        import llguidance
+
+        return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
+
+
+def _source(compiler: Any, response_format: dict[str, Any]) -> str:
+    """Return llguidance's source of a response format as ``read_format`` returns it."""
+    kind = response_format["type"]
+    if kind == "json_object":
+        return compiler.grammar_from_json_schema({"type": "object"})
+    value = response_format[kind]
+    if kind == "json_schema":
+        return compiler.grammar_from_json_schema(value["schema"])
+    if kind == "choice":
+        return compiler.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in value))
+    return compiler.grammar_from_regex(value) if kind == "regex" else compiler.grammar_from_lark(value)
+
+
+class GrammarMask:
+    """A logits processor that allows only tokens with which the answer can still match the grammar.
+
+    The matcher follows output and path of each row. A row whose path the grammar rejects is left as it is: the verifier cannot reach
+    it, since a token on its path has probability 0.
+    """
+
+    def __init__(self, grammar: Grammar):
+        self.grammar, self._matcher, self._consumed = grammar, grammar.matcher(), []
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        if not self._follow(context.output):
+            return logits
+        for row, path in enumerate(context.paths):
+            if self._follow([*context.output, *path]):
+                logits[row].masked_fill_(~self._allowed(logits.shape[-1]).to(logits.device), -torch.inf)
+        return logits
+
+    def forced(self, output: Sequence[int]) -> list[int]:
+        """Return the tokens that must follow the output, up to the first one with a choice; no end token."""
+        found: list[int] = []
+        while len(found) < MOST_FORCED and self._follow([*output, *found]):
+            more = [token for token in self._matcher.compute_ff_tokens() if token not in self.grammar.ends]
+            if not more:
+                only = np.flatnonzero(self._bits())
+                more = only.tolist() if len(only) == 1 and int(only[0]) not in self.grammar.ends else []
+            if not more:
+                break
+            found += more
+        return found[:MOST_FORCED]
+
+    def _follow(self, tokens: Sequence[int]) -> bool:
+        """Bring the matcher to these tokens; return whether the grammar accepts them all."""
+        tokens = list(tokens)
+        same = common(self._consumed, tokens)
+        if same < len(self._consumed):
+            self._matcher.rollback(len(self._consumed) - same)
+            del self._consumed[same:]
+        done = self._matcher.try_consume_tokens(tokens[same:]) if same < len(tokens) else 0
+        self._consumed += tokens[same:same + done]
+        return len(self._consumed) == len(tokens)
+
+    def _bits(self) -> np.ndarray:
+        return np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")
+
+    def _allowed(self, width: int) -> Tensor:
+        bits = self._bits()[:width]
+        return torch.from_numpy(np.pad(bits, (0, width - len(bits)))).bool()
