@@ -6,7 +6,8 @@ import torch
 
 from specviz.core import DraftTree
 from specviz.targets.fast import FastModel
-from specviz.targets.hf import HFModel, UncachedTarget
+from specviz.targets.hf import HFModel
+from specviz.targets.hf_targets import UncachedTarget
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 from .tiny import checkpoint
@@ -47,6 +48,6 @@ def test_a_step_moves_every_weight_of_the_copy_and_none_of_the_model(how, tmp_pa
     learner.renew()
     with torch.inference_mode():
         assert torch.allclose(rows(learner), want[1:], atol=1e-4), "what it held before the step is not used any more"
-    assert not torch.allclose(want[1:], before, atol=1e-3) and torch.equal(rows(opened(how, tmp_path)), before)
+    assert not torch.allclose(want[1:], before, atol=1e-3) and torch.allclose(rows(opened(how, tmp_path)), before, atol=1e-4)
     whole.close()
     assert torch.allclose(rows(whole), before, atol=1e-6) and whole.busy > 0
