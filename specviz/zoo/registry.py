@@ -24,6 +24,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "tokenizer.model", "*.spm"]
 UNWANTED = ["onnx/*", "*/*"]
 GGUF = ".gguf"
+INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an installed package
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
 SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
@@ -79,7 +80,8 @@ class Entry:
                 return folder_of(folder)
             if not (folder / "config.json").is_file():
                 where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
-                raise ZooError(f"{self.name} is not in {where}: there is no config.json.")
+                hint = "; it comes with the repository, not with the installed package" if folder.is_relative_to(INSTALLED) else ""
+                raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.")
             return whole(folder)
         except ModelError as error:
             raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.") from None
