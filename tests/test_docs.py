@@ -4,8 +4,15 @@ from __future__ import annotations
 import ast
 import re
 
-from specviz import ROOT
+import json
+import shlex
 
+import pytest
+
+from specviz import ASSETS, ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FACTS = [page for page in PAGES if "log" not in page.relative_to(ROOT).parts]
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 
 
@@ -19,20 +26,16 @@ def test_the_quoted_round_is_the_code():
     assert quoted.strip() == "\n\n".join(source(name) for name in ("play", "propose", "conclude")) and len(quoted.splitlines()) <= 44
 
 
-def test_every_room_and_every_path_it_names_is_there():
+def test_the_picture_names_every_package():
     text = PAGE.read_text(encoding="utf-8")
     rooms = {folder.name for folder in (ROOT / "specviz").iterdir() if (folder / "__init__.py").is_file()}
     picture = text.split("```")[1]
     assert not {room for room in rooms if not re.search(rf"\b{room}\b", picture)}
-    for path in re.findall(r"`((?:specviz|assets|tests|docs)/[\w./]*)", text):
-        if not re.search(r"[A-Z]{2}", path):
-            assert (ROOT / path).exists(), path
 
 
 def test_every_link_between_the_pages_leads_somewhere():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    assert len(pages) > 5
-    for page in pages:
+    assert len(PAGES) > 20
+    for page in PAGES:
         for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
@@ -48,3 +51,53 @@ def test_every_entry_of_the_log_says_what_was_asked_done_found_and_what_follows_
         for entry in found:
             parts = re.findall(r"^\*\*(Asked|Done|Figure|Follows)\*\*", entry, re.M)
             assert parts == ["Asked", "Done", "Figure", "Follows"], f"{name}: {entry.partition(chr(10))[0]}"
+
+
+@pytest.mark.parametrize("page", FACTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_a_page_names_is_there(page):
+    for path in re.findall(r"`((?:specviz|assets|tests|docs|notebooks)/[\w./-]*)", page.read_text(encoding="utf-8")):
+        if not re.search(r"[A-Z]{2}|NAME", path):
+            assert (ROOT / path).exists(), path
+
+
+def test_every_command_a_page_names_is_one_with_these_options():
+    from specviz.cli.commands import parser
+
+    commands = next(action for action in parser()._actions if hasattr(action, "choices") and action.choices).choices
+    found = 0
+    for page in FACTS:
+        text = page.read_text(encoding="utf-8")
+        for line in re.findall(r"(?:^ {4,}|^|`)(?:\w+=\S+ )*(?:python -m )?specviz ([a-z][^`\n]*)", text, re.M):
+            words = shlex.split(line.split(" #")[0].split(" | ")[0].split("  ")[0].replace("'", "").replace('"', ""))
+            if words and words[0] in commands:
+                found += 1
+                known = commands[words[0]]._option_string_actions
+                assert not [word for word in words if word.startswith("--") and word not in known], f"{page.name}: specviz {line}"
+            else:
+                assert not words or not line.startswith(("run", "bench", "verify", "serve", "load")), f"{page.name}: specviz {line}"
+    assert found > 40
+
+
+def test_generated_pages_are_what_their_commands_print():
+    from specviz.cli import reference
+    from specviz.evidence import glossary
+
+    docs = ROOT / "docs"
+    assert (docs / "glossary.md").read_text(encoding="utf-8") == glossary.page(), "make docs"
+    assert (docs / "reference" / "command-line.md").read_text(encoding="utf-8") == reference.page(), "make docs"
+
+
+def test_the_glossary_defines_each_term_once_and_the_numbers_are_those_of_the_metrics():
+    words = json.loads((ASSETS / "glossary.json").read_text(encoding="utf-8"))
+    terms = [term["term"] for term in words["terms"]]
+    assert len(terms) == len(set(terms)) and all(term["meaning"].endswith(".") for term in words["terms"])
+    source = (ROOT / "specviz" / "trace" / "metrics.py").read_text(encoding="utf-8")
+    for row in words["numbers"]:
+        assert row["definition"] and row["others"]
+    assert {"block_efficiency", "mean_accepted_tokens", "acceptance_rate", "draft_yield", "tokens_per_second", "walltime_speedup"} <= {
+        row["key"] for row in words["numbers"] if row["key"] in source}
+
+
+def test_how_to_pages_fit_on_one_screen():
+    pages = sorted((ROOT / "docs" / "howto").glob("*.md"))
+    assert len(pages) >= 7 and all(len(page.read_text(encoding="utf-8").splitlines()) <= 45 for page in pages)
