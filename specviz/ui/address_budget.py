@@ -19,7 +19,7 @@ ADDRESSES = 4096  # remembered at one time
 @dataclass
 class _Account:
     allowance: float = REQUESTS
-    at: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=lambda: time.monotonic())
     events: dict[str, str] = field(default_factory=dict)  # event id -> session
 
 

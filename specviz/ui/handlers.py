@@ -258,8 +258,8 @@ class Handlers:
 
     def _models_after(self, run: VisitorRun) -> dict:
         """After a run: which models are loaded. Where its own could not be, say so: nothing is loading any longer."""
-        if self.backend.ready(run.asked.models) or run.live.stop.is_set():
-            return self._models_line(run.asked.models if self.backend.ready(run.asked.models) else None)
+        if self.backend.ready(run.asked.models) or not run.live.refused:
+            return self._models_line(run.asked.models)
         return {self.ui["models"]: _line("error", text("models.not_loaded"))}
 
     def _models_line(self, target: str | None) -> dict:

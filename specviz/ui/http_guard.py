@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import socket
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 from urllib.parse import parse_qs, urlsplit
@@ -33,8 +34,9 @@ OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/m
                          r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
 EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
-BODY_SECONDS = 15.0  # until a request has arrived
+BODY_SECONDS = 10.0  # until a request has arrived
 FREE = (OWN_FILES, "/assets/", "/static/", "/svelte/")  # files of the page, not counted as requests
+IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
 SWEEP = 1.0  # seconds between two searches for unread answers
 FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix", b"x-forwarded-port",
              b"x-forwarded-server", b"x-real-ip")
@@ -55,6 +57,7 @@ class HttpGuard:
         self._hosts, self._proxies = hosts(), proxies()
         self._budget, self._event_queue = budget or AddressBudget(), event_queue
         self._sweeper: asyncio.Task | None = None
+        self._in_flight: Counter[str] = Counter()
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
         if scope["type"] != "http":
@@ -62,6 +65,19 @@ class HttpGuard:
             return
         self._sweep()
         scope = _without_forged_headers(scope, self._proxies)
+        address = (scope.get("client") or ("", 0))[0]
+        if address and self._in_flight[address] >= IN_FLIGHT:
+            await _error(429, "budget.events", most=IN_FLIGHT)(scope, receive, send)
+            return
+        self._in_flight[address] += 1
+        try:
+            await self._guarded(scope, receive, send)
+        finally:
+            self._in_flight[address] -= 1
+            if self._in_flight[address] <= 0:
+                del self._in_flight[address]
+
+    async def _guarded(self, scope: dict, receive: Callable, send: Callable) -> None:
         request, body, begun = Request(scope), _BoundedBody(receive), False
         event = b"" if request.method == "POST" and EVENT.fullmatch(_path(request)) else None
 
@@ -122,16 +138,17 @@ class HttpGuard:
         call = CALL.fullmatch(_path(request))
         if call is not None and call[1] not in self._parameters:
             return self._no_endpoint()
+        data = await body.whole()
         try:
-            value = json.loads(await body.whole() or b"null")
+            value = json.loads(data or b"null")
         except (ValueError, RecursionError):
             return _error(422, "http.malformed")
         check_size("body", value)
         body.session = value.get("session_hash") if isinstance(value, dict) else None
         if call is None:
             return None
-        parameters, data = self._parameters[call[1]], value.get("data") if isinstance(value, dict) else None
-        if isinstance(data, list) and len(data) == len(parameters):
+        parameters, arguments = self._parameters[call[1]], value.get("data") if isinstance(value, dict) else None
+        if isinstance(arguments, list) and len(arguments) == len(parameters):
             return None
         return _error(422, "http.arguments", name=call[1], arguments=", ".join(parameters))
 

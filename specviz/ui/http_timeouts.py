@@ -1,17 +1,17 @@
-"""Time limits below HTTP: a connection whose request headers are not complete within ``HEADER_SECONDS`` is closed, and an address has
-at most ``HALF_OPEN`` such connections."""
+"""Time limits below HTTP: a connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An address has at most
+``HALF_OPEN`` such connections: with one more, its oldest is closed, so that a visitor of the same address is still served."""
 from __future__ import annotations
 
-from collections import Counter
+from collections import OrderedDict
 from typing import Any
 
-HEADER_SECONDS = 10.0
+ARRIVAL_SECONDS = 15.0  # for headers and body
 HALF_OPEN = 32
 
 
-def with_timeouts(protocol: type, half_open: Counter[str] | None = None) -> type:
+def with_timeouts(protocol: type) -> type:
     """Return a uvicorn HTTP protocol with these limits."""
-    counts: Counter[str] = Counter() if half_open is None else half_open
+    waiting: dict[str, OrderedDict[Any, None]] = {}  # address -> its connections without a complete request, oldest first
 
     class TimedProtocol(protocol):
         _timer: Any = None
@@ -20,34 +20,37 @@ def with_timeouts(protocol: type, half_open: Counter[str] | None = None) -> type
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._peer = (transport.get_extra_info("peername") or ("",))[0]
-            if counts[self._peer] >= HALF_OPEN:
-                transport.abort()
             self._wait()
 
         def data_received(self, data: bytes) -> None:
-            before = self.cycle
             super().data_received(data)
-            if self.cycle is not before:  # a request's headers are complete
-                self._arrived()
-            elif self.cycle is None or self.cycle.response_complete:  # the beginning of the next request
+            if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
                 self._wait()
+            else:
+                self._arrived()
 
         def connection_lost(self, error: Exception | None) -> None:
             self._arrived()
             super().connection_lost(error)
 
         def _wait(self) -> None:
-            if self._timer is None:
-                counts[self._peer] += 1
-                self._timer = self.loop.call_later(HEADER_SECONDS, self._close)
+            if self._timer is not None:
+                return
+            mine = waiting.setdefault(self._peer, OrderedDict())
+            mine[self] = None
+            self._timer = self.loop.call_later(ARRIVAL_SECONDS, self._close)
+            if len(mine) > HALF_OPEN:
+                next(iter(mine))._close()
 
         def _arrived(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-                counts[self._peer] -= 1
-                if counts[self._peer] <= 0:
-                    del counts[self._peer]
+            if self._timer is None:
+                return
+            self._timer.cancel()
+            self._timer = None
+            mine = waiting.get(self._peer, OrderedDict())
+            mine.pop(self, None)
+            if not mine:
+                waiting.pop(self._peer, None)
 
         def _close(self) -> None:
             self._arrived()

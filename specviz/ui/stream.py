@@ -96,12 +96,13 @@ def _single_frame(number: int, rest: Frame) -> str:
 
 
 class LiveRun:
-    """One run in flight, as frames. gone: it ended because nobody read them."""
+    """One run in flight, as frames. gone: it ended because nobody read them; refused: why it could not be run."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, asked: RunRequest, first: int = 0, visitor: Visitor = Visitor(),
                  loader: Loader | None = None):
         self.frames = Frames(first)
         self.gone = False
+        self.refused: Refused | None = None
         self._backend, self._run_queue, self._asked, self._visitor = backend, run_queue, asked, visitor
         self._loader = loader or Loader(backend)
         self._job = EngineJob(run_queue, self._work, visitor)
@@ -136,6 +137,7 @@ class LiveRun:
             self.gone = True
             yield self.frames.add([], status_of("stopped", str(why), why.code))
         except Refused as why:
+            self.refused = why
             yield self.frames.close(status_of("error", str(why), why.code))
 
     async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:

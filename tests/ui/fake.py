@@ -69,7 +69,7 @@ class FakeBackend:
         with self._gate:
             return self._gate.wait_for(lambda: self.active == 0, timeout)
 
-    def widget_value(self, timeout: float = 30) -> bool:
+    def held(self, timeout: float = 30) -> bool:
         """Wait until a run waits where ``hold`` said."""
         with self._gate:
             return self._gate.wait_for(lambda: self._held, timeout)

@@ -129,7 +129,7 @@ def test_stop_ends_the_run_within_a_round(page, backend):
     backend.hold(5)
     begin(page)
     state(page, "live")  # what is on the board is this run, and no longer the recorded one
-    assert backend.widget_value()
+    assert backend.held()
     page.click("#stop")
     finish(page, "stopped")
     assert backend.rounds == 5 and backend.active == 0

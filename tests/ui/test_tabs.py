@@ -89,7 +89,7 @@ def test_the_engine_is_asked_one_thing_at_a_time(visit, backend):
     backend.hold(3)
     begin(first)
     state(first, "live")
-    assert backend.widget_value()
+    assert backend.held()
     second.evaluate("void SpecVizPage.ask('echo', { a: 1 }, (said) => { window.said = said; }).then((a) => { window.answer = a; })")
     second.wait_for_function("window.said && window.said.state === 'queued'")
     backend.hold(None)

@@ -82,7 +82,7 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     page.wait_for_selector(".pg-chat", state="hidden")
     link = page.evaluate(LINK)
     assert (link["run"], link["trace"], link["set"]["prompt"]) == (True, "", "somebody else's")  # and not a shipped recording
-    widget_value = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
+    values = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
     assert widget_value == {"temperature": "0.7", "length": "21", "seed": "5"}
     page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
     page.click("#run")
@@ -116,7 +116,7 @@ def test_a_stopped_run_is_not_accused(page, backend):
     backend.hold(17)
     begin(page)
     state(page, "live")
-    assert backend.widget_value()
+    assert backend.held()
     page.click("#stop")
     finish(page, "stopped")
     page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding')")

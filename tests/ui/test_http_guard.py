@@ -1,0 +1,300 @@
+"""HTTP in front of the page: sizes, budgets of an address, forged headers, half-sent requests, and what the log keeps."""
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from specviz.ui import address_budget, engine_job, http_guard, http_timeouts
+from specviz.ui.address_budget import AddressBudget
+from specviz.ui.cards import cards
+from specviz.ui.engine_job import EngineJob
+from specviz.ui.http_guard import HttpGuard
+from specviz.ui.limits import BASELINE, Refused, RunQueue, RunRequest
+from specviz.ui.messages import SENTENCE
+from specviz.ui.stream import LiveRun
+
+from ..attack.test_load import get, post
+from .fake import FakeBackend
+from .test_limits import LARGE
+
+RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1]}
+
+
+def call(server, name="run", **headers):
+    return post(f"{server.url}gradio_api/call/{name}", RUN if name == "run" else {"data": []}, **headers)
+
+
+# Sizes
+
+@pytest.mark.parametrize("shape", [name for name in LARGE if name not in ("digits", "lists", "nested")])
+@pytest.mark.parametrize("endpoint, count", [("run", 15), ("compare", 7), ("ask", 2)])
+def test_a_hundred_thousand_of_anything_is_refused_before_an_event_is_queued(server, backend, endpoint, count, shape):
+    """For every argument of every endpoint. Nesting and digits without end are refused while JSON is read."""
+    for place in range(count):
+        data = ["x"] * count
+        data[place] = LARGE[shape]
+        status, said = post(f"{server.url}gradio_api/call/{endpoint}", {"data": data})
+        assert status == 413 and json.loads(said)["code"].startswith("size."), (place, said[:200])
+    for body in (b'{"data": ' + b"[" * 100_000, b'{"data": [' + b"9" * 100_000 + b"]}", b'{"data": [' + b'{"a":' * 100_000):
+        assert post(f"{server.url}gradio_api/call/{endpoint}", body)[0] in (413, 422)
+    assert not server.demo._queue.event_ids_to_events and not backend.runs
+
+
+def test_events_of_the_page_have_the_same_bounds(server):
+    for value in (LARGE["text"], LARGE["list"], LARGE["object"]):
+        status, said = post(f"{server.url}gradio_api/queue/join", {"data": [value], "fn_index": 0, "session_hash": "s"})
+        assert status == 413 and json.loads(said)["code"].startswith("size.")
+
+
+# Budgets of an address
+
+class Messages(list):
+    def qsize(self):
+        return len(self)
+
+    def empty(self):
+        return not self
+
+    def get_nowait(self):
+        return self.pop(0)
+
+    @property
+    def _queue(self):
+        return self
+
+
+def gradio_queue():
+    return SimpleNamespace(pending_messages_per_session={}, pending_event_ids_session={}, event_ids_to_events={})
+
+
+def test_an_address_has_so_many_requests_a_minute(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
+    budget = AddressBudget(requests=60)
+    for _ in range(60):
+        budget.request("a")
+    with pytest.raises(Refused) as refused:
+        budget.request("a")
+    assert refused.value.code == "budget.requests"
+    budget.request("b")
+    now[0] = 1.0
+    budget.request("a")  # one a second comes back
+
+
+def test_an_address_has_so_many_open_events_and_bytes_and_they_end_with_patience(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
+    budget, queue = AddressBudget(events=3, kept_bytes=1000), gradio_queue()
+    budget.queue = queue
+
+    def open_event(name, output):
+        budget.event("a")
+        queue.pending_event_ids_session[name] = {name}
+        queue.pending_messages_per_session[name] = Messages([SimpleNamespace(output={"data": [output]})])
+        budget.opened("a", name, None)
+
+    for i in range(3):
+        open_event(f"e{i}", "x")
+    for address, refused in (("a", True), ("b", False)):
+        try:
+            budget.event(address)
+            assert not refused
+        except Refused as why:
+            assert refused and why.code == "budget.events"
+    queue.pending_event_ids_session.clear()  # all were fetched
+    open_event("large", "x" * 2000)
+    with pytest.raises(Refused):
+        budget.event("a")
+    budget.drop_unread()
+    now[0] = engine_job.PATIENCE + 1
+    budget.drop_unread()
+    assert not queue.pending_messages_per_session and not queue.pending_event_ids_session
+    budget.event("a")
+
+
+def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
+    monkeypatch.setattr(address_budget, "PATIENCE", 0.3)
+    queue = server.demo._queue
+    ids = []
+    for _ in range(12):
+        status, said = call(server, "methods")
+        assert status == 200
+        ids.append(json.loads(said)["event_id"])
+    for _ in range(100):
+        if not set(ids) & {*queue.pending_messages_per_session}:
+            break
+        time.sleep(0.1)
+    assert not set(ids) & {*queue.pending_messages_per_session} and not set(ids) & {*queue.pending_event_ids_session}
+
+
+def test_one_address_leaves_the_queue_to_the_others(server, backend, monkeypatch):
+    """Its events beyond its budget are refused; every other address is served."""
+    monkeypatch.setenv("SPECVIZ_PROXY", "127.0.0.1")
+    inner = server.demo.app
+    guard = HttpGuard(inner, {"methods": []}, {}, event_queue=lambda: server.demo._queue)
+    answers = []
+
+    async def ask(address):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        body = [{"type": "http.request", "body": b'{"data": []}', "more_body": False}]
+        scope = {"type": "http", "method": "POST", "path": "/gradio_api/call/methods", "query_string": b"", "root_path": "", "scheme": "http",
+                 "http_version": "1.1", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
+                 "headers": [(b"host", b"localhost"), (b"x-forwarded-for", address.encode()), (b"content-type", b"application/json")]}
+
+        async def receive():
+            return body.pop(0) if body else {"type": "http.disconnect"}
+
+        async def queued(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            event = f"e{len(answers)}"
+            server_queue.pending_event_ids_session[event] = {event}
+            await send({"type": "http.response.body", "body": json.dumps({"event_id": event}).encode()})
+
+        guard._app = queued
+        await guard(scope, receive, send)
+        answers.append((address, sent[0]["status"]))
+
+    server_queue = gradio_queue()
+    guard._event_queue = lambda: server_queue
+
+    async def everybody():
+        for _ in range(200):
+            await ask("10.0.0.66")
+        for i in range(25):
+            await ask(f"10.0.0.{i}")
+        guard._sweeper.cancel()
+
+    asyncio.run(everybody())
+    flood = [status for address, status in answers if address == "10.0.0.66"]
+    assert flood.count(200) == address_budget.EVENTS and set(flood) == {200, 429}
+    assert [status for address, status in answers if address != "10.0.0.66"] == [200] * 25
+
+
+# Forged headers, half-sent requests
+
+def test_forwarded_headers_are_believed_of_named_proxies_only():
+    scope = {"client": ("1.2.3.4", 5), "headers": [(b"host", b"x"), (b"x-forwarded-for", b"9.9.9.9, 8.8.8.8"), (b"x-forwarded-host", b"evil.example")]}
+    for named in (frozenset(), frozenset({"4.3.2.1"})):
+        seen = http_guard._without_forged_headers(scope, named)
+        assert seen["headers"] == [(b"host", b"x")] and seen["client"][0] == "1.2.3.4"
+    for named in (frozenset({"1.2.3.4"}), frozenset("*")):
+        seen = http_guard._without_forged_headers(scope, named)
+        assert seen["client"][0] == "8.8.8.8" and (b"x-forwarded-host", b"evil.example") in seen["headers"]
+
+
+def test_a_forged_host_is_not_the_root_of_the_page(server):
+    for name in ("X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"):
+        assert "evil.example" not in get(server.url + "config", **{name: "evil.example"})[1]
+
+
+def test_half_sent_headers_are_closed_and_honest_requests_served(server, monkeypatch):
+    monkeypatch.setattr(http_timeouts, "ARRIVAL_SECONDS", 0.5)
+    host, port = server.url.split("/")[2].split(":")
+    held = []
+    try:
+        for i in range(300):
+            one = socket.create_connection((host, int(port)), timeout=20)
+            one.sendall([b"", b"GET / HTTP/1.1\r\nHost: loc", b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"][i % 3])
+            held.append(one)
+        assert get(server.url + "theme.css")[0] == 200
+        for one in held:
+            try:
+                assert one.recv(1000) == b"" or i
+            except ConnectionResetError:
+                pass
+    finally:
+        for one in held:
+            one.close()
+
+
+def test_half_sent_bodies_are_refused(server, monkeypatch):
+    monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.3)
+    host, port = server.url.split("/")[2].split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as one:
+        one.sendall(b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        assert b" 408 " in one.recv(4000).splitlines()[0]
+
+
+# Runs that hang or exit
+
+async def frames_of(live):
+    return [frame async for frame in live.stream()]
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), RuntimeError("x" * 10**6), BaseException("odd")])
+def test_a_drafter_that_exits_is_a_failed_run(error, caplog):
+    backend = FakeBackend()
+    backend.loaded.add(None)
+
+    def run(asked, cancel, seconds):
+        yield [{"type": "header", "seq": 0, "lane": 0, "method": {"title": "Chain"}}]
+        raise error
+
+    backend.run = run
+    queue = RunQueue()
+    frames = asyncio.run(frames_of(LiveRun(backend, queue, RunRequest("x", (("chain", {}), (BASELINE, {}))))))
+    assert frames[-1]["status"]["state"] == "error" and frames[-1]["status"]["code"] == "run.crashed"
+    assert queue.ahead(queue.enter()) == 0 and all(len(r.getMessage()) < SENTENCE + 300 and not r.exc_info for r in caplog.records)
+
+
+def test_a_run_whose_lanes_never_finish_is_no_success():
+    backend = FakeBackend()
+    backend.loaded.add(None)
+    backend.run = lambda asked, cancel, seconds: iter([[{"type": "header", "seq": 0, "lane": 0, "method": {"title": "Chain"}}]])
+    frames = asyncio.run(frames_of(LiveRun(backend, RunQueue(), RunRequest("x", (("chain", {}), (BASELINE, {}))))))
+    assert (frames[-1]["status"]["state"], frames[-1]["status"]["code"]) == ("error", "run.unfinished")
+
+
+@pytest.mark.parametrize("reader_leaves", [False, True])
+def test_a_run_that_hangs_gives_its_place_back(reader_leaves):
+    queue, release = RunQueue(silence=0.3), threading.Event()
+
+    def hang(stop):
+        yield "begun"
+        release.wait(30)
+
+    async def listen():
+        async for _ in EngineJob(queue, hang).stream():
+            if reader_leaves:
+                return
+
+    try:
+        if reader_leaves:
+            asyncio.run(listen())
+            time.sleep(0.4)
+        else:
+            with pytest.raises(Refused) as refused:
+                asyncio.run(listen())
+            assert refused.value.code == "run.silent"
+        assert queue.ahead(queue.enter()) == 0
+    finally:
+        release.set()
+
+
+# The log
+
+def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, capfd, caplog):
+    """Values of a wrong kind for every input of every event of the page: no traceback, no line longer than a sentence or two."""
+    demo = server.demo
+    for number, fn in demo.fns.items():
+        for odd in ("y" * 30_000, {"a": "y" * 30_000}, [1, "y" * 30_000]):
+            body = {"data": [odd] * len(fn.inputs), "fn_index": number, "session_hash": "log", "event_data": {"frame": "y" * 20_000}}
+            post(f"{server.url}gradio_api/queue/join", body)
+            demo._queue.pending_event_ids_session.pop("log", None)
+    deadline = time.monotonic() + 30
+    while demo._queue.event_ids_to_events and time.monotonic() < deadline:
+        time.sleep(0.1)
+    lines = [*"".join(capfd.readouterr()).splitlines(), *(record.getMessage() for record in caplog.records)]
+    assert "Traceback" not in "".join(lines) and max(map(len, lines), default=0) < 1000
+    assert cards()  # the page is still there
+    assert get(server.url + "theme.css")[0] == 200
