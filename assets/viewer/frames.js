@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
-  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", seen: 0, jump: 0, open: false });
+  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", runs: new Set(), seen: 0, jump: 0, open: false });
   const OVER = ["done", "stopped", "error"];
 
   /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} |
@@ -32,7 +32,9 @@
   function one(box, f, line, acts) {
     if (f.new) {
       const run = SV.text.hash(line);
-      if (run === box.run) return; /* the first frame of this run, still in the window */
+      /* The first frame of this run, still in the window; or of an earlier one that was left, whose last update came late. */
+      if (run === box.run || (box.runs.has(run) && f.s <= box.last)) return;
+      box.runs.add(run);
       Object.assign(box, { run, last: f.s, lost: 0, jump: 0 });
       acts.push({ kind: "new" });
     } else {

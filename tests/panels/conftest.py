@@ -3,14 +3,13 @@ and a server that is a table of answers. A test fails on any console error, page
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 
 from specviz import ASSETS
 from specviz.evidence.scaling import FIGURES, report
-from specviz.ui.cards import cards
+from specviz.ui.cards import card_data, cards
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
 
@@ -28,7 +27,7 @@ def panel_assets() -> tuple[str, str]:
 
 
 def catalogue() -> list[dict]:
-    return [{**dataclasses.asdict(card), "needs": sorted(card.needs)} for card in cards().values()]
+    return [card_data(card) for card in cards().values()]
 
 
 DRAFTS = [{"name": f"Llama-{name}", "target": "t", "parameters": size, "from": began, "answers": 9,
@@ -49,7 +48,7 @@ ANSWERS = {
     "break_it": {"mistake": "argmax", "title": "The best token as a draw", "why": "It comes too often.", "caught": True,
                  "greedy": {"status": "identical", "equal": True, "tokens": 96, "detail": "96 tokens equal plain decoding's."},
                  "distribution": {"p_value": 1e-9, "verdict": "fail", "samples": 400}, "verdict": "Caught. Greedy text alone would have missed it."},
-    "sweep": {"knob": "gamma", "turns": 3, "rows": [{"value": v, "tokens_per_second": 100 + 30 * v - 5 * v * v, "block_efficiency": 1 + v / 2,
+    "sweep": {"knob": "gamma", "turns": 3, "rows": [{"value": v, "tokens_per_second": 100 + 30 * v - 5 * v * v, "low": 98 + 30 * v - 5 * v * v, "high": 102 + 30 * v - 5 * v * v, "block_efficiency": 1 + v / 2,
                                                      "plain_tokens_per_second": 100} for v in (1, 2, 3, 4)]},
     "load": {"rows": [{"load": f"{n} user{'s' * (n > 1)}", "users": n, "method": method, "requests": 9, "tokens": 90, "goodput": 100 * n ** power,
                        "against_plain": n ** (power - 0.9), "throughput": 300, "first_token": [0.02, 0.04], "token_time": [0.002, 0.004],

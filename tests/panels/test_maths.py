@@ -65,7 +65,7 @@ def bounds(asked: list[tuple], gamma: int, width: int) -> tuple[int, int]:
     return min(counts), max(counts)
 
 
-WHAT_IF = """(text) => { const sets = JSON.parse(text); const ls = SpecVizPanels.read.lanes(api.trace()), l = ls.find((x) => !x.baseline), c = SpecVizPanels.maths.curveOf(l.base ? [l, l.base] : [l]);
+WHAT_IF = """(text) => { const sets = JSON.parse(text); const ls = SpecVizPanels.traceLanes.lanes(api.trace()), l = ls.find((x) => !x.baseline), c = SpecVizPanels.maths.curveOf(l.base ? [l, l.base] : [l]);
   return sets.map((s) => SpecVizPanels.maths.whatIf(l, s, c.at)); }"""
 
 
@@ -98,7 +98,7 @@ def test_as_recorded_the_sums_give_the_recorded_run(visit) -> None:
     assert got["low"]["seconds"] == pytest.approx(clock, rel=0.05)
 
 
-GAP = "() => SpecVizPanels.maths.gap(SpecVizPanels.read.lanes(api.trace()).find((l) => !l.baseline))"
+GAP = "() => SpecVizPanels.maths.gap(SpecVizPanels.traceLanes.lanes(api.trace()).find((l) => !l.baseline))"
 
 
 @pytest.mark.parametrize("kind", ["chain", "tree", "lookup"])
@@ -158,6 +158,6 @@ def test_records_from_anywhere_are_read_without_harm(visit) -> None:
         rotten.append([{**r, **change} if r["type"] == "timing" else r for r in base])
     rotten.append([{**r, "target": 7, "draft": [], "env": None, "sampling": "hot", "knobs": 3} if r["type"] == "header" else r for r in base])
     rotten += [base[:1], base[: len(base) // 3], [r for r in base if r["type"] != "header"], [r for r in base if r["type"] != "timing"], [{}], []]
-    script = """(text) => { const out = []; for (const recs of JSON.parse(text)) { const ls = SpecVizPanels.read.lanes(recs); for (const l of ls) if (l.rounds.some((r) => r.nodes.length)) {
-      const c = SpecVizPanels.maths.curveOf([l]); SpecVizPanels.maths.gap(l); if (c) SpecVizPanels.maths.whatIf(l, { gamma: 2 }, c.at); SpecVizPanels.heat.ease(l); } out.push(ls.length); } return out; }"""
+    script = """(text) => { const out = []; for (const recs of JSON.parse(text)) { const ls = SpecVizPanels.traceLanes.lanes(recs); for (const l of ls) if (l.rounds.some((r) => r.nodes.length)) {
+      const c = SpecVizPanels.maths.curveOf([l]); SpecVizPanels.maths.gap(l); if (c) SpecVizPanels.maths.whatIf(l, { gamma: 2 }, c.at); SpecVizPanels.predictability.ease(l); } out.push(ls.length); } return out; }"""
     assert visit(lambda page: page.evaluate(script, json.dumps(rotten)))[:2] == [2, 2]

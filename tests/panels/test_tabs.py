@@ -315,6 +315,40 @@ def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> No
     visit(use, "learn", records=GREEDY, answers={"library_trace": sampled})
 
 
+@pytest.mark.parametrize("rows, best, struck", [
+    ([(1, 37.6, 1.45), (2, 34.6, 1.45), (3, 34.0, 1.5)], "3", 0),  # inside the noise: the longest accepted length
+    ([(1, 37.6, 1.45), (10, 103.8, 1.45), (12, 34.6, 1.45)], "1", 1),  # no speed-up that the accepted length cannot carry
+    ([(1, 20.0, 1.2), (2, 37.6, 1.45), (3, 25.0, 1.3)], "2", 0)])
+def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(visit, rows, best, struck) -> None:
+    answer = {"knob": "gamma", "turns": 1, "rows": [{"value": v, "tokens_per_second": s, "block_efficiency": t, "plain_tokens_per_second": 30.0} for v, s, t in rows]}
+
+    def use(page):
+        show(page, "sweep")
+        page.click(".pn-btn:has-text('Sweep')")
+        page.wait_for_selector(".pn-figs .strong")
+        assert page.text_content(".pn-figs .strong .v") == best
+        assert page.locator(".pn-table tbody tr:has(.doubtful)").count() == struck
+
+    visit(use, "lab", records=GREEDY, answers={"sweep": answer})
+
+
+def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
+    busy = [*GREEDY, *({"type": "check", "lane": lane, "kind": "busy", "detail": {}} for lane in (1,))]
+
+    def use(page):
+        for kind_view, timed in (("numbers", 3), ("formula", 2)):
+            show(page, kind_view)
+            assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == timed
+
+    visit(use, "learn", records=busy)
+
+    def predict(page):
+        show(page, "predict")
+        assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == 3
+
+    visit(predict, "lab", records=busy)
+
+
 def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> None:
     def use(page):
         show(page, "quiz")
@@ -609,7 +643,7 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
         page.evaluate("SpecVizPanels.lessons.current().go(3)")
         page.click("text=Draw 1,000 times")
         (rng,) = saved(page, ".pn-game")
-        assert "1,000 rolls of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
+        assert "1,000 draws of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
         page.keyboard.press("Escape")
 
     visit(use, "learn", records=RACE)
@@ -641,7 +675,7 @@ def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> 
     def use(page):
         text = show(page, "scaling")
         assert page.evaluate("asked[0][0]") == "scaling"
-        assert text.count("prediction") >= 4 and "Over the sizes of all drafts" in text and "began as Llama-draft" in text
+        assert text.count("prediction") >= 4
         assert [page.locator(f".pn-duo > div:nth-child({i}) circle.pt").count() for i in (1, 2)] == [15, 3], "every point is shown"
         assert [page.locator(f".pn-duo > div:nth-child({i}) path.ln.dot").count() for i in (1, 2)] == [3, 1], "fits end in predictions"
         assert page.locator(".pn-table tbody tr").count() == 15 and "1.2 M" in page.text_content(".pn-table")

@@ -37,6 +37,15 @@
       take({ s: 9003, e: [{ type: "done", lane: 0, seq: 1 }] });
       same(box.lost, 1, "a real gap");
     },
+    "frames: the last update of a run that was left does not bring it back"(SV) {
+      const box = SV.frames.intake(),
+        one = JSON.stringify({ s: 1, new: true, run: "a", e: [{ type: "header", lane: 0, seq: 0 }] }),
+        two = JSON.stringify({ s: 2, e: [{ type: "draft", lane: 0, seq: 1 }] });
+      SV.frames.take(box, one);
+      SV.frames.take(box, JSON.stringify({ s: 4, new: true, run: "b", e: [], status: { state: "idle", text: "" } }));
+      same(SV.frames.take(box, one + "\n" + two), [], "late");
+      same(SV.frames.take(box, JSON.stringify({ s: 5, new: true, run: "c", e: [] })).map((a) => a.kind), ["new"], "the next run");
+    },
     "frames: rubbish is not fatal"(SV) {
       const box = SV.frames.intake();
       for (const v of [
