@@ -1,8 +1,8 @@
-"""A small causal language model of the Llama family that is trained here: PARD's draft model, and a target fine-tuned for Jacobi decoding
-(CLLM, Kou et al. 2403.00835).
+"""A small causal language model of the Llama family that is trained here: PARD's draft model, and a target fine-tuned for Jacobi
+decoding (CLLM, Kou et al. 2403.00835).
 
-The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are trained; ``fused`` holds the same weights in
-the layout of the inference forward pass, for a row cache and for a target.
+The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are trained; ``fused`` holds the same weights
+in the layout of the inference forward pass, for a row cache and for a target.
 """
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def _below(root: nn.Module, path: str) -> nn.Module:
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Causal:
-    """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim, intermediate."""
+    """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim,
+    intermediate."""
     config = {**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
     return Causal(config, f"the consistency model of {body.name}")
 
@@ -127,7 +128,8 @@ def load(folder: str | Path, body: Body) -> Causal:
 
 
 def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the target and merge the low-rank adapters into its matrices, rounded to bfloat16 as the target's are. Raises ModelError."""
+    """Read the target and merge the low-rank adapters into its matrices, rounded to bfloat16 as the target's are. Raises
+    ModelError."""
     if body.folder is None:
         raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known")
     rank, alpha = config.get("r"), config.get("lora_alpha")

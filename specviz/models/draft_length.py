@@ -1,15 +1,15 @@
 """Small networks that say how long a draft is to be: two while a draft model writes, one before.
 
-SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last states. The state that has read a token tells the chance that
-this token is accepted, from a few residual blocks x + SiLU(W x + b) and a matrix onto (refused, accepted). The published layout is
-also ours: ``model.0.linear.weight`` and so on, the matrix last. Published blocks are one block applied again, and its copies may be
-left out.
+SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last states. The state that has read a token tells the
+probability that this token is accepted, from a few residual blocks x + SiLU(W x + b) and a matrix onto (refused, accepted). The
+published layout is also ours: ``model.0.linear.weight`` and so on, the matrix last. Published blocks are one block applied again,
+and its copies may be left out.
 
 DISCO (Mamou et al. 2405.04304): a classifier of two layers on a drafted token's own distribution: its largest probabilities, its
 entropy in nats, and the token's place in the draft as a share of 20. No weights of it were published; the names are ours.
 
-AdaEAGLE (Zhang et al. 2412.18910): what the target knew before it drew its last token, that is its state after the last norm and the
-embedding of the token that it had read, tells how many tokens of an EAGLE chain would pass. No weights published either.
+AdaEAGLE (Zhang et al. 2412.18910): what the target knew before it drew its last token, that is its state after the last norm and
+the embedding of the token that it had read, tells how many tokens of an EAGLE chain would pass. No weights published either.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .torchscript import scripted
 from .weights import ModelError
 
 ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
-LONG = 20  # tokens: a place in the draft is told as a share of this, so that it is no larger than the other inputs
+LONG = 20  # tokens: a place in the draft is given as a share of this, so that it is no larger than the other inputs
 
 
 class Quick(nn.Module):
@@ -80,7 +80,8 @@ class AcceptanceHead(Quick):
 
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
-    """What the classifier reads of a token: its distribution's largest values and entropy, and its place as a share of ``long``."""
+    """What the classifier reads of a token: its distribution's largest values and entropy, and its place as a share of
+    ``long``."""
     entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
@@ -129,14 +130,15 @@ class LengthHead(Quick):
 
 
 def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
-    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight there is."""
+    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight
+    there is."""
     weights = refused * (1 - passes) + passes
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
 def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
-    """An untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and inner, or inner
-    and most."""
+    """An untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and inner,
+    or inner and most."""
     if numbers["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, numbers["inner"], numbers["most"])
     if numbers["kind"] == DISCO:
@@ -163,13 +165,13 @@ def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Modu
 
 
 def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:
-    inner, told = weights.shape("first.weight")
-    if told < 3 or told - 2 > body.vocab or config.get("top", told - 2) != told - 2:
-        raise ModelError(f"{weights.title} reads {told} numbers a token, and its config.json says top {config.get('top')}: "
+    inner, fields = weights.shape("first.weight")
+    if fields < 3 or fields - 2 > body.vocab or config.get("top", fields - 2) != fields - 2:
+        raise ModelError(f"{weights.title} reads {fields} numbers a token, and its config.json says top {config.get('top')}: "
                          "its probabilities, the entropy and the place must be as many")
-    tensors = {"first.weight": weights.get("first.weight", inner, told), "first.bias": weights.get("first.bias", inner),
+    tensors = {"first.weight": weights.get("first.weight", inner, fields), "first.bias": weights.get("first.bias", inner),
                "second.weight": weights.get("second.weight", 1, inner), "second.bias": weights.get("second.bias", 1)}
-    return fill(Classifier(body.vocab, told - 2, inner), tensors, body)
+    return fill(Classifier(body.vocab, fields - 2, inner), tensors, body)
 
 
 def _acceptance(weights: HeadWeights, body: Body) -> nn.Module:

@@ -2,9 +2,9 @@
 EAGLE-2, Li et al. 2406.16858).
 
 A feature is what the target's head reads, its state after the last norm. Row t joins the embedding of token t+1 with the
-feature at t and gives a guess of the feature at t+1; the target's own embedding and head are lent for both ends. Knowing which
-token was really drawn is what makes the guess possible: the next feature depends on it. The layer has no norm in front of its
-attention, and there is none behind it.
+feature at t and gives a guess of the feature at t+1; the target's own embedding and head are shared by the target for both ends.
+Knowing which token was really drawn is what makes the guess possible: the next feature depends on it. The layer has no norm in
+front of its attention, and there is none behind it.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], maybe ``fc.bias``,
 ``layers.0.*``, maybe biases of queries, keys and values, maybe ``embed_tokens.weight``: a frozen copy of the target's, which
@@ -28,8 +28,8 @@ from .weights import ModelError, Weights
 
 
 def seen(place: Tensor, step: int) -> Tensor | None:
-    """Who looks where in step ``step`` of a rollout, [n, (step + 1) * n]: what stands on true features up to ``step`` places before
-    the row, and of each later step the one row of its own path. None = causal."""
+    """Who looks where in step ``step`` of a rollout, [n, (step + 1) * n]: what stands on true features up to ``step`` places
+    before the row, and of each later step the one row of its own path. None = causal."""
     return None if step == 0 else torch.cat([place <= place[:, None] - step] + [
         place == place[:, None] - step + i for i in range(1, step + 1)], 1)
 
@@ -74,7 +74,7 @@ class Eagle(nn.Module):
         return x
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """What its guesses say of the next token: what the target's head, which is lent, says of them."""
+        """What its guesses say of the next token: what the target's head, which is shared by the target, says of them."""
         return lent(states)
 
     @cached_property
@@ -104,8 +104,8 @@ class EagleRows(RowCache):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle:
-    """An untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads, kv_heads,
-    head_dim, bias."""
+    """An untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
+    kv_heads, head_dim, bias."""
     return Eagle({**like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
@@ -129,8 +129,8 @@ def load(folder: str | Path, body: Body) -> Eagle:
 
 
 def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None, *fine: str) -> Any:
-    """A head of EAGLE's kin, every weight under the name that ours has; biases of queries, keys and values may be there, and so may
-    weights of the patterns ``fine``, which are not read. Raises ModelError with a sentence."""
+    """A variant of EAGLE's head, every weight under the name that ours has; biases of queries, keys and values may be there, and
+    so may weights of the patterns ``fine``, which are not read. Raises ModelError with a sentence."""
     if problem:
         raise ModelError(problem)
     weights = HeadWeights(folder, body)

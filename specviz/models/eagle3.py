@@ -1,14 +1,15 @@
-"""EAGLE-3's draft head (Li et al. 2503.01840): states that entered three layers of the target, joined by ``fc``, in the place of its
-last state; its own output matrix over a part of the vocabulary.
+"""EAGLE-3's draft head (Li et al. 2503.01840): states that entered three layers of the target, joined by ``fc``, in the place of
+its last state; its own output matrix over a part of the vocabulary.
 
-Row t reads the token t + 1 and the joined states of token t, and gives a state from which the token t + 2 is guessed; drafting on,
-that state stands where the joined ones stood. Queries, keys and values of the first layer read the normed embedding beside the
-normed state, twice as wide as the layer. The draft vocabulary's token i is the target's token i + d2t[i].
+Row t reads the token t + 1 and the joined states of token t, and gives a state from which the token t + 2 is guessed; drafting
+on, that state stands where the joined ones stood. Queries, keys and values of the first layer read the normed embedding beside
+the normed state, twice as wide as the layer. The draft vocabulary's token i is the target's token i + d2t[i].
 
 ``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Which layers are read is counted in
-two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = behind the first layer); those inside
-``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Where nothing is said it is 2, half of the layers
-and the last but two. Later variants: ``norm_before_residual``; norms of their own for each state read (``fc_norm.*``), ``norm_output``.
+two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = behind the first layer); those
+inside ``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Where nothing is said it is 2, half of
+the layers and the last but two. Later variants: ``norm_before_residual``; norms of their own for each state read (``fc_norm.*``),
+``norm_output``.
 """
 from __future__ import annotations
 
@@ -178,8 +179,8 @@ def spread(layers: int) -> list[int]:
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
     """An untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until ``speak`` the
-    first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are spoken), read_layers,
-    layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are spoken),
+    read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
     said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
@@ -198,10 +199,10 @@ def load(folder: str | Path, body: Body) -> Eagle3:
     return fill(Eagle3(config, folder.name), found, body)
 
 
-def read(weights: HeadWeights, told: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(config, tensors by our names) of a file; told: its config.json. Raises ModelError."""
-    nested = told.get("transformer_layer_config")
-    config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **told, "vocab_size": body.vocab}
+def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(config, tensors by our names) of a file; raw: its config.json. Raises ModelError."""
+    nested = raw.get("transformer_layer_config")
+    config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
     layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
     at |= {i: f"layers.{i}." for i in range(1, layers)}

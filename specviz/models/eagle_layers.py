@@ -57,7 +57,8 @@ class Sizes:
 
 
 class Attention(nn.Module):
-    """wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and keys."""
+    """wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and
+    keys."""
 
     def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
         super().__init__()
@@ -68,8 +69,8 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
-        look, None = causal. Also gives the keys and values of past and these rows."""
+        """x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row
+        may look, None = causal. Also gives the keys and values of past and these rows."""
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (_turned(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
@@ -90,10 +91,10 @@ class Attention(nn.Module):
         return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
 
     @torch.no_grad()
-    def calm(self, x: Tensor, limit: float) -> None:
-        """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then one
-        row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534). Where
-        heads are normed, scores cannot run away."""
+    def limit_scores(self, x: Tensor, limit: float) -> None:
+        """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then
+        one row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534).
+        Where heads are normed, scores cannot run away."""
         if self.q_norm is not None:
             return
         heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
@@ -124,7 +125,7 @@ class Mlp(nn.Module):
 
 class Layer(nn.Module):
     """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
-    attention is told. static: it drafts with shapes that stay (models/static_rows.py); eight: it drafts in eight bits."""
+    attention is given. static: it drafts with shapes that stay (models/static_rows.py); eight: it drafts in eight bits."""
 
     static = eight = False
 
@@ -188,8 +189,8 @@ class Fused(Llama):
         return self.turns(count)[:count]
 
     def turned(self, positions: list[int]) -> Tensor:
-        """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be longer
-        than the head that was made for it, and the angles go on."""
+        """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be
+        longer than the head that was made for it, and the angles go on."""
         self.context = max(self.context, max(positions) + 1)
         table = self.turns(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):

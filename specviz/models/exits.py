@@ -1,5 +1,5 @@
-"""One network with several sizes inside it (sorted training, Valipour et al. 2309.00255; S2D 2407.01955): its first layers, its last
-norm and its head are a smaller network. Which sizes there are is told here, to who trains it and to who drafts with it."""
+"""One network with several sizes inside it (sorted training, Valipour et al. 2309.00255; S2D 2407.01955): its first layers, its
+last norm and its head are a smaller network. The sizes are declared here for training and for drafting."""
 from __future__ import annotations
 
 

@@ -21,16 +21,16 @@ from .linear import HalfLinear, PlainLinear
 from .weights import ModelError, Weights, read_json
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-ALONE = ("pard",)  # kinds that are models of their own, of any width; a vocabulary that was padded otherwise will do
-LARGE = 2**16  # numbers of a matrix from which on it is worth packing
-COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # what the target has, and old Llama files store although it is computed
+STANDALONE_KINDS = ("pard",)  # kinds that are models of their own, of any width; a vocabulary that was padded otherwise will do
+PACKED_FROM = 2**16  # numbers of a matrix from which on it is worth packing
+TARGET_COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # the target has them; old Llama files store the second
 
 
 @dataclass(frozen=True)
 class Body:
     """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
-    static: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in eight
-    bits, and the head may, too; folder: where its weights lie, for
+    static: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in
+    eight bits, and the head may, too; folder: where its weights lie, for
     heads that are the target itself with something beside it."""
 
     name: str
@@ -60,7 +60,8 @@ class HeadWeights(Weights):
     def none_left(self, *fine: str) -> None:
         """Refuse a file with weights that nobody asked for: it is another kind of head, and without them it would guess wrongly.
         fine: patterns of names that may be left, copies of what the target has."""
-        left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name) for one in (*fine, *COPIES))]
+        left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
+                                                                          for one in (*fine, *TARGET_COPIES))]
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): "
@@ -157,10 +158,10 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") ->
             weights._file(shard)
     except ModelError as error:
         return str(error)
-    if kind == "eagle" and (third := third_eagle(weights.names, config)):
+    if kind == "eagle" and (third := eagle3_mark(weights.names, config)):
         return (f"{folder.name} is an EAGLE-3 head ({third}), which reads other states of the target than EAGLE's: "
                 "its kind is eagle3, not eagle")
-    if kind in ALONE:
+    if kind in STANDALONE_KINDS:
         return None
     for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
         said = config.get(key, have)
@@ -169,11 +170,11 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") ->
     return None
 
 
-def third_eagle(names: list[str], config: dict[str, Any]) -> str | None:
+def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
     """What gives a head away as EAGLE-3 (Li et al. 2503.01840), in its authors' layout or another's; None when nothing does."""
     found = [name for name in names if name in ("d2t", "t2d") or name.startswith("midlayer.") or name.endswith(".hidden_norm.weight")]
-    told = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
-    return (found or told or [None])[0]
+    marks = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
+    return (found or marks or [None])[0]
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:
@@ -193,14 +194,14 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
     module = module.to(body.device, body.dtype).eval().requires_grad_(False)
     if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
         for part in module.modules():
-            if type(part) is nn.Linear and part.weight.numel() >= LARGE:
+            if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
                 part.forward = Streamed(part, body.eight)
     return module
 
 
 class Streamed:
-    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are, or in ``eight`` bits: a head has few
-    rows, and waits for memory. They are packed when they are first used, and anew when they have changed."""
+    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are, or in ``eight`` bits: a head
+    has few rows, and waits for memory. They are packed when they are first used, and anew when they have changed."""
 
     def __init__(self, linear: nn.Linear, eight: bool = False):
         self._linear, self._of, self._run, self._eight = linear, None, None, eight

@@ -77,8 +77,8 @@ class PrefixRows:
 
 class Hydra(nn.Module):
     """config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
-    block), own_output (output matrices), grounded (heads read the tokens above their guess; default true), and for the prefix the sizes of
-    a Llama layer. accuracy, nodes: as Medusa's."""
+    block), own_output (output matrices), grounded (heads read the tokens above their guess; default true), and for the prefix the
+    sizes of a Llama layer. accuracy, nodes: as Medusa's."""
 
     def __init__(self, config: dict[str, Any], bias: bool = False, output_bias: bool = True):
         super().__init__()

@@ -1,13 +1,14 @@
 """Guesses made inside the target: rows that are no tokens ride along with a pass and say what comes later.
 
-A row enters some layer of the frozen target in place of a state, sees the text up to the token it hangs on and the rows before it on
-its chain, and its logits are a guess one token further ahead than theirs. What enters is all that is trained:
+A row enters some layer of the frozen target in place of a state, sees the text up to the token it hangs on and the rows before it
+on its chain, and its logits are a guess one token further ahead than theirs. What enters is all that is trained:
 
-- Prompts: learned embeddings, entering at the first layer: PaSS (Monea et al. 2311.13581), one a step; PPD (Chen et al. 2405.18628),
-  several a step, each on a chain of its own, their logits averaged.
-- Transfer: the state of the token itself through a matrix, at a layer further up for each step (Hidden Transfer, Wu et al. 2404.12022).
-- Streams: the state of the token itself plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131); a matrix of low
-  rank, by which the layers below tell unlikely guesses, comes with them.
+- Prompts: learned embeddings, entering at the first layer: PaSS (Monea et al. 2311.13581), one a step; PPD (Chen et al.
+  2405.18628), several a step, each on a chain of its own, their logits averaged.
+- Transfer: the state of the token itself through a matrix, at a layer further up for each step (Hidden Transfer, Wu et al.
+2404.12022).
+- Streams: the state of the token itself plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131); a matrix of
+  low rank, by which the layers below tell unlikely guesses, comes with them.
 
 PPD's published prompts (``prompt_embeddings`` beside an adapter_config.json) load as its authors lay them out.
 """
@@ -23,7 +24,7 @@ from .heads import Body, HeadWeights, calibration, config_of, fill
 from .weights import ModelError
 
 
-class PearlVerification(nn.Module):
+class LookAhead(nn.Module):
     """layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's."""
 
     kind = ""
@@ -38,7 +39,8 @@ class PearlVerification(nn.Module):
         return len(self.layers)
 
     def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        """Rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: states of the tokens they hang on."""
+        """Rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: states of the tokens they hang
+        on."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows")
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -51,7 +53,7 @@ class PearlVerification(nn.Module):
                 "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-class Prompts(PearlVerification):
+class Prompts(LookAhead):
     """``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side."""
 
     kind = "prompts"
@@ -64,7 +66,7 @@ class Prompts(PearlVerification):
         return self.prompt_embeddings[step * self.chains + chains]
 
 
-class Transfer(PearlVerification):
+class Transfer(LookAhead):
     """A matrix a step, which begins as one that passes the state on."""
 
     kind = "transfer"
@@ -80,7 +82,7 @@ class Transfer(PearlVerification):
         return self.transfer[step](owners)
 
 
-class Streams(PearlVerification):
+class Streams(LookAhead):
     """A vector a step, added to the state; all enter at one layer. down, up: what the state there says of the next token."""
 
     kind = "streams"
@@ -103,13 +105,13 @@ class Streams(PearlVerification):
 HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> PearlVerification:
+def build(body: Body, numbers: dict[str, Any]) -> LookAhead:
     """Untrained ones. numbers: how; from_end: for each step how many layers of the target its row goes through; chains."""
     layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
     return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
 
 
-def load(folder: Path, body: Body) -> PearlVerification:
+def load(folder: Path, body: Body) -> LookAhead:
     """What makes the rows, from a folder of ours or PPD's published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))

@@ -1,9 +1,9 @@
 """Networks on the target's states, after its last norm, that say whether what a draft model wrote may stand although the target
 would have written something else.
 
-Judge decoding (Bachmann et al. 2501.19309): one matrix tells from the state that has read a token the chance that it is a good
-one. Reward-guided speculative decoding (Liao et al. 2501.19324) asks a reward model; here a small head on the target stands for
-it: the mean of what it says of a step's tokens is the step's reward. No weights of either were published; the names are ours.
+Judge decoding (Bachmann et al. 2501.19309): one matrix tells from the state that has read a token the probability that it is a
+good one. Reward-guided speculative decoding (Liao et al. 2501.19324) asks a reward model; here a small head on the target stands
+for it: the mean of what it says of a step's tokens is the step's reward. No weights of either were published; the names are ours.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft model that reads mask tokens: each mask behind the text stands for a token not known yet, and its row guesses the one
+"""A draft model that reads mask tokens: each mask after the text stands for a token not known yet, and its row guesses the one
 after it, so that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no states of a target, so one serves a
 whole family.
 

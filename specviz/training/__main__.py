@@ -12,7 +12,7 @@ FIRST, LAST = ("tokenizer", "target", "generate", "draft"), ("other_draft", "dat
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    settle(options.threads)
+    configure_threads(options.threads)
     from transformers.utils import logging
 
     from .data import DataError  # torch is slow to import: --help is not
@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def available() -> list[str]:
-    """Return the recipes in the order in which `all` runs them: those of trained parts (core.method.Trained) after what they need."""
+    """Return the recipes in the order in which `all` runs them: those of trained parts (core.method.Trained) after what they
+    need."""
     from ..methods import trained_parts
 
     order, waiting = [*FIRST], dict(trained_parts())
@@ -75,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")
     p.add_argument("--only", metavar="KINDS", help="of report: the cards of drafters of these kinds alone, as eagle,medusa")
     p.add_argument("--quiet", action="store_true", help="no progress bars")
-    p.add_argument("--json", action="store_true", help="of scaling: the points and laws as JSON")
+    p.add_argument("--json", action="store_true", help="of scaling: the points and fits as JSON")
     return p
 
 
@@ -107,7 +108,7 @@ def device(text: str) -> str:
     return text
 
 
-def settle(threads: int | None) -> None:
+def configure_threads(threads: int | None) -> None:
     """Keep freed memory: returning every large tensor to the kernel made a softmax nine times slower."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

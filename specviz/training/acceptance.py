@@ -2,9 +2,9 @@
 
 Greedy: a draft token is accepted exactly where the draft's choice is the target's token, and up
 to its first mistake the draft has seen the target's own text; one forward over that text decides
-every round. At temperature 1: given that the target's law emits y, speculative sampling accepts
+every round. At temperature 1: given that the target's distribution emits y, speculative sampling accepts
 it from the draft with probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the
-replay has the law of the real thing. Both are exact for chains of a draft model, up to rounding.
+replay has the distribution of the real run. Both are exact for chains of a draft model, up to rounding.
 """
 
 import torch

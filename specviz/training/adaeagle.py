@@ -21,7 +21,7 @@ from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 
 
-class Chained(Features):
+class ChainLengthFeatures(Features):
     """Batches of greedy answers, and the EAGLE head whose chains are to be judged."""
 
     def __init__(self, job: Job, numbers: dict):
@@ -56,20 +56,20 @@ class Chained(Features):
 
 def run(job: Job) -> Path:
     numbers = job.numbers("adaeagle")
-    features = Chained(job, numbers)
+    features = ChainLengthFeatures(job, numbers)
     torch.manual_seed(job.seed)
     model = draft_length.build(features.body, numbers)
     runner = Runner(job, "adaeagle", model, numbers, features.place("adaeagle"))
 
     def loss_at(step: int):
-        told, lengths = judged(model, features, features.batch(step, runner.done()), numbers)
-        return loss(told, lengths, numbers["short"]), len(lengths)
+        predicted, lengths = judged(model, features, features.batch(step, runner.done()), numbers)
+        return loss(predicted, lengths, numbers["short"]), len(lengths)
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
     return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**numbers))
 
 
-def judged(model: draft_length.LengthHead, features: Chained, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
+def judged(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
     """(predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the
     last."""
     kept, before = batch.back(1)
@@ -77,20 +77,20 @@ def judged(model: draft_length.LengthHead, features: Chained, batch: Batch, numb
     return model(embeds.float(), batch.states[before].float()), features.lengths(batch, numbers["most"])[kept]
 
 
-def loss(told: Tensor, lengths: Tensor, short: float) -> Tensor:
+def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
     """Mean distance, ``short`` times where the prediction is below the length."""
-    return ((told - lengths).abs() * torch.where(told < lengths, short, 1.0)).mean()
+    return ((predicted - lengths).abs() * torch.where(predicted < lengths, short, 1.0)).mean()
 
 
-def measure(model: draft_length.LengthHead, features: Chained, numbers: dict) -> dict[str, float]:
+def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant length: below it, the network knows something of the place."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
              for a in some if a.start < numbers["length"] - 1]
-    told, lengths = (torch.cat(parts) for parts in zip(*found))
+    predicted, lengths = (torch.cat(parts) for parts in zip(*found))
     constant = min(float(loss(torch.full_like(lengths, k), lengths, numbers["short"])) for k in range(numbers["most"] + 1))
-    return {"loss_heldout": round(float(loss(told, lengths, numbers["short"])), 4), "loss_of_a_constant": round(constant, 4),
-            "length": round(float(lengths.mean()), 4), "predicted": round(float(told.mean()), 4)}
+    return {"loss_heldout": round(float(loss(predicted, lengths, numbers["short"])), 4), "loss_of_a_constant": round(constant, 4),
+            "length": round(float(lengths.mean()), 4), "predicted": round(float(predicted.mean()), 4)}
 
 
 CARD = """AdaEAGLE's length network: three layers, {inner} wide, on the embedding and the state of the token before the last. It

@@ -1,7 +1,7 @@
 """Whether a head's attention looks at the text, and what keeps it looking.
 
-Orthogonal updates are as large for queries and keys as for every other matrix, whatever their gradients; where no norm stands before
-them, as in EAGLE's head, scores grow until one row has all the weight and the head drafts without its context.
+Orthogonal updates are as large for queries and keys as for every other matrix, whatever their gradients; where no norm stands
+before them, as in EAGLE's head, scores grow until one row has all the weight and the head drafts without its context.
 """
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ EVERY = 8  # steps between two looks at the scores
 
 
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
-    """For each attention of the model, in the order they are met: it, its rows [batch, n, hidden] and their angles, while ``run`` runs."""
+    """For each attention of the model, in the order they are met: it, its rows [batch, n, hidden] and their angles, while ``run``
+    runs."""
     met: dict[Attention, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
@@ -29,16 +30,16 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
     return [(part, *given) for part, given in met.items()]
 
 
-def calm(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
+def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
     """Every few steps: no score above ``score_limit`` on the rows that ``run`` shows. A function of weights and step alone."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):
-            part.calm(rows, numbers["score_limit"])
+            part.limit_scores(rows, numbers["score_limit"])
 
 
 def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:
-    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike. None
-    where the model has no attention of this kind (M2R2's queries read keys that are lent)."""
+    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike.
+    None where the model has no attention of this kind (M2R2's queries read keys that are shared by the target)."""
     shares = []
     for part, rows, angles in rows_of(model, run):
         weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at

@@ -1,7 +1,7 @@
 """The proposal heads of blockwise parallel decoding, trained on the frozen target's last states (Stern et al. 1811.03115).
 
-Of the paper's ways this is the frozen base on text of its own ("knowledge distillation"), and what is learned is its distribution.
-The paper draws one head a step to save memory; all heads learn in each step here.
+Of the paper's ways this is the frozen base on text of its own ("knowledge distillation"), and what is learned is its
+distribution. The paper draws one head a step to save memory; all heads learn in each step here.
 """
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 
 from ..methods.trained_heads.blockwise import network as blockwise
 from ..trees import product
-from . import ahead, ranks
+from . import ranks
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "blockwise", blockwise.build, guesses, lambda model, numbers: CARD.format(block=len(model) + 1, **numbers),
+    return parallel_heads.run(job, "blockwise", blockwise.build, guesses,
+                              lambda model, numbers: CARD.format(block=len(model) + 1, **numbers),
                      chain=lambda model: product((1,) * len(model)))
 
 
@@ -27,8 +29,10 @@ def guesses(model: blockwise.Blockwise, features: Features) -> ranks.Guess:
     return guess
 
 
-CARD = """Proposal heads for blockwise parallel decoding: with the target's own token a block of {block}. One layer on the target's last
-state is parted among the heads; none knows what the others guess, and the block is checked in one pass, so a wrong guess costs time
-and never changes the text. The same heads serve the refined drafts, where a language model picks a path through their best guesses.
+CARD = """Proposal heads for blockwise parallel decoding: with the target's own token a block of {block}. One layer on the
+target's last state is parted among the heads; none knows what the others guess, and the block is checked in one pass, so a wrong
+guess costs time and never changes the text. The same heads serve the refined drafts, where a language model picks a path through
+their best guesses.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
+it."""

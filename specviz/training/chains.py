@@ -43,7 +43,8 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
 
 
 def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Module) -> dict[str, float]:
-    """What a training run notes while it goes on: block efficiency on a few answers of each task, and whether it looks at them."""
+    """What a training run notes while it goes on: block efficiency on a few answers of each task, and whether it looks at
+    them."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = tables(guesses, features, some, numbers["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
@@ -98,7 +99,8 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
     """config.json, bfloat16 weights (matrices in eight bits where the recipe's ``bits`` are 8), card and loss curve in
-    `<work>/models`, and with `--ship` in `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8 MB."""
+    `<work>/models`, and with `--ship` in `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8
+    MB."""
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     parameters = sum(tensor.numel() for tensor in weights.values())
     weights = mx.stored(weights) if runner.numbers.get("bits", 16) == 8 else weights
@@ -106,8 +108,8 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")
-    if begun := runner.numbers.get("begin"):
-        about += f"\n\nIt began with the weights of {job.named(begun)} as it was then, where names and shapes agree."
+    if started_from := runner.numbers.get("begin"):
+        about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)
         write_json(place / "config.json", model.config | mark(runner.name, job.target))

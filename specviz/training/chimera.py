@@ -1,8 +1,8 @@
 """Chimera's encoders and heads, trained on the frozen target's states along its own answers (Zeng et al. 2402.15758).
 
-Trigrams are of the true tokens behind a place, as on every path that is accepted; what stands for the states in between is the encoder's
-own output. The authors unroll their own best guesses instead and hold the first output near the target's next state; here each
-step learns the target's distribution alone.
+Trigrams are of the true tokens behind a place, as on every path that is accepted; what stands for the states in between is the
+encoder's own output. The authors unroll their own best guesses instead and hold the first output near the target's next state;
+here each step learns the target's distribution alone.
 """
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.chimera import network as chimera
-from . import ahead, ranks
+from . import ranks
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
+    return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
                      lambda model, numbers: CARD.format(**numbers), look=encoded, most=1.4e7)  # three states wide before they are one
 
 
@@ -44,8 +45,8 @@ class Reader:
         return kept, self.model.joined(index, batch.states[places].float(), self._outputs[index].flatten(0, 1)[places])
 
     def _codes(self, ids: Tensor) -> list[Tensor]:
-        """For each step the code of the trigram that ends ``step`` tokens behind a place's next one; past the end of a row the last
-        token repeats, where nothing is learned."""
+        """For each step the code of the trigram that ends ``step`` tokens behind a place's next one; past the end of a row the
+        last token repeats, where nothing is learned."""
         n, device = ids.shape[1], ids.device
         ends = torch.arange(1, n + len(self.model), device=device)[:, None] + torch.arange(-2, 1, device=device)
         ends[0] = torch.tensor([0, 1, 1], device=device)  # of a text of two tokens
@@ -54,9 +55,10 @@ class Reader:
         return [codes[:, step:step + n] for step in range(len(self.model))]
 
 
-CARD = """Chimera: {heads} heads behind a trigram encoder and one decoder layer over the whole text's states; the target's embedding and
-output matrix are lent. Each guess reads the last three tokens closely and the rest through the layer. A tree of guesses is grown level by
-level and checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
-config.json.
+CARD = """Chimera: {heads} heads behind a trigram encoder and one decoder layer over the whole text's states; the target's
+embedding and output matrix are shared by the target. Each guess reads the last three tokens closely and the rest through the
+layer. A tree of guesses is grown level by level and checked in one pass, so a wrong guess costs time and never changes the text.
+How often each rank of each head is right is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
+it."""

@@ -52,9 +52,9 @@ def run(job: Job) -> Path:
         return loss(model, batch, *wrong(features.before, batch, numbers, rng), numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
-    told = measure(model.eval(), features, numbers)
+    logp = measure(model.eval(), features, numbers)
     trained = LOW_RANK.format(**numbers) if numbers["rank"] else "all of its weights trained on"
-    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | told, trained=trained), most=4e7)
+    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | logp, trained=trained), most=4e7)
 
 
 @torch.no_grad()
@@ -90,8 +90,8 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
         return numbers["stay"] * stay
     with torch.no_grad():
         probs = (right[kept] @ model.output.T).float().softmax(-1)
-    told = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
-    return F.kl_div(told, probs, reduction="batchmean") + numbers["stay"] * stay
+    logp = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
+    return F.kl_div(logp, probs, reduction="batchmean") + numbers["stay"] * stay
 
 
 @torch.inference_mode()
@@ -121,9 +121,9 @@ def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> 
         block = guesses[:room] + [ids[place % len(ids)] for place in range(len(guesses[:room]), room)]
         device = model.output.device
         states = model(torch.tensor([ids + block], device=device))[0, len(ids) - 1:]
-        said = (states @ model.output.T).argmax(-1).tolist()
-        right = next((i for i, (a, b) in enumerate(zip(block, said)) if a != b), len(block))
-        ids, guesses, passes = ids + said[:right + 1], said[right + 1:], passes + 1
+        predicted = (states @ model.output.T).argmax(-1).tolist()
+        right = next((i for i, (a, b) in enumerate(zip(block, predicted)) if a != b), len(block))
+        ids, guesses, passes = ids + predicted[:right + 1], predicted[right + 1:], passes + 1
     return goal - answer.start, passes
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.clover import network as clover
-from . import ahead
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "clover", clover.build, lambda model, features: Reader(model, features).guess,
+    return parallel_heads.run(job, "clover", clover.build, lambda model, features: Reader(model, features).guess,
                      lambda model, numbers: CARD.format(**numbers), look=lambda model, guess, batch: guess(batch, 0))
 
 
@@ -41,9 +41,10 @@ class Reader:
         return kept, self.model.mlp[index](states)
 
 
-CARD = """Clover heads: {heads} of them behind a decoder layer over the whole text's states; the target's output matrix is lent. Each
-guessed token turns the state from which the next is guessed. A tree of guesses is grown level by level and checked in one pass, so a
-wrong guess costs time and never changes the text. How often each rank of each head is right is in config.json.
+CARD = """Clover heads: {heads} of them behind a decoder layer over the whole text's states; the target's output matrix is shared
+by the target. Each guessed token turns the state from which the next is guessed. A tree of guesses is grown level by level and
+checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
+config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it.
-The paper's block begins as the target's last layer and learns the text; this one begins anew and learns the distribution."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
+it. The paper's block begins as the target's last layer and learns the text; this one begins anew and learns the distribution."""

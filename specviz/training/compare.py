@@ -1,8 +1,8 @@
 """The trained drafters of a target side by side, read from their own cards: no figure comes from anywhere else.
 
 With `--ship` the shipped cards are read and docs/trained.md is written, for every embedded target; without, the cards of the work
-folder, whose table is written there. What has no weights yet, or no figures, is named as such. It is not a recipe: `all` leaves it out,
-and `report` is what writes figures into cards.
+folder, whose table is written there. What has no weights yet, or no figures, is named as such. It is not a recipe: `all` leaves
+it out, and `report` is what writes figures into cards.
 """
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from .job import Job
 
 HEAD = """# The trained drafters side by side
 
-Made from the models' own cards by `python -m specviz.training compare --ship`; a test holds that this page is what the command says.
+Made from the models' own cards by `python -m specviz.training compare --ship`; a test holds that this page is what the command
+says.
 
-Tokens a pass: committed a pass of the target, its own token included (block efficiency), means over six tasks of held-out prompts on
-the engine, each method with its own defaults; with {nodes} nodes where a method can be told how many. Speed-up: plain decoding's
+Tokens a pass: committed a pass of the target, its own token included (block efficiency), means over six tasks of held-out prompts
+on the engine, each method with its own defaults; with {nodes} nodes where a method has a knob for it. Speed-up: plain decoding's
 seconds a token over the method's, interleaved in one run. Trained: minutes and answer tokens of the last run that the card tells.
 Methods on one model share its training.
 """
@@ -65,8 +66,8 @@ def targets(job: Job) -> list[str]:
     """The embedded targets that lie where the cards are read; without ``ship`` the job's own."""
     if not job.ship:
         return [job.target]
-    told = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
-    return [name for name, entry in told.items() if entry.get("role", "target") == "target" and card(job, name)]
+    card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
+    return [name for name, entry in card_text.items() if entry.get("role", "target") == "target" and card(job, name)]
 
 
 def of_target(job: Job, numbers: dict) -> list[Drafter]:
@@ -74,8 +75,9 @@ def of_target(job: Job, numbers: dict) -> list[Drafter]:
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.shown(numbers):
         name = job.named(kind_of(method))
-        told = card(job, name)
-        rows.append(Drafter(method.title, name, told is not None, None if told is None else cells(method.title, name, told, equal)))
+        card_text = card(job, name)
+        figures = None if card_text is None else cells(method.title, name, card_text, equal)
+        rows.append(Drafter(method.title, name, card_text is not None, figures))
     return sorted(rows, key=lambda row: -float(row.cells[5]) if row.cells else 0.0)
 
 
@@ -92,29 +94,29 @@ def card(job: Job, name: str) -> str | None:
     return (place / "README.md").read_text(encoding="utf-8")
 
 
-def cells(title: str, name: str, told: str, equal: dict[str, str]) -> tuple[str, ...] | None:
+def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
     """A row from a model's card; None where the card has no figures of this method."""
-    greedy, sampled = (mean_of(told, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
+    greedy, sampled = (mean_of(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
         return None
-    size, trained = SIZE.search(told), TRAINED.search(told)
+    size, trained = SIZE.search(card_text), TRAINED.search(card_text)
     tokens, minutes = trained.groups() if trained else (NOTHING, NOTHING)
     return (title, f"`{name}`", size.group(1) if size else NOTHING, minutes, tokens, greedy[0], greedy[3], greedy[1], greedy[2],
             sampled[0], sampled[2], equal.get(title, NOTHING))
 
 
-def mean_of(told: str, heading: str) -> list[str] | None:
+def mean_of(card_text: str, heading: str) -> list[str] | None:
     """(tokens a pass, nodes, speed-up, by depth) of the line of means under a heading of ``drafters.table``."""
-    _, _, rest = told.partition(f"{heading}\n")
+    _, _, rest = card_text.partition(f"{heading}\n")
     line = re.search(r"^\| mean \| (.+) \|$", rest.partition("\n#")[0], re.M)
     return line.group(1).split(" | ") if line else None
 
 
-def equal_nodes(told: str) -> dict[str, str]:
+def equal_nodes(card_text: str) -> dict[str, str]:
     """Title -> tokens a pass with the same number of nodes, from the target's card (``drafters.summary``)."""
-    if not NODES.search(told):
+    if not NODES.search(card_text):
         return {}
-    lines = told[NODES.search(told).end():].split("\n")[2:]
+    lines = card_text[NODES.search(card_text).end():].split("\n")[2:]
     rows = [line.strip("| ").split(" | ") for line in lines[:next((i for i, line in enumerate(lines) if not line.startswith("|")), None)]]
     return {row[0]: row[-1] for row in rows}
 
@@ -124,8 +126,8 @@ def table(rows: list[Drafter]) -> list[str]:
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]
-    for rest, said in (([row for row in rows if row.there and not row.cells], "Weights, but no figures in the card yet"),
+    for rest, why in (([row for row in rows if row.there and not row.cells], "Weights, but no figures in the card yet"),
                        ([row for row in rows if not row.there], "No weights yet")):
         if rest:
-            lines += [""] * bool(lines) + [f"{said}: {', '.join(f'{row.title} (`{row.model}`)' for row in rest)}."]
+            lines += [""] * bool(lines) + [f"{why}: {', '.join(f'{row.title} (`{row.model}`)' for row in rest)}."]
     return lines

@@ -1,9 +1,11 @@
 """A datastore for retrieval drafters: texts as tokens with a suffix array over them (REST, He et al. 2311.08252).
 
 The texts are the project's own generated rows, or a data folder's; answers only, since drafts are answers. Building sorts n
-numbers five times for matches and continuations of 32 tokens together: some ten seconds a million tokens, their encoding included.
+numbers five times for matches and continuations of 32 tokens together: some ten seconds a million tokens, their encoding
+included.
 
-    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--target TARGET] [--ship]
+    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--target TARGET]
+    [--ship]
 
 With --dense the target reads the texts, and the states that wrote their tokens are stored with them (DReSD); that takes as long
 as reading them does, and fits this target only.
@@ -25,7 +27,7 @@ from ..indexes.store import FORMAT, Store, vocabulary_mark
 from ..indexes.suffix_array import PART, SuffixArray
 from ..targets.fast import FastModel
 from . import data
-from .dense import with_states
+from .dense_store import with_states
 from .files import write_bytes, write_json
 from .job import TARGET, Job, TrainingError
 
@@ -82,7 +84,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
     known = [_facts(place) for place in places]
     if all(made_of.items() <= facts.items() and (target is None or marks(facts.get("states"), target)) for facts in known):
-        return f"{_told(places[-1], _facts(places[-1]))}; it is up to date"
+        return f"{_card_text(places[-1], _facts(places[-1]))}; it is up to date"
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]
     documents = (tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end for row in rows)
@@ -96,10 +98,10 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
         save(store, place)
     facts = store.facts
     job.log("datastore", **facts)
-    return _told(places[-1], facts)
+    return _card_text(places[-1], facts)
 
 
-def _told(place: Path, facts: dict) -> str:
+def _card_text(place: Path, facts: dict) -> str:
     search = f", {facts['search']} search over states" if "search" in facts else ""
     return (f"{place}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
             f"built in {facts['build_seconds']:.1f} s{search}")

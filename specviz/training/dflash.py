@@ -1,9 +1,9 @@
-"""DFlash's block drafter (2602.06036): see block.py."""
+"""DFlash's block drafter (2602.06036): see masked_block.py."""
 from pathlib import Path
 
-from . import block
+from . import masked_block
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return block.run(job, "dflash")
+    return masked_block.run(job, "dflash")

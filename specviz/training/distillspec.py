@@ -1,11 +1,13 @@
-"""DistillSpec (Zhou et al. 2310.08461): the draft's recipe with another divergence, and steps on text that the draft writes itself."""
+"""DistillSpec (Zhou et al. 2310.08461): the draft's recipe with another divergence, and steps on text that the draft writes
+itself."""
 from pathlib import Path
 
 from . import draft
 from .job import Job
 
-ABOUT = """Of the text it learns on, a share of {on_policy} is its own, and the target's distribution along it is what it is held against,
-by the divergence {divergence} (DistillSpec). The first {pretrain} of the budget went into plain text, as its own would be noise."""
+ABOUT = """Of the text it learns on, a share of {on_policy} is its own, and the target's distribution along it is what it is held
+against, by the divergence {divergence} (DistillSpec). The first {pretrain} of the budget went into plain text, as its own would
+be noise."""
 
 
 def run(job: Job) -> Path:

@@ -1,11 +1,11 @@
 """How far a draft's distribution lies from the target's, and which way is nearer: what a draft model can be made to learn.
 
-Each takes logarithms of both distributions [n, outcomes] and gives (value [n], slope [n, outcomes] by the logarithm of the draft's
-probability). An outcome is a token, or all tokens that are not among the target's leaders.
+Each takes logarithms of both distributions [n, outcomes] and gives (value [n], slope [n, outcomes] by the logarithm of the
+draft's probability). An outcome is a token, or all tokens that are not among the target's leaders.
 
-``tvdpp`` is a policy gradient (Direct alignment, Goel et al. 2403.00858): a token is drawn from the draft, its reward is 1 where the
-target finds it likelier than the draft does, and rewards are normalised over the places. Its slope is on average that of the total
-variation, divided by the rewards' deviation; the value told is the total variation itself.
+``tvdpp`` is a policy gradient (Direct alignment, Goel et al. 2403.00858): a token is drawn from the draft, its reward is 1 where
+the target finds it likelier than the draft does, and rewards are normalised over the places. Its slope is on average that of the
+total variation, divided by the rewards' deviation; the value reported is the total variation itself.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def jensen_shannon(logp: Tensor, logq: Tensor, rng: torch.Generator | None = Non
 
 
 def total_variation(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """The chance that a token of the draft is refused."""
+    """The probability that a token of the draft is refused."""
     p, q = logp.exp(), logq.exp()
     return (p - q).abs().sum(-1) / 2, -q * (p - q).sign() / 2
 

@@ -1,6 +1,6 @@
 """A draft model of 1-2 M parameters, distilled on the target's own answers.
 
-The loss is the divergence from the target's law at every answer position of its own greedy and
+The loss is the divergence from the target's distribution at every answer position of its own greedy and
 temperature-1 text (DistillSpec, 2310.08461). The shape is wide and shallow, because at this size
 a layer costs its dispatch and not its arithmetic ("Decoding Speculative Decoding", 2402.01528).
 
@@ -24,7 +24,7 @@ from .files import FRONT, export, relinked, write_json, write_text
 from .grow import grown
 from .job import Job, TrainingError, fingerprint
 from .runner import Progress, Runner
-from .spans import of_text, said_again
+from .repeated_spans import of_text, repeated
 
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:
@@ -37,20 +37,20 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = LlamaConfig.from_pretrained(target, trust_remote_code=False)
-    model = begun(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
+    model = started_from(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
-    lesson = Lesson(job, numbers, model, words, runner.device)
+    lesson = DraftTrainer(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
     made = export(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
     for folder in job.places(made.name):
-        write_json(folder / "training.json", earned(job, numbers, model, runner.progress, len(lesson.heldout)))
-        if recipe != "draft":  # the report tells of that one
+        write_json(folder / "training.json", learning_curve(job, numbers, model, runner.progress, len(lesson.heldout)))
+        if recipe != "draft":  # the report writes that one's
             text = card(model, made.name, name, job, numbers, figures, about.format(**numbers))
             write_text(folder / "README.md", relinked(text, job, folder))
     return made
 
 
-def earned(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
+def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
     """What the draft earned on its way: a point a measurement, replayed on so many held-out answers of the target."""
     points = [{"step": step, "seconds": round(seconds, 1), "tokens": tokens, **figures}
               for step, seconds, figures, tokens in (row for row in progress.measures if len(row) == 4) if figures]
@@ -58,13 +58,13 @@ def earned(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress,
             "gamma": numbers["gamma"], "answers": answers, "decay": numbers["decay"], "points": points}
 
 
-class Lesson:
+class DraftTrainer:
     """What a draft learns at a step: a function of the seed, the step and the weights, so that a killed run goes on alike.
 
     numbers: pretrain: share of the budget spent on answers that others wrote, every token of them, before anything of the target;
-    breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the steps
-    after the first part that learn on text the draft writes itself, ``policy_rows`` answers of ``new_tokens``; divergence: one of
-    divergences.NAMED, or none, for the tokens alone; copy_share: share of the steps that learn to say a span again.
+    breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the
+    steps after the first part that learn on text the draft writes itself, ``policy_rows`` answers of ``new_tokens``; divergence:
+    one of divergences.NAMED, or none, for the tokens alone; copy_share: share of the steps that learn to say a span again.
     """
 
     def __init__(self, job: Job, numbers: dict, model: LlamaForCausalLM, words, device: torch.device):
@@ -99,12 +99,13 @@ class Lesson:
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
-        """Spans said again, of the target's answers among others: the tokens themselves are learned, for nothing else can follow."""
+        """Spans said again, of the target's answers among others: the tokens themselves are learned, for nothing else can
+        follow."""
         rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []
         for index in range(max(1, self.numbers["batch_tokens"] // length)):
-            row, counts = said_again(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: longer(pieces, size)))
+            row, counts = repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: longer(pieces, size)))
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -113,13 +114,14 @@ class Lesson:
         return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
 
     def written(self, step: int):
-        """A batch of the draft's own answers to prompts of the step's batch, at temperature 1, with the target's law along them."""
+        """A batch of the draft's own answers to prompts of the step's batch, at temperature 1, with the target's distribution
+        along them."""
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(self.device).eval()
             self.teacher = generate.Maker(net, self.words, self.numbers, self.job)
         asked = self.own.rows(step)[:self.numbers["policy_rows"]]
-        with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # what is told is kept in float16
+        with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
             writer = generate.Maker(self.model, self.words, self.numbers, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
@@ -135,7 +137,7 @@ def longer(pieces, size: int) -> list[int]:
     return found
 
 
-def begun(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
+def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
     """A draft that another one was, made wider and deeper without changing what it computes; both share a tokenizer."""
     old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
     if old.config.vocab_size != vocabulary:
@@ -144,7 +146,7 @@ def begun(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
 
 
 def whole(answer: generate.Answer) -> generate.Answer:
-    """An exchange of which every token is learned, the question's too; nothing is known of the target's law."""
+    """An exchange of which every token is learned, the question's too; nothing is known of the target's distribution."""
     nothing = torch.zeros(len(answer.ids) - 1, 1)
     return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
 
@@ -163,10 +165,10 @@ def measure(model: LlamaForCausalLM, heldout: list, numbers: dict) -> dict[str, 
 def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, about: str) -> str:
     shape = f"hidden {numbers['hidden']}, {numbers['layers']} layer{'s' * (numbers['layers'] > 1)}, feed-forward {numbers['intermediate']}"
     found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
-    told = ", ".join(f"{value:.2f} {HOW[mode]}{size and f' with {size} layers'}" for key, value in found.items()
+    measured = ", ".join(f"{value:.2f} {HOW[mode]}{size and f' with {size} layers'}" for key, value in found.items()
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
     return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=numbers["gamma"],
-                       told=told or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
+                       measured=measured or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
                        began=begins(name, numbers),
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
@@ -182,11 +184,11 @@ BEGAN = "It began as [{from}](../{from}), made wider and deeper where their shap
 AGAIN = "It went on from what was shipped under its name before. "
 HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
-**facts are unreliable**, as the target's are. Distilled from the target's law along its own answers to training prompts and along
-answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
+**facts are unreliable**, as the target's are. Distilled from the target's distribution along its own answers to training prompts
+and along answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
 {about}
-{began}{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers, replayed with
-gamma {gamma}, as that command measures at its end: {told}.
+{began}{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers,
+replayed with gamma {gamma}, as that command measures at its end: {measured}.
 """
 
 

@@ -1,12 +1,13 @@
-"""Networks that decide how long a draft is (models/draft_length.py), trained on what the target would say to the draft model's tokens.
+"""Networks that decide how long a draft is (models/draft_length.py), trained on what the target would say to the draft model's
+tokens.
 
-At every place of the target's own answers the draft model's token is drawn, and the chance that it is accepted is known:
+At every place of the target's own answers the draft model's token is drawn, and the probability that it is accepted is known:
 min(1, p / q), from both models' distributions at temperature 1.
 
 SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own, a share of the target's left in,
-and the head learns from the state behind each of its own tokens; the loss is a cross-entropy in which a refusal weighs more, divided
-by the weight there is. DISCO (2405.04304): rounds are played along the text, so that a token's place in its draft is what it would
-be; half of the rows are drafted greedily, where a token is accepted if it is the target's likeliest.
+and the head learns from the state behind each of its own tokens; the loss is a cross-entropy in which a refusal weighs more,
+divided by the weight there is. DISCO (2405.04304): rounds are played along the text, so that a token's place in its draft is what
+it would be; half of the rows are drafted greedily, where a token is accepted if it is the target's most probable.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 
 
-class Drafted(Features):
+class DraftFeatures(Features):
     """Batches of the target's text, and the draft model that is to be judged on it. ``body``: the draft model's facts."""
 
     def __init__(self, job: Job, numbers: dict):
@@ -58,7 +59,7 @@ class Drafted(Features):
 
 def run(job: Job, recipe: str) -> Path:
     numbers = job.numbers(recipe)
-    features = Drafted(job, numbers)
+    features = DraftFeatures(job, numbers)
     torch.manual_seed(job.seed)
     model = draft_length.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
@@ -78,14 +79,14 @@ def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
-def by_states(model, features: Drafted, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+def by_states(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
     """SpecDec++: (log odds, chances) of the draft model's tokens in a mixed text."""
     states, passes, own = mixed(features, batch, numbers["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
-def mixed(features: Drafted, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """(states [n, hidden] behind each answer token of the mixed text, chances [n], which are the draft model's own [n])."""
     tokens, passes = drawn(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
@@ -95,14 +96,14 @@ def mixed(features: Drafted, batch: Batch, share: float, rng: torch.Generator) -
     return states[batch.where + 1], passes, own
 
 
-def by_rows(model, features: Drafted, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+def by_rows(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
     """DISCO: (log odds, chances) of the tokens that rounds along the text would have drafted."""
     q, depths, passes = traces(features, batch, numbers["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
-def traces(features: Drafted, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
+def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
     """(distributions [m, vocab], places in the draft [m], chances [m]) of drafted tokens; the others were the target's."""
     p, q = features.distributions(batch)
     tokens, passes = drawn(p, q, features.rng(step))
@@ -122,7 +123,7 @@ def traces(features: Drafted, batch: Batch, most: int, step: int) -> tuple[Tenso
     return q[kept], torch.tensor(depths, device=q.device), passes[kept]
 
 
-def measure(model, features: Drafted, judged, numbers: dict) -> dict[str, float]:
+def measure(model, features: DraftFeatures, judged, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant answer: below it, the network knows something of the token."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
@@ -139,8 +140,8 @@ JUDGED = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
 
 CARDS = {
     draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the
-draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs time
-and never changes the text.
+draft model, trained to tell whether the token just read will be accepted. It decides how long a draft is, so a wrong guess costs
+time and never changes the text.
 
 Cross-entropy in which a refusal weighs {refused}; {targets} of the tokens it reads are the target's, as in the paper.""",
     draft_length.DISCO: """DISCO's classifier: two layers on the draft's {top} largest probabilities, its entropy and

@@ -2,7 +2,7 @@
 
 Held-out prompts by task, greedy and at temperature 1, each method with its own defaults: block efficiency, acceptance by
 position, nodes a round; and its speed beside plain decoding, interleaved in one run. Since trees of different sizes are not to
-be compared, every method that can be told how many nodes to draft is also run with the same number.
+be compared, every method that has a knob for the number of nodes is also run with the same number.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from . import data
 from .files import write_text
 from .job import Job, TrainingError
 
-LAWS = {"greedy": Sampling(0.0), "sampled": Sampling(1.0)}
+MODES = {"greedy": Sampling(0.0), "sampled": Sampling(1.0)}
 TITLES = {"greedy": "Greedy", "sampled": "Temperature 1"}
 HEADER = ["| task | block efficiency | nodes a round | speed-up | accepted at depth 1, 2, ... |", "| --- | --- | --- | --- | --- |"]
 Cells = dict[tuple[str, str], Cell]
@@ -47,20 +47,21 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
             chosen |= {} if why else {method.key: method}
             skipped |= {method.key: why} if why else {}
         found = {key: {"title": method.title, "model": model_of(loaded, method)} for key, method in chosen.items()}
-        for mode, probs in LAWS.items():
+        for mode, probs in MODES.items():
             cells = walk(loaded, chosen, {}, items, numbers, probs, numbers["repeats"] if job.speed else 0)
             for key in chosen:
                 found[key][mode] = by_task(cells, key)
         equal = {"nodes": numbers["equal_nodes"]}
         sized = {key: method for key, method in chosen.items() if any(knob.name == "nodes" for knob in method.knobs)}
-        cells = walk(loaded, sized, equal, items, numbers, LAWS["greedy"], 0)
+        cells = walk(loaded, sized, equal, items, numbers, MODES["greedy"], 0)
         for key in sized:
             found[key]["equal"] = by_task(cells, key)["mean"]
         return {"methods": found, "skipped": skipped, "equal_nodes": equal["nodes"], "machine": loaded.facts["env"]}
 
 
 def shown(numbers: dict) -> list[Method]:
-    """Exact methods that draft with trained heads or a draft trained in their own way, and those that stand for the draft model."""
+    """Exact methods that draft with trained heads or a draft trained in their own way, and those that stand for the draft
+    model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
             and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in numbers["with_draft"])]
 
@@ -142,9 +143,9 @@ def models(job: Job) -> Iterator[Path]:
 
 def named(job: Job) -> str:
     """The project's models.yaml, its embedded models read where this job reads them."""
-    told = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
+    entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
-    for name, entry in told["models"].items():
+    for name, entry in entries["models"].items():
         with suppress(TrainingError):
             kept |= {name: entry | {"path": str(job.model(Path(entry["path"]).name).resolve())}} if "path" in entry else {}
     for target in [name for name, entry in kept.items() if entry.get("role", "target") == "target"]:
@@ -160,9 +161,9 @@ def named(job: Job) -> str:
         return str(made if made.is_dir() else ROOT / path)
 
     stores = {name: {of: at(path) for of, path in places.items() if of in kept} if isinstance(places, dict) else at(places)
-              for name, places in told.get("stores", {}).items()}
-    default = told["default"] if told["default"] in kept else job.target
-    return yaml.safe_dump(told | {"default": default, "models": kept, "stores": stores}, sort_keys=False)
+              for name, places in entries.get("stores", {}).items()}
+    default = entries["default"] if entries["default"] in kept else job.target
+    return yaml.safe_dump(entries | {"default": default, "models": kept, "stores": stores}, sort_keys=False)
 
 
 def _made_for(job: Job) -> dict[str, dict[str, str]]:
@@ -178,10 +179,10 @@ def _made_for(job: Job) -> dict[str, dict[str, str]]:
 
 # --- for the cards -------------------------------------------------------------------------------------------------------
 def table(found: dict[str, Any], model: str) -> str:
-    """A model's figures, one table a method and law."""
+    """A model's figures, one table for each method and mode."""
     lines = []
     for method in found["methods"].values():
-        for mode in LAWS if method["model"] == model else ():
+        for mode in MODES if method["model"] == model else ():
             lines += [f"### {method['title']}, {TITLES[mode].lower()}, on the engine", "", *HEADER]
             for task, row in method[mode].items():
                 depths = " ".join(f"{share:.2f}" for share in row["by_position"])

@@ -1,9 +1,9 @@
-"""DSpark's block drafter, with Markov and confidence heads: see block.py."""
+"""DSpark's block drafter, with Markov and confidence heads: see masked_block.py."""
 from pathlib import Path
 
-from . import block
+from . import masked_block
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return block.run(job, "dspark")
+    return masked_block.run(job, "dspark")

@@ -1,10 +1,10 @@
 """EAGLE's head, trained on the features of the target along its own answers (Li et al. 2401.15077).
 
 Two losses at every place of an answer: the distance of the guessed feature from the target's (smooth L1), and the divergence of
-what the target's head makes of the guess from the target's law. The features that are read get a little uniform noise, because
-guesses, on which the head will stand when it drafts, are never quite right. Beyond the paper, and known from those that followed
-(HASS, 2408.15766; EAGLE-3, 2503.01840): it is also trained on its own guesses, a few steps ahead, so that deeper tokens are
-accepted nearly as often as the first. The target, its embedding and its head stay as they are.
+what the target's head makes of the guess from the target's distribution. The features that are read get a little uniform noise,
+because guesses, on which the head will stand when it drafts, are never quite right. Beyond the paper, and known from those that
+followed (HASS, 2408.15766; EAGLE-3, 2503.01840): it is also trained on its own guesses, a few steps ahead, so that deeper tokens
+are accepted nearly as often as the first. The target, its embedding and its head stay as they are.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         return loss(model, features, batch, numbers, rng), len(batch.labels)
 
@@ -63,8 +63,9 @@ def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, rn
     return total / weights
 
 
-CARD = """An EAGLE head ({layers} layer of its own; the target's embedding and output matrix are lent). It continues the target's last
-states ("features") one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the text.
+CARD = """An EAGLE head ({layers} layer of its own; embedding and output matrix are shared with the target). It
+continues the target's last states ("features") one token at a time; the target checks what comes of it, so a wrong guess costs
+time and never changes the text.
 
-Smooth L1 on features (weight {regress}) and distillation of the target's law (weight {classify}), uniform noise of {noise}
-standard deviations on the features it reads, and {rollout} steps on its own guesses, as later papers have it."""
+Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of
+{noise} standard deviations on the features it reads, and {rollout} steps on its own guesses, as later papers have it."""

@@ -1,8 +1,9 @@
 """EAGLE-3's head, trained on states of the target along its own answers (Li et al. 2503.01840).
 
 Nothing holds its states near the target's: the only loss is what it says of the next token, on true states and then some steps on
-its own (the paper's training-time test). The target's distribution is renormalised over those of its stored leaders that the draft
-vocabulary has, and places whose likeliest token it lacks teach nothing. The vocabulary is the tokens most frequent in the answers.
+its own (the paper's training-time test). The target's distribution is renormalised over those of its stored leaders that the
+draft vocabulary has, and places whose most probable token it lacks teach nothing. The vocabulary is the tokens most frequent in
+the answers.
 """
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from torch.nn import functional as F
 
 from ..models import eagle3
 from . import attention, chains, losses
-from .block import Tapped
+from .masked_block import AuxStateFeatures
 from .features import Batch
 from .job import Job
 from .runner import Runner
 
 
-class Spoken(Tapped):
+class ReducedVocabFeatures(AuxStateFeatures):
     """Batches with the states that the head reads; guesses are heard through the head's own output matrix."""
 
     def __init__(self, job: Job, numbers: dict):
@@ -33,7 +34,7 @@ class Spoken(Tapped):
 
 def run(job: Job) -> Path:
     numbers = job.numbers("eagle3")
-    features = Spoken(job, numbers)
+    features = ReducedVocabFeatures(job, numbers)
     torch.manual_seed(job.seed)
     model = features.model = eagle3.build(features.body, numbers)
     if model.d2t is not None:
@@ -44,7 +45,7 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
         return loss(model, features, batch, numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
@@ -53,7 +54,7 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("eagle3"), model, features, runner, about)
 
 
-def frequent(features: Spoken, count: int) -> Tensor:
+def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
     """The ids most frequent in the answers; of equals the smaller ones."""
     counts = torch.zeros(features.body.vocab, dtype=torch.long)
     for answer in features.own.answers:
@@ -62,25 +63,25 @@ def frequent(features: Spoken, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def start(model: eagle3.Eagle3, features: Spoken) -> None:
+def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
     """The output matrix begins as the target's rows of the draft vocabulary."""
     head = features.head.detach().cpu()
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
-def ahead(model: eagle3.Eagle3, features: Spoken) -> chains.Guesses:
+def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesses:
     """What the replay asks."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
-def guesses(model: eagle3.Eagle3, features: Spoken, batch: Batch, steps: int) -> list[Tensor]:
+def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
     """States [rows * width, hidden], one tensor a step of the rollout; row ``place`` speaks of the token at place + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.layer.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
-def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) -> Tensor:
+def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, numbers: dict) -> Tensor:
     """Cross-entropy to the target's distribution, a step of the rollout after the other, each ``fading`` times the one before."""
     total = weights = 0.0
     borrowed = model.lm_head is None  # the target's output matrix, which speaks every token
@@ -105,8 +106,8 @@ def loss(model: eagle3.Eagle3, features: Spoken, batch: Batch, numbers: dict) ->
 
 
 def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """(law [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it, and whether
-    the likeliest is one of them."""
+    """(distribution [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it,
+    and whether the most probable is one of them."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)
@@ -117,10 +118,11 @@ def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9), at, fine
 
 
-OWN = "an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is lent"
-BORROWED = "the target's embedding and output matrix are lent: a matrix of its own over few of the tokens would leave out too many"
-CARD = """An EAGLE-3 head (one layer; {output}). It reads what enters the target's layers {read} (0 is the first) and continues states
-of its own, one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the text.
+OWN = "an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is shared by the target"
+BORROWED = "embedding and output matrix are shared with the target: a matrix of its own over few of the tokens would leave out too many"
+CARD = """An EAGLE-3 head (one layer; {output}). It reads what enters the target's layers {read} (0 is the first) and continues
+states of its own, one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the
+text.
 
 Cross-entropy to the target's distribution, {rollout} steps on its own states, each weighing {fading} of the one before. The paper
 trains seven steps on a hundred times the text, and on whole distributions; here only the leading tokens of each are kept."""

@@ -1,7 +1,7 @@
 """Falcon's head (2412.12639): see eagle_kin.py."""
 from pathlib import Path
 
-from . import eagle_kin
+from . import eagle_variants as eagle_kin
 from .job import Job
 
 

@@ -1,11 +1,12 @@
-"""FastDraft (Zafrir et al. 2411.11055): a draft pre-trained on text and aligned on answers of the target, both within one budget."""
+"""FastDraft (Zafrir et al. 2411.11055): a draft pre-trained on text and aligned on answers of the target, both within one
+budget."""
 from pathlib import Path
 
 from . import draft
 from .job import Job
 
-ABOUT = """The first {pretrain} of the budget went into next tokens of plain text, the rest into the target's own answers, token by token
-(FastDraft); the target's distributions are not asked for."""
+ABOUT = """The first {pretrain} of the budget went into next tokens of plain text, the rest into the target's own answers, token
+by token (FastDraft); the target's distributions are not asked for."""
 
 
 def run(job: Job) -> Path:

@@ -3,8 +3,8 @@
 A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
 The last states are computed once and kept on disk, some gigabytes beside the answers, because for a target of fifty million
 parameters they cost as much as a head's losses; those that enter an inner layer are computed with every batch. Labels and the
-target's law are those that `generate` stored. Batch number `step` is a function of the seed and the step alone, so a killed run
-resumes to the same losses.
+target's distribution are those that `generate` stored. Batch number `step` is a function of the seed and the step alone, so a
+killed run resumes to the same losses.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..models.heads import Body
 from . import generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
-from .kept import Kept
+from .state_cache import StateCache
 from .runner import half_is_faster
 
 
@@ -29,7 +29,7 @@ class Batch:
 
     ids [rows, width]; states [rows * width, hidden] after the target's last norm; layer: the same, as they enter the layer that
     was asked for, or None; where [n]: places whose next token is a token of the answer; labels [n]: that token;
-    top_ids, top_logp [n, top]: the target's law of it, its leaders.
+    top_ids, top_logp [n, top]: the target's distribution of it, its leaders.
     """
 
     ids: Tensor
@@ -50,8 +50,8 @@ class Features:
     """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
     ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
 
-    ``keeps``: the one thing that batches hold of the target, which is then kept on disk: "states", "layer" (each choice of layers in a
-    folder of its own), or None where that would be too much.
+    ``keeps``: the one thing that batches hold of the target, which is then kept on disk: "states", "layer" (each choice of layers
+    in a folder of its own), or None where that would be too much.
 
     numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
     Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.
@@ -74,7 +74,7 @@ class Features:
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
         self.root, self.answers = root, own + read
-        self.kept = Kept(root / "states", self.answers, self.head.shape[1]) if self.keeps == "states" and layer is None else None
+        self.kept = StateCache(root / "states", self.answers, self.head.shape[1]) if self.keeps == "states" and layer is None else None
         self.own = Batches(own, numbers, job.seed, self.device)
         self.wide = Batches(self.answers, numbers, job.seed, self.device)
 

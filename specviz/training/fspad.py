@@ -1,7 +1,7 @@
 """FSPAD's head (2408.15562): see eagle_kin.py."""
 from pathlib import Path
 
-from . import eagle_kin
+from . import eagle_variants as eagle_kin
 from .job import Job
 
 

@@ -3,7 +3,7 @@
 A draft model is judged by how often it agrees with the target on text the target writes, so that
 text is what it must see (sequence-level distillation: Kim and Rush, 1606.07947; DistillSpec,
 2310.08461). Half of the answers are greedy and half are drawn at temperature 1, the two ways they
-are asked for later. A second pile, `read`, holds the target's law along answers from the data: no
+are asked for later. A second pile, `read`, holds the target's distribution along answers from the data: no
 decoding, so cheaper a token, good for breadth and not enough alone. The leading log-probabilities
 are kept, because a second pass of the target would cost more than all of the draft's training.
 """
@@ -32,7 +32,7 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """One generation. `top_logp[j]` is the law that answer token j was drawn from."""
+    """One generation. `top_logp[j]` is the distribution that answer token j was drawn from."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -120,7 +120,7 @@ class Maker:
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
-        """The target's law along answers that others wrote: one pass, no decoding."""
+        """The target's distribution along answers that others wrote: one pass, no decoding."""
         device, kept = self.model.device, self.numbers["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
@@ -165,8 +165,8 @@ class Maker:
 
 
     def prefill(self, prompts: list[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
-        """The law behind each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows at a time,
-        each padded to the longest of its own."""
+        """The distribution behind each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows
+        at a time, each padded to the longest of its own."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
         for first in range(0, len(prompts), PREFILL):
@@ -222,7 +222,7 @@ def roomy_cache(config) -> DynamicCache:
 
 
 def sample(logp: torch.Tensor) -> torch.Tensor:
-    """One token a row by inverting the cumulative law: ten times faster on a CPU than `multinomial`."""
+    """One token a row by inverting the cumulative distribution: ten times faster on a CPU than `multinomial`."""
     cumulative = logp.exp().cumsum(-1)
     draw = torch.rand(len(logp), 1, device=logp.device) * cumulative[:, -1:]
     return torch.searchsorted(cumulative, draw, right=True)[:, 0].clamp(max=logp.shape[-1] - 1)

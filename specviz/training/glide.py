@@ -1,7 +1,7 @@
 """GliDe's drafter on the target's keys and values along its own answers (Du et al. 2402.02082).
 
-A row sees the target's keys before its block of tokens, since a drafted token has none: that is how it will draft. The paper trains with
-cross-entropy on text; here the target's distribution is the label, with a little of that.
+A row sees the target's keys before its block of tokens, since a drafted token has none: that is how it will draft. The paper
+trains with cross-entropy on text; here the target's distribution is the label, with a little of that.
 """
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from .job import Job
 from .runner import Runner
 
 
-class Lent(Features):
-    """Batches whose ``layer`` holds keys and values of the layers that are read, side by side: [rows * width, layers * 2 * keys]."""
+class KeyValueFeatures(Features):
+    """Batches whose ``layer`` holds keys and values of the layers that are read, side by side: [rows * width, layers * 2 *
+    keys]."""
 
     keeps = None
 
@@ -41,15 +42,15 @@ class Lent(Features):
 
 def run(job: Job) -> Path:
     numbers = job.numbers("glide")
-    features = Lent(job, numbers)
+    features = KeyValueFeatures(job, numbers)
     torch.manual_seed(job.seed)
     model = glide.build(features.body, numbers)
     runner = Runner(job, "glide", model, numbers, features.place("glide"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.calm(model, lambda: said(model, features, batch), step, numbers)
-        rows = said(model, features, batch).flatten(0, 1)[batch.where]
+        attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
+        rows = predict(model, features, batch).flatten(0, 1)[batch.where]
         return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
@@ -57,9 +58,9 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("glide"), model, features, runner, about)
 
 
-def said(model: glide.Glide, features: Lent, batch: Batch, behind: int | None = None) -> Tensor:
-    """States [rows, width, hidden] that speak of the token after each place. behind: how many tokens before its own a row sees the
-    target's keys, as drafting so many tokens ahead does; None: in the blocks of training."""
+def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, behind: int | None = None) -> Tensor:
+    """States [rows, width, hidden] that speak of the token after each place. behind: how many tokens before its own a row sees
+    the target's keys, as drafting so many tokens ahead does; None: in the blocks of training."""
     rows, width = batch.ids.shape
     parts = batch.layer.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
@@ -67,14 +68,15 @@ def said(model: glide.Glide, features: Lent, batch: Batch, behind: int | None = 
     return model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts], horizons)
 
 
-def ahead(model: glide.Glide, features: Lent) -> chains.Guesses:
-    """What the replay asks: row p - 1 speaks of the token after place p. Rows of the text before are taken as drafted as far ahead."""
-    return lambda batch, steps: [said(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
+def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
+    """What the replay asks: row p - 1 speaks of the token after place p. Rows of the text before are taken as drafted as far
+    ahead."""
+    return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 
-CARD = """A GliDe drafter ({layers} layer; the target's embedding and output matrix are lent). Behind its own attention stands a second
-one over the keys and values that the target holds of the text, from its layer {last} on (0 is the first); the target checks what it
-drafts, so a wrong guess costs time and never changes the text.
+CARD = """A GliDe drafter ({layers} layer; embedding and output matrix are shared with the target). Behind its own
+attention stands a second one over the keys and values that the target holds of the text, from its layer {last} on (0 is the
+first); the target checks what it drafts, so a wrong guess costs time and never changes the text.
 
-Distillation of the target's distribution and {hard} cross-entropies on the token written, in blocks of {block} tokens whose keys are
-not seen, as in the paper. The paper pre-trains on plain text first and has an embedding of its own."""
+Distillation of the target's distribution and {hard} cross-entropies on the token written, in blocks of {block} tokens whose keys
+are not seen, as in the paper. The paper pre-trains on plain text first and has an embedding of its own."""

@@ -2,7 +2,7 @@
 
 Head i reads the state and the embeddings of the i + 1 tokens behind it and learns the next one; the tokens are the text's own,
 as they are on every path that is accepted. Loss and tree as for Medusa (training/medusa.py): Hydra++ too learns the target's
-law and not the text. With a prefix layer the heads read the whole text's states.
+distribution and not the text. With a prefix layer the heads read the whole text's states.
 """
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from torch.nn import functional as F
 
 from ..models import hydra as heads_hydra
-from . import ahead
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "hydra", heads_hydra.build, lambda model, features: Reader(model, features).guess, about,
-                     look=lambda model, guess, batch: guess(batch, 0), begin=begin, most=ahead.OWN_MATRICES)
+    return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: Reader(model, features).guess, about,
+                     look=lambda model, guess, batch: guess(batch, 0), begin=begin, most=parallel_heads.OWN_MATRICES)
 
 
 def begin(model: heads_hydra.Hydra, features: Features) -> None:
@@ -53,8 +53,10 @@ class Reader:
 
 
 FRONT = "A decoder layer in front of them reads the whole text's states (Hydra++). "
-CARD = """Hydra heads: {heads} of them, {layers} blocks each; the target's embedding and output matrix are lent. Each reads the target's
-last state and every token drafted above its guess. {front}A tree of guesses is grown level by level and checked in one pass,
-so a wrong guess costs time and never changes the text. How often each rank of each head is right is in config.json.
+CARD = """Hydra heads: {heads} of them, {layers} blocks each; embedding and output matrix are shared with the target.
+Each reads the target's last state and every token drafted above its guess. {front}A tree of guesses is grown level by level and
+checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
+config.json.
 
-Distillation of the target's law with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
+it."""

@@ -1,8 +1,8 @@
 """What guesses inside the frozen target (models/in_target.py): embeddings, matrices or vectors, trained through its layers.
 
-Places of the answers become owners. Behind each hang the rows of all steps, in the same pass as the text and seen by none of it; step j
-learns the target's distribution of the token j + 1 places after the next. The gradient passes through the target's layers and stops
-at what makes the rows. Measured are all places of an answer, as heads that fill a tree are (ranks.py).
+Places of the answers become owners. Behind each hang the rows of all steps, in the same pass as the text and seen by none of it;
+step j learns the target's distribution of the token j + 1 places after the next. The gradient passes through the target's layers
+and stops at what makes the rows. Measured are all places of an answer, as heads that fill a tree are (ranks.py).
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..models import in_target
 from ..models.pretrained import blocks_of
 from ..trees import product
 from . import chains, losses, ranks
-from .block import drawn
+from .masked_block import drawn
 from .features import Batch, Features
 from .job import Job
 from .runner import Runner
@@ -59,7 +59,7 @@ def every(batch: Batch, steps: int) -> Tensor:
 class Reader:
     """One pass of the target over a batch and the rows behind its owners, flat places [rows, n]."""
 
-    def __init__(self, model: in_target.PearlVerification, features: Features, owners: Tensor):
+    def __init__(self, model: in_target.LookAhead, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
@@ -112,7 +112,7 @@ class Reader:
 class Everywhere:
     """Guesses behind every place, for measuring; a batch is run once for all steps."""
 
-    def __init__(self, model: in_target.PearlVerification, features: Features):
+    def __init__(self, model: in_target.LookAhead, features: Features):
         self.model, self.features = model, features
         self._of: Batch | None = None
 
@@ -123,7 +123,8 @@ class Everywhere:
 
 
 def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
-    """Who sees whom, [rows, all, all]: text causally, and each row behind an owner at [rows, n] the text up to it and its own chain."""
+    """Who sees whom, [rows, all, all]: text causally, and each row behind an owner at [rows, n] the text up to it and its own
+    chain."""
     rows, each = at.shape
     size = each * chains_each * steps
     sees = torch.zeros(rows, width + size, width + size, dtype=torch.bool, device=at.device)
@@ -150,9 +151,9 @@ WHAT = {
     "streams": "Vectors which, added to a token's state inside the target, make streams that run ahead of it",
 }
 
-CARD = """{what}. Each step of them enters one of the target's layers {layers} (0 is the first) and guesses a token further ahead; the
-next pass checks the guesses, so a wrong one costs time and never changes the text. How often each rank of each step is right is in
-config.json.
+CARD = """{what}. Each step of them enters one of the target's layers {layers} (0 is the first) and guesses a token further ahead;
+the next pass checks the guesses, so a wrong one costs time and never changes the text. How often each rank of each step is right
+is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy on the token written, {anchors} places a row of
-text; each step counts {fading} of the step before it. The target's weights stay as they are."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy on the token written, {anchors} places a row
+of text; each step counts {fading} of the step before it. The target's weights stay as they are."""

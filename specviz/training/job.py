@@ -50,7 +50,8 @@ class Job:
     only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
     def numbers(self, recipe: str) -> dict:
-        """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below them."""
+        """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below
+        them."""
         sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
@@ -92,7 +93,8 @@ class Job:
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def shipped_place(self, name: str) -> Path:
-        """Return where a model is shipped: what methods train, in the target's folder unless a folder beside it has it already."""
+        """Return where a model is shipped: what methods train, in the target's folder unless a folder beside it has it
+        already."""
         kind, beside = name.removeprefix(self.named("")), self.shipped / name
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 

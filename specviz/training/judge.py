@@ -1,9 +1,9 @@
-"""A judge of drafted tokens (2501.19309): see softer.py."""
+"""A judge of drafted tokens (2501.19309): see acceptance_heads.py."""
 from pathlib import Path
 
-from . import softer
+from . import acceptance_heads
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return softer.run(job, "judge")
+    return acceptance_heads.run(job, "judge")

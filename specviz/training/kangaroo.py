@@ -10,13 +10,13 @@ from pathlib import Path
 from torch import Tensor
 
 from ..methods.trained_heads.kangaroo import network as kangaroo
-from . import early
+from . import early_exit
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return early.run(job, "kangaroo", Features, kangaroo.build, adapted, CARD)
+    return early_exit.run(job, "kangaroo", Features, kangaroo.build, adapted, CARD)
 
 
 def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
@@ -24,11 +24,11 @@ def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
     return model(batch.layer.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 
-ahead = partial(early.ahead, adapted)
+ahead = partial(early_exit.ahead, adapted)
 
 
-CARD = """A Kangaroo adapter: one attention layer and two norms behind the target's first {exit_layer} layers. With the target's own
-output matrix it drafts until it is no longer sure; the check goes on from the first layers' work, so a wrong guess costs time and
-never changes the text.
+CARD = """A Kangaroo adapter: one attention layer and two norms behind the target's first {exit_layer} layers. With the target's
+own output matrix it drafts until it is no longer sure; the check goes on from the first layers' work, so a wrong guess costs time
+and never changes the text.
 
-Distilled from the target's law at every place of its answers; nothing else is trained."""
+Distilled from the target's distribution at every place of its answers; nothing else is trained."""

@@ -1,6 +1,6 @@
 """The losses: cross-entropy on the tokens that count, and distillation from the leading few.
 
-Distillation is a divergence between the target's law and the draft's, as a rule the forward
+Distillation is a divergence between the target's distribution and the draft's, as a rule the forward
 Kullback-Leibler one (Hinton et al., 1503.02531), with everything outside the stored leaders lumped
 into one outcome: a lower bound that needs 32 numbers a position instead of the whole vocabulary.
 
@@ -29,12 +29,12 @@ def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None) -> Tensor:
     """Mean divergence of the draft from the target over `top` leaders and one outcome for the rest, plus `hard` cross-entropies.
-    divergence: one of divergences.NAMED; dice: of one that draws."""
+    divergence: one of divergences.NAMED; rng: of one that draws."""
     return HeadLoss.apply(hidden, head, labels, hard, top_ids, top_logp, partial(divergences.NAMED[divergence], rng=rng))
 
 
 class HeadLoss(torch.autograd.Function):
-    """With q the draft's law and s the divergence's slope by log q on the leaders, r on the rest, whose mass is m:
+    """With q the draft's distribution and s the divergence's slope by log q on the leaders, r on the rest, whose mass is m:
     dL/dz = (hard + r / m - sum(s) - r) q + (s - q r / m on the leaders, 0 elsewhere) - hard [label]."""
 
     @staticmethod

@@ -14,14 +14,14 @@ from transformers import DynamicCache
 
 from ..methods.trained_heads.m2r2 import network as m2r2
 from ..models.pretrained import cache_word
-from . import early
+from . import early_exit
 from .features import Batch, Features, assembled
 from .job import Job
 
 
 class Shared(Features):
-    """Batches whose ``layer`` holds what enters the exit layer, and behind it keys and values of each layer below the exit, side by
-    side: [rows * width, hidden + exit * 2 * keys]."""
+    """Batches whose ``layer`` holds what enters the exit layer, and behind it keys and values of each layer below the exit, side
+    by side: [rows * width, hidden + exit * 2 * keys]."""
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -34,10 +34,10 @@ class Shared(Features):
 
 
 def run(job: Job) -> Path:
-    return early.run(job, "m2r2", Shared, m2r2.build, said, CARD)
+    return early_exit.run(job, "m2r2", Shared, m2r2.build, predict, CARD)
 
 
-def said(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
+def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     """States for the target's head, [rows * width, hidden]."""
     rows, width = batch.ids.shape
     slow, lent = batch.layer.float().split([features.body.hidden, batch.layer.shape[-1] - features.body.hidden], -1)
@@ -46,12 +46,13 @@ def said(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     return features.target.model.norm(slow + fast.flatten(0, 1))
 
 
-ahead = partial(early.ahead, said)
+ahead = partial(early_exit.ahead, predict)
 
 
-CARD = """M2R2's adapters: beside each of the target's first {exit_layer} layers one of rank {rank} moves a fast residual, with queries over
-the layer's own keys and values and a small feed-forward. At the exit it is added to the target's own state, and the target's last norm
-and output matrix draft from there; the check goes on from the first layers' work, so a wrong guess costs time and never changes the text.
+CARD = """M2R2's adapters: beside each of the target's first {exit_layer} layers one of rank {rank} moves a fast residual, with
+queries over the layer's own keys and values and a small feed-forward. At the exit it is added to the target's own state, and the
+target's last norm and output matrix draft from there; the check goes on from the first layers' work, so a wrong guess costs time
+and never changes the text.
 
-Distilled from the target's distribution at every place of its answers, with {hard} cross-entropies on the token written; nothing else is
-trained. The paper's formulas could not be read: the form of the adapters, and how both residuals meet, are ours."""
+Distilled from the target's distribution at every place of its answers, with {hard} cross-entropies on the token written; nothing
+else is trained. The paper's formulas could not be read: the form of the adapters, and how both residuals meet, are ours."""

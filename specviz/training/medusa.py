@@ -1,21 +1,23 @@
 """Medusa's heads, trained on the frozen target's last states along its own answers (Cai et al. 2401.10774: Medusa-1).
 
 Head i learns the token i + 2 places after the state it reads. The paper takes cross-entropy on the text; here, where the text is
-the target's own and its law is known, the divergence from that law, with a little cross-entropy beside it. Later heads count
-for less. Afterwards the ranks of each head are counted, and the best tree for this machine is kept with the weights.
+the target's own and its distribution is known, the divergence from that distribution, with a little cross-entropy beside it.
+Later heads count for less. Afterwards the ranks of each head are counted, and the best tree for this machine is kept with the
+weights.
 """
 from __future__ import annotations
 
 from pathlib import Path
 
 from ..methods.trained_heads.medusa import network as heads_medusa
-from . import ahead, ranks
+from . import ranks
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "medusa", heads_medusa.build, guesses, about, begin=begin, most=ahead.OWN_MATRICES)
+    return parallel_heads.run(job, "medusa", heads_medusa.build, guesses, about, begin=begin, most=parallel_heads.OWN_MATRICES)
 
 
 def begin(model: heads_medusa.Medusa, features: Features) -> None:
@@ -36,8 +38,9 @@ def about(model: heads_medusa.Medusa, numbers: dict) -> str:
     return CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
 
 
-CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last state and
-guesses one token further ahead; a sparse tree of their guesses is checked in one pass, so a wrong guess costs time and never
-changes the text. How often each rank of each head is right is in config.json, from which the tree is made.
+CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last
+hidden state and guesses one token further ahead; a sparse tree of their guesses is checked in one pass, so a wrong guess costs
+time and never changes the text. How often each rank of each head is right is in config.json, from which the tree is made.
 
-Distillation of the target's law with a weight of {hard} for cross-entropy; each head counts {fading} of the head before it."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
+it."""

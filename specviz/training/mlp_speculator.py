@@ -1,8 +1,8 @@
 """MLPSpeculator's levels, trained on the frozen target's last states along its own answers (Wertheimer et al. 2404.19124).
 
-Level i reads the state i + 1 places back and the true tokens behind it, as on every path that is accepted, and learns the next one.
-The paper's two stages are cross-entropy on long texts, then on text of the target; here it is one stage, which begins with all texts
-that the target has read and ends with its own, and learns the target's distribution.
+Level i reads the state i + 1 places back and the true tokens behind it, as on every path that is accepted, and learns the next
+one. The paper's two stages are cross-entropy on long texts, then on text of the target; here it is one stage, which begins with
+all texts that the target has read and ends with its own, and learns the target's distribution.
 """
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 
 from ..methods.trained_heads.mlp_speculator import network as mlp_speculator
 from ..trees import product
-from . import ahead, ranks
+from . import ranks
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "mlp_speculator", mlp_speculator.build, guesses, about, chain=lambda model: product(model.top),
-                     most=ahead.OWN_MATRICES)
+    return parallel_heads.run(job, "mlp_speculator", mlp_speculator.build, guesses, about, chain=lambda model: product(model.top),
+                     most=parallel_heads.OWN_MATRICES)
 
 
 def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
@@ -35,7 +36,9 @@ def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.Gu
     return guess
 
 
-CARD = """An MLPSpeculator of {levels} levels, {inner} numbers wide. From the target's last state and the token guessed before it, each
-level guesses the next token; the likeliest paths are checked in one pass, so a wrong guess costs time and never changes the text.
+CARD = """An MLPSpeculator of {levels} levels, {inner} numbers wide. From the target's last hidden state and the token guessed
+before it, each level guesses the next token; the most probable paths are checked in one pass, so a wrong guess costs time and
+never changes the text.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each level counts {fading} of the one before."""
+Distillation of the target's distribution with a weight of {hard} for cross-entropy; each level counts {fading} of the one
+before."""

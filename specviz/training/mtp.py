@@ -1,7 +1,8 @@
-"""An MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it with the target; here the target is done and stays).
+"""An MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it with the target; here the target is done and
+stays).
 
-The loss is the divergence of what the target's head makes of the module's states from the target's distribution, at the first step
-and, which the report does not do, at some more on its own states: drafting re-feeds one module, and so does this training.
+The loss is the divergence of what the target's head makes of the module's states from the target's distribution, at the first
+step and, which the report does not do, at some more on its own states: drafting re-feeds one module, and so does this training.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.calm(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
         return loss(model, features, batch, numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
@@ -45,9 +46,9 @@ def loss(model: mtp.Mtp, features: Features, batch: Batch, numbers: dict) -> Ten
     return total / weights
 
 
-CARD = """An MTP module (one layer of its own; the target's embedding and output matrix are lent). It reads the target's last states and
-guesses one token further, again and again on its own; the target checks what comes of it, so a wrong guess costs time and never
-changes the text.
+CARD = """An MTP module (one layer of its own; embedding and output matrix are shared with the target). It reads the
+target's last hidden states and guesses one token further, again and again on its own; the target checks what comes of it, so a
+wrong guess costs time and never changes the text.
 
 Distillation of the target's distribution and {hard} cross-entropies on the token written, {rollout} steps on its own states, each
 weighing {fading} of the one before. Published modules are trained together with their target; this one came after it."""

@@ -64,7 +64,8 @@ class Optimisers:
 
 
 class BlockMuon(torch.optim.Optimizer):
-    """Muon in float32, each matrix cut along its shorter side into blocks of at most ``block``; the size of an update is Muon's."""
+    """Muon in float32, each matrix cut along its shorter side into blocks of at most ``block``; the size of an update is
+    Muon's."""
 
     def __init__(self, weights, lr: float, momentum: float, weight_decay: float, ns_steps: int, block: int):
         super().__init__(weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block))

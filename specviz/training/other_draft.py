@@ -1,8 +1,8 @@
 """A draft of half a million to a million parameters with a tokenizer of its own, for drafting across vocabularies.
 
 The tokenizer is a smaller byte-level BPE that keeps digits together, learnt on the same rows as the target's; the model learns
-the target's own answers (as the draft of the same vocabulary does), spelled in its tokens. The target's law over its tokens says
-little about tokens of another vocabulary, so the loss is plain cross-entropy on what the target wrote.
+the target's own answers (as the draft of the same vocabulary does), spelled in its tokens. The target's distribution over its
+tokens says little about tokens of another vocabulary, so the loss is plain cross-entropy on what the target wrote.
 """
 
 import copy
@@ -33,7 +33,7 @@ def run(job: Job) -> Path:
     bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(words))
     train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.begun(job, numbers, len(words)) if older else draft.build(
+    model = draft.started_from(job, numbers, len(words)) if older else draft.build(
         shape(LlamaConfig.from_pretrained(target, trust_remote_code=False), words), numbers)
     runner = Runner(job, "other_draft", model, numbers, place)
     own = draft.Batches(train, numbers, job.seed, runner.device)
@@ -68,7 +68,7 @@ def shape(target: LlamaConfig, words) -> LlamaConfig:
 
 
 def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
-    """An answer in the other tokens. The target's law has no place in it."""
+    """An answer in the other tokens. The target's distribution has no place in it."""
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
     nothing = torch.zeros(len(whole) - start, 1)

@@ -14,10 +14,11 @@ from torch.nn import functional as F
 
 from ..models import masked as models
 from ..models.heads import config_of
-from . import chains, cod
+from . import chains
+from . import mask_rows
 from .features import Batch, Features
 from .job import Job
-from .masked import Heard
+from .mask_training import MaskTrainer
 from .runner import Runner
 
 
@@ -27,7 +28,7 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = begin(job, features, numbers)
     runner = Runner(job, "pard", model, numbers, features.place("pard"))
-    trainer = hearing(model, features)
+    trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
@@ -44,14 +45,14 @@ def begin(job: Job, features: Features, numbers: dict) -> models.MaskedModel:
     return models.read(folder, config, features.body).requires_grad_()
 
 
-def hearing(model: models.MaskedModel, features: Features) -> Heard:
-    def states(batch: Batch, masks: cod.Masks) -> Tensor:
+def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
+    def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         ids = torch.cat([batch.ids, batch.ids.new_full((rows, len(masks.depth)), model.mask_token)], 1)
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
         return model(ids, places, masks.mask).flatten(0, 1)
 
-    return Heard(features, states, lambda rows: F.linear(rows, model.output).float())
+    return MaskTrainer(features, states, lambda rows: F.linear(rows, model.output).float())
 
 
 CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token}

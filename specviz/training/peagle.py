@@ -13,15 +13,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.peagle import network as models
-from . import chains, cod
-from .block import Tapped
+from . import chains
+from . import mask_rows
+from .masked_block import AuxStateFeatures
 from .features import Batch
 from .job import Job
-from .masked import Heard
+from .mask_training import MaskTrainer
 from .runner import Runner
 
 
-class States(Tapped):
+class States(AuxStateFeatures):
     """Batches with the states that the head reads."""
 
     def __init__(self, job: Job, numbers: dict):
@@ -34,7 +35,7 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = models.build(features.body, numbers)
     runner = Runner(job, "peagle", model, numbers, features.place("peagle"))
-    trainer = hearing(model, features)
+    trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
@@ -45,8 +46,8 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("peagle"), model, features, runner, about)
 
 
-def hearing(model: models.PEagle, features: States) -> Heard:
-    def states(batch: Batch, masks: cod.Masks) -> Tensor:
+def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:
+    def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
         ids = torch.cat([following, following.new_full((rows, len(masks.depth)), model.mask_token)], 1)
@@ -54,12 +55,12 @@ def hearing(model: models.PEagle, features: States) -> Heard:
         x = model(F.embedding(ids, features.embedding).float(), batch.layer.float().view(rows, width, -1), places, masks.mask)
         return (x if model.norm_output else model.norm(x)).flatten(0, 1)
 
-    return Heard(features, states, lambda rows: features.logits(rows), back=1)
+    return MaskTrainer(features, states, lambda rows: features.logits(rows), back=1)
 
 
-CARD = """A P-EAGLE head ({layers} layers; the target's embedding and output matrix are lent). It reads what enters the target's
-layers {read} (0 is the first) and drafts {block} tokens in one pass, a learned state standing for each that is not known yet. The
-target checks them, so a wrong guess costs time and never changes the text.
+CARD = """A P-EAGLE head ({layers} layers; embedding and output matrix are shared with the target). It reads what
+enters the target's layers {read} (0 is the first) and drafts {block} tokens in one pass, a learned state standing for each that
+is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
 Distillation of the target's distribution and {hard} cross-entropies on the token written, at every place of an answer and at
 masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have one behind them, and never less than

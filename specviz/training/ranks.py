@@ -2,7 +2,7 @@
 
 Everything follows from ranks: at which place of its own list each head has the token that the target wrote. A round's tree is
 accepted down to the first token whose rank the tree does not hold, and up to there the heads have read the target's own text, so
-a replay over its answers has the law of the real thing, greedy and at temperature 1.
+a replay over its answers has the distribution of the real run, greedy and at temperature 1.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import DraftTree
-from ..drafters.heads.shapes import calibrated, promised
+from ..drafters.heads.shapes import calibrated, expected_length
 from ..targets.fast import FastModel
 from ..trees import Shape
 from . import losses
@@ -32,7 +32,7 @@ Guess = Callable[[Batch, int], tuple[Tensor, Tensor]]
 
 
 def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
-    """Each head's divergence from the target's law, later heads for less."""
+    """Each head's divergence from the target's distribution, later heads for less."""
     total = weights = 0.0
     for index in range(len(model)):
         kept, states = guess(batch, index)
@@ -46,7 +46,7 @@ def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbe
 
 @torch.inference_mode()
 def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
-    """For every answer, [heads, tokens]: the rank that each head gives to each token, 0 for the likeliest."""
+    """For every answer, [heads, tokens]: the rank that each head gives to each token, 0 for the most probable."""
     found = []
     for answer in answers:
         batch = features.states(collate([answer], len(answer.ids), features.device))
@@ -91,8 +91,8 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
 
 
 def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
-    """Mean block efficiency over tasks on held-out answers, greedy and at temperature 1: on all, or about as many as ``measure_rows``
-    of the recipe says."""
+    """Mean block efficiency over tasks on held-out answers, greedy and at temperature 1: on all, or about as many as
+    ``measure_rows`` of the recipe says."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.numbers.get("measure_rows", len(all_of_them)))]
     for mode, greedy in (("greedy", True), ("sampled", False)):
@@ -114,7 +114,7 @@ def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict)
 def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
     """Nodes of the largest tree that promises nearly the most tokens a second, when a pass with so many nodes takes so long. The
     larger of near equals, because drafting and judging, which are not counted here, cost a round and not a node."""
-    speed = {nodes: promised(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
+    speed = {nodes: expected_length(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 

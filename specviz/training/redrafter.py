@@ -12,14 +12,15 @@ from torch.nn import functional as F
 
 from ..methods.trained_heads.redrafter import network as redrafter
 from ..trees import product
-from . import ahead, ranks
+from . import ranks
+from . import parallel_heads
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return ahead.run(job, "redrafter", redrafter.build, guesses, lambda model, numbers: CARD.format(**numbers),
-                     chain=lambda model: product((1,) * len(model)), most=ahead.OWN_MATRICES)
+    return parallel_heads.run(job, "redrafter", redrafter.build, guesses, lambda model, numbers: CARD.format(**numbers),
+                     chain=lambda model: product((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
 
 
 def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
@@ -34,9 +35,10 @@ def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
     return guess
 
 
-CARD = """A ReDrafter head ({layers} residual blocks behind a recurrent state; the target's embedding is lent, and its output matrix
-unless the head has one of its own). From the target's last state and the tokens drafted so far it guesses the next token; several
-continuations are followed by beam search and checked in one pass, so a wrong guess costs time and never changes the text.
+CARD = """A ReDrafter head ({layers} residual blocks behind a recurrent state; the target's embedding is shared by the target, and
+its output matrix unless the head has one of its own). From the target's last hidden state and the tokens drafted so far it
+guesses the next token; several continuations are followed by beam search and checked in one pass, so a wrong guess costs time and
+never changes the text.
 
 Distillation of the target's distribution with a weight of {hard} for cross-entropy, {length_ahead} tokens ahead, each counting
 {fading} of the one before. The figures of the curve are of a single beam."""

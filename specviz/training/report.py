@@ -70,14 +70,14 @@ def of_target(job: Job, numbers: dict) -> dict:
     words, model = loaded(job, job.target)
     heldout = data.load(job.data, "heldout", numbers["own_rows"])
     asked = answers.questions(job, numbers)
-    said = answers.written(job, model, words, [(one.task, one.text) for one in asked], numbers["new_tokens"])
+    answered = answers.written(job, model, words, [(one.task, one.text) for one in asked], numbers["new_tokens"])
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "held_out_loss": target.by_task(model, words, heldout, numbers),
         "induction": target.induction(model, words, numbers),
         "looping": answers.looping(job, model, words, heldout, numbers),
         "looping_of": older(job, heldout, numbers),
-        "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, said)],
+        "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, answered)],
     }
 
 
@@ -118,8 +118,8 @@ def target_text(found: dict, summary: str) -> str:
 
 
 def circles(found: dict) -> str:
-    said = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
-    return said + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
+    sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
+    return sentence + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
 
 
 def draft_text(found: dict, gamma: int) -> str:
@@ -140,15 +140,15 @@ def training(job: Job, name: str) -> str:
     """A drafter's last line of the log, and its curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
-        return _told(job.place(name) / "README.md")
+        return _card_text(job.place(name) / "README.md")
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
     return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 
 
-def _told(card: Path) -> str:
+def _card_text(card: Path) -> str:
     """What a card says of the training already: the log may be another machine's."""
-    said = LAST_RUN.search(card.read_text(encoding="utf-8")) if card.is_file() else None
-    return f"\n{said[0]}" if said else ""
+    found = LAST_RUN.search(card.read_text(encoding="utf-8")) if card.is_file() else None
+    return f"\n{found[0]}" if found else ""
 
 
 def _quoted(text: str) -> str:

@@ -1,9 +1,9 @@
-"""A reward head for drafted steps (2501.19324): see softer.py."""
+"""A reward head for drafted steps (2501.19324): see acceptance_heads.py."""
 from pathlib import Path
 
-from . import softer
+from . import acceptance_heads
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return softer.run(job, "reward")
+    return acceptance_heads.run(job, "reward")

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from tqdm import tqdm
 
-from .begin import begin
+from .warm_start import begin
 from .curve import draw
 from .files import write_tensors, write_text
 from .job import Job, TrainingError
@@ -62,7 +62,8 @@ class Runner:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def marked(self) -> bool:
-        """Whether one of the shares of the budget at which the recipe asks for figures (``measure_at``) went by since the last ones."""
+        """Whether one of the shares of the budget at which the recipe asks for figures (``measure_at``) went by since the last
+        ones."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.done() < 1 for mark in self.numbers.get("measure_at", ()))
 
@@ -123,18 +124,18 @@ class Runner:
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
-        """Figures of the weights as they are. What goes wrong here is told and stops no training."""
-        progress, figures, told = self.progress, {}, {}
+        """Figures of the weights as they are. An error here is printed and does not stop the training."""
+        progress, figures, measured = self.progress, {}, {}
         self.model.eval()
         try:
             with torch.inference_mode():
-                told = figures = measure()
+                measured = figures = measure()
         except Exception as error:
-            told = {"failed": f"{type(error).__name__}: {error}"}
-            print(f"{self.name} was not measured at step {progress.step} ({told['failed']}); the training goes on.", file=sys.stderr)
+            measured = {"failed": f"{type(error).__name__}: {error}"}
+            print(f"{self.name} was not measured at step {progress.step} ({measured['failed']}); the training goes on.", file=sys.stderr)
         self.model.train()
         progress.measures.append([progress.step, progress.seconds, figures, progress.tokens])
-        line = {"step": progress.step, "minutes": round(progress.seconds / 60, 1), "tokens": progress.tokens, **told}
+        line = {"step": progress.step, "minutes": round(progress.seconds / 60, 1), "tokens": progress.tokens, **measured}
         with open(self.place / "measures.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
@@ -176,9 +177,9 @@ class Runner:
 
 
 def half_is_faster(device: torch.device) -> bool:
-    """Whether bfloat16 multiplies faster here than float32: on an accelerator, and on a processor that has instructions for it (4.6
-    times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/models.md). Asked of the hardware and not of a clock, so
-    that a resumed run goes on alike."""
+    """Whether bfloat16 multiplies faster here than float32: on an accelerator, and on a processor that has instructions for it
+    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/models.md). Asked of the hardware and not of a
+    clock, so that a resumed run goes on alike."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 

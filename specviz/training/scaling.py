@@ -1,4 +1,4 @@
-"""`python -m specviz.training scaling`: what the drafts of a target earned on their way, and the laws through it."""
+"""`python -m specviz.training scaling`: what the drafts of a target reached while they trained, and scaling fits through it."""
 from __future__ import annotations
 
 import json
@@ -23,6 +23,6 @@ def text(found: dict) -> str:
               for one in found["drafts"] for p in one["points"]]
     lines = [line.rstrip() for line in lines] if found["drafts"] else [f"No draft of {found['target']} carries points of its training."]
     needs = ["Too few points for the other lines; these commands make them:", *(f"  {one}" for one in found["missing"])]
-    said = [line for figure, name in FIGURES.items() if found["figures"][figure]["said"]
+    fitted = [line for figure, name in FIGURES.items() if found["figures"][figure]["said"]
             for line in (f"At {name}:", *(f"  {one}" for one in found["figures"][figure]["said"]))]
-    return "\n".join([*lines, "", *said, *found["began"], *(needs if found["missing"] else [])])
+    return "\n".join([*lines, "", *fitted, *found["began"], *(needs if found["missing"] else [])])

@@ -22,7 +22,7 @@ from .files import export
 from .grow import grown
 from .job import TARGET, Job, TrainingError
 from .runner import Runner
-from .spans import of_text, random_span, said_again
+from .repeated_spans import of_text, random_span, repeated
 
 
 def run(job: Job) -> Path:
@@ -118,8 +118,8 @@ class Batches:
         length = numbers["copy_length"] if first else numbers["length"]
         ids, where, labels = [], [], []
         for index in range(numbers["copy_rows"] if first else numbers["batch_rows"]):
-            said_again = first or rng.random() < numbers["copy_share"]
-            row, counts = self.copied(rng, length) if said_again else self.packed(rng, prompts)
+            repeated = first or rng.random() < numbers["copy_share"]
+            row, counts = self.copied(rng, length) if repeated else self.packed(rng, prompts)
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -143,7 +143,7 @@ class Batches:
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
     def copied(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
-        return said_again(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
+        return repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
 
 
 def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:

@@ -1,11 +1,13 @@
-"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-trained on text, then taught by rewards for tokens the target likes more."""
+"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-trained on text, then taught by rewards for tokens the target likes
+more."""
 from pathlib import Path
 
 from . import draft
 from .job import Job
 
-ABOUT = """The first {pretrain} of the budget went into plain text. Then tokens were drawn from the draft along the target's answers, and
-each that the target finds likelier than the draft does was rewarded, less the mean reward and over its deviation (TVD++)."""
+ABOUT = """The first {pretrain} of the budget went into plain text. Then tokens were drawn from the draft along the target's
+answers, and each that the target finds likelier than the draft does was rewarded, less the mean reward and over its deviation
+(TVD++)."""
 
 
 def run(job: Job) -> Path:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import types
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from specviz.models import block
+from specviz.core import Budget, Sampling, State
+from specviz.drafters.heads.masked_block import BlockChain, BlockStates
+from specviz.models import masked_block as network
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
 
@@ -95,7 +98,7 @@ def material(count=7):
 @pytest.mark.parametrize("spark", [False, True])
 def test_a_published_drafter_computes_the_published_forward(tmp_path, spark):
     weights = published(tmp_path / "head", spark)
-    head = block.load(tmp_path / "head", BODY)
+    head = network.load(tmp_path / "head", BODY)
     states, embeds = material()
     want, rows = restated(weights, states, embeds), head.open()
     with torch.inference_mode():
@@ -108,16 +111,47 @@ def test_a_published_drafter_computes_the_published_forward(tmp_path, spark):
     assert head.length == (4 if spark else 3), "a plain block's first row stands for a token that is known"
 
 
-def test_the_markov_head_adds_what_the_token_before_says(tmp_path):
+@pytest.mark.parametrize("ours", [False, True])
+def test_the_markov_head_adds_what_follows_from_the_token_before(tmp_path, ours):
+    """The authors' confidence head reads the token's embedding as it is (DeepSpec afdfa7c); one trained here earlier reads it gated."""
     w = published(tmp_path / "head", True)
-    head = block.load(tmp_path / "head", BODY)
+    if ours:
+        (tmp_path / "head" / "config.json").write_text(json.dumps(CONFIG | SPARK | {"specviz": {"kind": "dspark"}}))
+    head = network.load(tmp_path / "head", BODY)
     state = material()[1][:1]
     latent = head.markov_head.latent(torch.tensor([9]), state)
     before = w["markov_head.markov_w1.weight"][9]
     gate = torch.sigmoid(w["markov_head.gate_proj.weight"] @ torch.cat([state[0], before]) + w["markov_head.gate_proj.bias"])
     assert torch.allclose(latent[0], gate * before)
-    sure = w["confidence_head.proj.weight"] @ torch.cat([state[0], gate * before]) + w["confidence_head.proj.bias"]
-    assert torch.allclose(head.sureness(state, latent), sure)
+    want = w["confidence_head.proj.weight"] @ torch.cat([state[0], gate * before if ours else before]) + w["confidence_head.proj.bias"]
+    assert torch.allclose(head.confidence(state, torch.tensor([9])), want)
+
+
+@pytest.mark.parametrize("config, anchored", [
+    ({"architectures": ["Qwen3DSparkModel"], "markov_rank": 0, "num_anchors": 512}, True), ({"architectures": ["DFlashDraftModel"]}, False),
+    ({"architectures": ["DSparkSpeculator"], "speculators_model_type": "dspark"}, True), ({"speculators_model_type": "dflash"}, False),
+    ({"architectures": ["Qwen3DSparkModel"], "sample_from_anchor": False}, False), ({"architectures": None}, False),
+])
+def test_which_row_guesses_which_place_is_read_from_the_config(tmp_path, config, anchored):
+    """DeepSpec's DFlash is DSpark's trainer without a Markov head (afdfa7c): its row j predicts j + 1 tokens ahead."""
+    weights = published(tmp_path / "head")
+    (tmp_path / "head" / "config.json").write_text(json.dumps(CONFIG | config))
+    head = network.load(tmp_path / "head", BODY)
+    assert head.anchored == anchored and head.length == (4 if anchored else 3)
+    states, embeds = material()
+    drafter, net = BlockStates(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)])
+    drafter.target, drafter._waiting = net, [states]
+    drafter.read = []
+    got = drafter.guesses(types.SimpleNamespace(tokens=[1] * 8), 3)
+    want = restated(weights, states, embeds[:len(got) + (not anchored)])
+    assert float((got - want[0 if anchored else 1:]).abs().max()) < 1e-6, "place k against row k, or k + 1"
+
+
+def test_the_embedding_output_is_layer_minus_one(tmp_path):
+    published(tmp_path / "head")
+    layers = {"target_layer_ids": [-1, 2], "mask_token_id": 3}
+    (tmp_path / "head" / "config.json").write_text(json.dumps(CONFIG | {"dflash_config": layers}))
+    assert network.load(tmp_path / "head", BODY).hidden_states == ("layer:0", "layer:3")
 
 
 @pytest.mark.parametrize("how, why", [
@@ -128,15 +162,33 @@ def test_the_markov_head_adds_what_the_token_before_says(tmp_path):
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, how, why):
     published(tmp_path / "head", **how)
     with pytest.raises(ModelError, match=why):
-        block.load(tmp_path / "head", BODY)
+        network.load(tmp_path / "head", BODY)
 
 
 @pytest.mark.parametrize("more, why", [
     ({"dflash_config": {"mask_token_id": 3}}, "target_layer_ids"), ({"dflash_config": {"target_layer_ids": [0, 4], "mask_token_id": 3}}, "layer 4"),
-    ({"block_size": 1}, "make no sense"), ({"hidden_size": 8}, "states of 8"), ({"markov_rank": 2, "markov_head_type": "rnn"}, "'rnn'"),
+    ({"block_size": 1}, "make no sense"), ({"dflash_config": {"target_layer_ids": [-2, 0], "mask_token_id": 3}}, "make no sense"), ({"hidden_size": 8}, "states of 8"), ({"markov_rank": 2, "markov_head_type": "rnn"}, "'rnn'"),
 ])
 def test_a_config_that_does_not_fit_is_refused_with_a_sentence(tmp_path, more, why):
     published(tmp_path / "head")
     (tmp_path / "head" / "config.json").write_text(json.dumps(CONFIG | more))
     with pytest.raises(ModelError, match=why):
-        block.load(tmp_path / "head", BODY)
+        network.load(tmp_path / "head", BODY)
+
+
+@pytest.mark.parametrize("confidences, least, drafted", [((0.2, 0.9, 0.9, 0.9), 0.5, 0), ((0.9, 0.6, 0.4, 0.9), 0.5, 2), ((0.6, 0.6, 0.6, 0.6), 0.5, 4),
+                                                         ((0.1, 0.1, 0.1, 0.1), 0.0, 4)])
+def test_a_draft_ends_before_the_first_place_below_the_threshold(monkeypatch, tmp_path, confidences, least, drafted):
+    """Each place's own confidence decides, not the product; maybe nothing is drafted (DeepSpec afdfa7c, draft_ops.py)."""
+    published(tmp_path / "head", True)
+    head = network.load(tmp_path / "head", BODY)
+    states, embeds = material()
+    chain = BlockChain(head, least)
+    rows = [torch.logit(torch.tensor([share])) for share in confidences]
+    monkeypatch.setattr(type(head), "confidence", lambda self, row, before: rows.pop(0))
+    chain.target = types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda x: torch.randn(len(x), VOCAB, dtype=x.dtype))
+    chain._waiting, chain.read = [states], []
+    state = State([1] * 8, Sampling(1.0, seed=0), limit=20)
+    tree = chain.propose(state, Budget(4))
+    assert len(tree) == drafted and state.notes[-1][1]["drafted"] == drafted
+    assert state.notes[-1][1]["confidence"] == pytest.approx(confidences[:drafted + 1])

@@ -1,4 +1,4 @@
-"""MTP modules: three published layouts are read and compute what a plain re-statement of the published forward computes; what does
+"""MTP modules: four published layouts are read and compute what a plain re-statement of the published forward computes; what does
 not fit is refused with a sentence."""
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from specviz.models.weights import ModelError
 
 from .test_eagle3 import BODY, CONFIG, D, HD, HEADS, INNER, KV, VOCAB, norm, turned
 
-FORMS = ("qwen", "added", "speculators", "deepseek")
+FORMS = ("qwen", "added", "speculators", "mimo", "deepseek")
 NAMES = {"qwen": ("mtp.fc", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm", "mtp.layers.0."),
          "speculators": ("mtp_layers.0.input_proj", "mtp_layers.0.token_layernorm", "mtp_layers.0.hidden_layernorm",
                          "mtp_layers.0.final_layernorm", "mtp_layers.0."),
          "deepseek": ("model.layers.61.eh_proj", "model.layers.61.enorm", "model.layers.61.hnorm", "model.layers.61.shared_head.norm",
                       "model.layers.61.")}
 NAMES["added"] = NAMES["qwen"]
+NAMES["mimo"] = tuple(f"model.{name}" for name in NAMES["speculators"])
+ZEROED = ("mimo", "deepseek")  # vLLM's readers zero the embedding at position 0
 
 
 def published(folder, form, drop=(), config=(), **more):
@@ -38,7 +40,7 @@ def published(folder, form, drop=(), config=(), **more):
               for name, shape in {"gate": (INNER, D), "up": (INNER, D), "down": (D, INNER)}.items()}
     if form in ("qwen", "added"):
         found |= {f"{at}self_attn.{name}_norm.weight": draw(HD) for name in "qk"}
-    if form == "speculators":
+    if form in ("speculators", "mimo"):
         found |= {f"{at}self_attn.{name}_proj.bias": draw(size) for name, size in {"q": HEADS * HD, "k": KV * HD, "v": KV * HD}.items()}
     if form == "deepseek":
         found |= {f"{at}shared_head.head.weight": draw(VOCAB, D), f"{at}embed_tokens.weight": draw(VOCAB, D)}
@@ -46,6 +48,8 @@ def published(folder, form, drop=(), config=(), **more):
     folder.mkdir(parents=True, exist_ok=True)
     save_file(found, folder / "model.safetensors")
     told = CONFIG | {"model_type": {"added": "qwen3_5_text", "qwen": "qwen3"}.get(form, "llama"), "num_hidden_layers": 4} | dict(config)
+    if form == "speculators":  # the layer's config is nested
+        told = {"speculators_model_type": "mtp", "architectures": ["MTPDraftModel"], "transformer_layer_config": told}
     (folder / "config.json").write_text(json.dumps(told))
     return {name: tensor + 1 if form == "added" and "norm" in name else tensor for name, tensor in found.items()}
 
@@ -57,9 +61,9 @@ def restated(w, form, embeds, states, drafted):
     keys, values, out, read = [], [], [], []
     m = {name.removeprefix(at).removesuffix(".weight"): tensor for name, tensor in w.items() if name.startswith(at)}
     for place in range(len(states) + drafted):
-        e = norm(embeds[place], w[f"{embedding}.weight"])
+        e = norm(embeds[place] * (place > 0 or form not in ZEROED), w[f"{embedding}.weight"])
         h = norm(states[place] if place < len(states) else out[-1], w[f"{hidden}.weight"])
-        x = w[f"{fc}.weight"] @ torch.cat([h, e] if form == "speculators" else [e, h])
+        x = w[f"{fc}.weight"] @ torch.cat([h, e] if form == "mimo" else [e, h])
         row = norm(x, m["input_layernorm"])
         q, k, v = ((m[f"self_attn.{name}_proj"] @ row + m.get(f"self_attn.{name}_proj.bias", 0)).view(-1, HD) for name in "qkv")
         if "self_attn.q_norm" in m:

@@ -47,7 +47,7 @@ def test_labels_are_what_the_engines_chains_do(trained):
     """Every round of a chain of three begins at some place: what it accepts there is that place's label."""
     most, work = 3, job(trained, trained)
     model = FastModel(trained / "models" / TARGET)
-    features = whole_numbers(adaeagle.Chained(work, work.numbers("adaeagle")), trained)
+    features = whole_numbers(adaeagle.ChainLengthFeatures(work, work.numbers("adaeagle")), trained)
     head = eagle_models.load(trained / "models" / "Llama-specviz-eagle", body(model.open()))
     met = set()
     for answer in features.own.answers[:4]:
@@ -74,7 +74,7 @@ def test_a_trained_network_looks_at_its_input_and_decides_the_length(trained):
     parts = METHOD.build(kit, **METHOD.read_knobs({"most": 3}))
     state = State([3, 7, 1, 4], Sampling(0.0), limit=12)
     open_run(parts, target, state)
-    said = []
+    lengths = []
     while not state.done:
         fresh, tokens = model.open(), list(state.tokens)
         fresh.capture(frozenset({"final"}))
@@ -83,6 +83,6 @@ def test_a_trained_network_looks_at_its_input_and_decides_the_length(trained):
             want = float(heads["adaeagle"](target.embed([tokens[-2]])[0], hidden))
         budget = parts.policy.plan(state)
         assert state.notes[-1][1]["predicted"] == pytest.approx(want, abs=2e-3) and budget.gamma == min(3, max(0, round(want)))
-        said.append(want)
+        lengths.append(want)
         play(parts, target, state)
-    assert max(said) - min(said) > 1e-3
+    assert max(lengths) - min(lengths) > 1e-3

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from specviz.training.begin import begin
+from specviz.training.warm_start import begin
 from specviz.training.job import Job, TrainingError
 from specviz.training.runner import Runner
 

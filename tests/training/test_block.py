@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from specviz.core import Parts, Sampling, State, open_run, play
-from specviz.drafters.heads.block import BlockChain
-from specviz.models import block as models
+from specviz.drafters.heads.masked_block import BlockChain
+from specviz.models import masked_block as network
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import block, chains
+from specviz.training import chains
+from specviz.training import masked_block
 from specviz.training.features import Features
 from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection
@@ -24,7 +25,7 @@ KINDS = ("dflash", "dspark")
 def trained(material, tmp_path_factory):  # noqa: F811
     place = tmp_path_factory.mktemp("trained")
     for kind in KINDS:
-        block.run(job(material, place), kind)
+        masked_block.run(job(material, place), kind)
     return place
 
 
@@ -41,10 +42,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
         return inner(self, step, done)
 
     with monkeypatch.context() as patch:
-        patch.setattr(block.Tapped, "batch", killed)
+        patch.setattr(masked_block.AuxStateFeatures, "batch", killed)
         with pytest.raises(KeyboardInterrupt):
-            block.run(job(material, tmp_path), kind)
-    block.run(job(material, tmp_path), kind)
+            masked_block.run(job(material, tmp_path), kind)
+    masked_block.run(job(material, tmp_path), kind)
     assert history(tmp_path, kind) == whole
 
 
@@ -52,10 +53,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_a_trained_drafter_uses_the_text(material, trained, kind):  # noqa: F811
     """Its rows change when the states of the text are shuffled, though the last one stays."""
     work = job(material, trained)
-    features = block.Tapped(work, work.numbers(kind))
-    head = models.load(trained / "models" / f"Llama-specviz-{kind}", features.body)
+    features = masked_block.AuxStateFeatures(work, work.numbers(kind))
+    head = network.load(trained / "models" / f"Llama-specviz-{kind}", features.body)
     answer = features.heldout[0]
-    batch = features.states(block.collate([answer], len(answer.ids), features.device))
+    batch = features.states(masked_block.collate([answer], len(answer.ids), features.device))
     rows = batch.layer.float()[:20]
     embeds = torch.nn.functional.embedding(torch.tensor([5] + [head.mask_token] * (head.block - 1)), features.embedding).float()
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
@@ -74,9 +75,9 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained, kind):  # 
     """At temperature 0 the rounds of the engine accept exactly what the replay of the same text accepts."""
     model = FastModel(trained / "models" / TARGET)
     target = model.open()
-    head = models.load(trained / "models" / f"Llama-specviz-{kind}", body(target))
+    head = network.load(trained / "models" / f"Llama-specviz-{kind}", body(target))
     work = job(material, trained)
-    features = block.Tapped(work, work.numbers(kind))
+    features = masked_block.AuxStateFeatures(work, work.numbers(kind))
     features.target.float()
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     answer = next(a for a in features.heldout if a.greedy)
@@ -88,6 +89,6 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained, kind):  # 
         play(parts, target, state)
         rounds += 1
     written = state.tokens[answer.start:]
-    replayed = block.hits(head.float(), features, block.Answer(torch.tensor(state.tokens), answer.start, "chat", True,
+    replayed = masked_block.hits(head.float(), features, masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", True,
                                                                answer.top_ids, answer.top_logp))
     assert chains.figures([replayed], head.length)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)

@@ -25,7 +25,7 @@ def job(tmp_path):
     assert chosen.keys() == NAMES.keys()
     found = {"methods": {}, "skipped": {}, "equal_nodes": 4, "machine": {"machine": "a toy"}}
     for i, (key, method) in enumerate(chosen.items()):
-        tables = {mode: {"story": figures(9.0), "mean": figures(1.5 + i + (mode == "sampled") / 2, 1.25 if key != "eagle" else None)} for mode in drafters.LAWS}
+        tables = {mode: {"story": figures(9.0), "mean": figures(1.5 + i + (mode == "sampled") / 2, 1.25 if key != "eagle" else None)} for mode in drafters.MODES}
         found["methods"][key] = {"title": method.title, "model": NAMES[key], **tables} | ({"equal": figures(3.75)} if key == "eagle2" else {})
     work.log("kangaroo", steps=7, tokens=1_850_000, minutes=12.4, loss=1.5)
     for name in (TARGET, *sorted({*NAMES.values()}), "Llama-specviz-medusa"):
@@ -67,7 +67,7 @@ def test_what_a_card_says_of_its_training_outlives_the_log(job):
 def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     """Neither target nor draft model is measured anew, and every other card stays as it is."""
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
-    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
     monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}} if told.only == ("eagle",) else None)
     report.run(replace(job, only=("eagle",)))
     changed = [path for path, text in cards.items() if path.read_text() != text]
@@ -80,7 +80,7 @@ def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
     place = job.place("Llama-specviz-eagle")
     (place / "model.safetensors").rename(place / "model.safetensors.part-01-of-01")
     assert job.model("Llama-specviz-eagle") != place
-    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
     monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}})
     report.run(replace(job, only=("eagle",)))
     assert "4.25" in (place / "README.md").read_text()
@@ -88,7 +88,7 @@ def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
 
 def test_the_report_of_the_draft_model_writes_its_replay_and_its_card_alone(job, monkeypatch):
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
-    row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.LAWS}
+    row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
     monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"speculative": row}})
     replay = {"greedy": {"mean": {"block_efficiency": 3.625, "acceptance_rate": 0.5, "by_position": [0.5]}}}
     monkeypatch.setattr(report, "of_draft", lambda told, numbers: replay)
@@ -123,6 +123,6 @@ def test_without_a_model_there_is_no_table(tmp_path):
 
 def test_docs_trained_is_what_the_shipped_cards_say():
     job = Job(ship=True)
-    said = (ROOT / "docs" / "trained.md").read_text(encoding="utf-8")
-    assert said == compare.page(job, job.numbers("report")), "write it anew: python -m specviz.training compare --ship"
-    assert f"## {TARGET}\n" in said and "| EAGLE-2 |" in said
+    page = (ROOT / "docs" / "trained.md").read_text(encoding="utf-8")
+    assert page == compare.page(job, job.numbers("report")), "write it anew: python -m specviz.training compare --ship"
+    assert f"## {TARGET}\n" in page and "| EAGLE-2 |" in page

@@ -13,7 +13,7 @@ from specviz.core import DraftTree
 from specviz.models.exits import exits
 from specviz.targets.fast import FastModel
 from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
-from specviz.training.draft import Lesson
+from specviz.training.draft import DraftTrainer
 from specviz.training.files import write_tensors
 from specviz.training.generate import Answer, pack
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
@@ -53,7 +53,7 @@ def lesson(work, recipe, **more):
     torch.manual_seed(3)
     target = one.model(TARGET)
     model = draft.build(LlamaConfig.from_pretrained(target), numbers)
-    return Lesson(one, numbers, model, AutoTokenizer.from_pretrained(target), torch.device("cpu"))
+    return DraftTrainer(one, numbers, model, AutoTokenizer.from_pretrained(target), torch.device("cpu"))
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_first_plain_text_whole_then_the_targets_answers_alone(work, monkeypatch
 
 def test_the_share_of_steps_on_its_own_text_is_the_recipes(work, monkeypatch):
     one, written = lesson(work, "distillspec", on_policy=0.4, pretrain=0.0), []
-    monkeypatch.setattr(Lesson, "written", lambda self, step: written.append(step) or self.own[step])
+    monkeypatch.setattr(DraftTrainer, "written", lambda self, step: written.append(step) or self.own[step])
     short = one.own[0][0][:1, :4], torch.tensor([1]), *(part[:1] for part in one.own[0][2:])
     monkeypatch.setattr(draft.Batches, "__getitem__", lambda self, step: short)
     with torch.no_grad():
@@ -160,8 +160,8 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
         view = net.open().skipping(range(2 * count, 2 * layers)) if count < layers else net.open()
         view.sync(text.tolist())
         with torch.no_grad():
-            said = found.lm_head(draft.acceptance.states(found, text[None], count)[0, -1])
-        assert torch.allclose(view.score(DraftTree()).logits[0], said, atol=1e-4)
+            want = found.lm_head(draft.acceptance.states(found, text[None], count)[0, -1])
+        assert torch.allclose(view.score(DraftTree()).logits[0], want, atol=1e-4)
 
 
 def test_a_draft_may_begin_as_a_smaller_one(work):
@@ -172,13 +172,13 @@ def test_a_draft_may_begin_as_a_smaller_one(work):
     old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
     old.save_pretrained(work / "models" / "before")
     shape = {"hidden": 64, "layers": 3, "heads": 2 * small["heads"], "kv_heads": 2 * small["kv_heads"], "intermediate": 96}
-    new = draft.begun(one, small | shape | {"from": "before"}, old.config.vocab_size)
+    new = draft.started_from(one, small | shape | {"from": "before"}, old.config.vocab_size)
     ids = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         assert float((new(ids).logits - old(ids).logits).abs().max()) < 1e-4
     assert new.config.hidden_size == 64 and new.config.num_hidden_layers == 3
     with pytest.raises(TrainingError, match="before has .* tokens"):
-        draft.begun(one, small | shape | {"from": "before"}, old.config.vocab_size + 1)
+        draft.started_from(one, small | shape | {"from": "before"}, old.config.vocab_size + 1)
 
 
 def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
@@ -218,9 +218,9 @@ def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work)
 def test_a_row_says_its_span_again_and_frees_the_first_saying():
     import random
 
-    from specviz.training.spans import said_again
+    from specviz.training.repeated_spans import repeated
 
-    row, counts = said_again(random.Random(2), 60, lambda size: list(range(100, 100 + size)))
+    row, counts = repeated(random.Random(2), 60, lambda size: list(range(100, 100 + size)))
     learned = [i for i, yes in enumerate(counts) if yes]
     assert len(row) == len(counts) >= 60 and learned
     for i in learned:

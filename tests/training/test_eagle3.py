@@ -37,7 +37,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 
 def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # noqa: F811
     work = job(material, trained)
-    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
     place = trained / "models" / "Llama-specviz-eagle3"
     head, stored = models.load(place, features.body), load_file(place / "model.safetensors")
     counts = torch.bincount(torch.cat([a.ids[a.start:] for a in features.own.answers]).long(), minlength=48)
@@ -52,7 +52,7 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
     """By hand, a place at a time; places whose likeliest token it lacks count for nothing."""
     work = job(material, trained)
     numbers = work.numbers("eagle3") | {"rollout": 1}
-    features = eagle3.Spoken(work, numbers)
+    features = eagle3.ReducedVocabFeatures(work, numbers)
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     head.speak(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
@@ -72,7 +72,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
     """By hand, over the stored leaders and one outcome for the rest; what is written has no matrix and reads back without one."""
     work = job(material, trained)
     numbers = work.numbers("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
-    features = eagle3.Spoken(work, numbers)
+    features = eagle3.ReducedVocabFeatures(work, numbers)
     head = models.build(features.body, numbers)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     states = eagle3.guesses(head, features, batch, 1)[0].detach()
@@ -94,7 +94,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
 def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(material, trained)
-    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
@@ -110,10 +110,10 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     gamma, work = 3, job(material, trained)
     model = FastModel(trained / "models" / TARGET)
     head = models.load(trained / "models" / "Llama-specviz-eagle3", body(model.open()))
-    features = eagle3.Spoken(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
     whole_numbers(features, trained)
     features.model = head
     chosen = [a for a in features.own.answers if a.greedy]
-    promised = chains.figures([chains.hits(eagle3.ahead(head, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.figures([chains.hits(eagle3.ahead(head, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(head, DraftChain), Fixed(gamma), TokenRejection()), chosen)
-    assert accepted > 0 and promised["block_efficiency"] == found
+    assert accepted > 0 and expected_length["block_efficiency"] == found

@@ -14,7 +14,8 @@ from specviz.drafters.model.chain import DraftChain
 from specviz.models.eagle_layers import Attention
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, eagle_kin
+from specviz.training import chains
+from specviz.training import eagle_variants as eagle_kin
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET
@@ -37,7 +38,7 @@ def trained(pair, tmp_path_factory):
 
 
 def made(kind, trained, features):
-    return eagle_kin.KIN[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
+    return eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
 
 
 @pytest.mark.parametrize("kind", DRAFTERS)
@@ -48,13 +49,13 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     model, work, gamma = FastModel(trained / "models" / TARGET), job(pair, trained), GAMMA[kind]
-    head = eagle_kin.KIN[kind].load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
+    head = eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = whole_numbers(Features(work, work.numbers(kind)), trained)
     chosen = [a for a in features.own.answers if a.greedy]
     guesses = eagle_kin.ahead(head, features)
-    promised = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(DRAFTERS[kind](head), Fixed(gamma), TokenRejection()), chosen)
-    assert accepted > 0 and promised["block_efficiency"] == found
+    assert accepted > 0 and expected_length["block_efficiency"] == found
 
 
 @pytest.mark.parametrize("kind", DRAFTERS)

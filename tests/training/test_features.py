@@ -148,7 +148,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
     guesses = recipe.ahead(head, features)
-    promised = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
     rounds = committed = accepted = 0
     for answer in chosen:
         target = model.open()
@@ -161,7 +161,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
             rounds, committed = rounds + 1, committed + len(outcome.committed)
             accepted += len(outcome.verdict.path)
         assert state.tokens == answer.ids.tolist()
-    assert accepted > 0 and promised["block_efficiency"] == round(committed / rounds, 4)
+    assert accepted > 0 and expected_length["block_efficiency"] == round(committed / rounds, 4)
 
 
 def test_figures_walk_rounds():

@@ -30,7 +30,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
-    return glide.Lent(work, work.numbers("glide"))
+    return glide.KeyValueFeatures(work, work.numbers("glide"))
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
@@ -57,7 +57,7 @@ def test_a_trained_one_uses_the_targets_keys(features, trained):
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     other = torch.randn_like(batch.layer.float()) * batch.layer.float().std()
     with torch.no_grad():
-        one, moved = (glide.said(model, features, type(batch)(batch.ids, batch.states, rows, *[getattr(batch, name) for name in (
+        one, moved = (glide.predict(model, features, type(batch)(batch.ids, batch.states, rows, *[getattr(batch, name) for name in (
             "where", "labels", "top_ids", "top_logp")])).flatten(0, 1)[batch.where] for rows in (batch.layer, other))
         change = (features.logits(one).softmax(-1) - features.logits(moved).softmax(-1)).abs().sum(-1).mean() / 2
     assert float(change) > 0.01
@@ -68,6 +68,6 @@ def test_the_replay_is_near_what_the_engine_does(features, trained):
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-glide", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]
-    promised = chains.figures([chains.hits(glide.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.figures([chains.hits(glide.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection()), chosen)
-    assert accepted > 0 and promised["block_efficiency"] == pytest.approx(found, rel=0.15)
+    assert accepted > 0 and expected_length["block_efficiency"] == pytest.approx(found, rel=0.15)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from specviz.methods.trained_heads.redrafter.drafter import BeamTree
-from specviz.drafters.heads.lattice import BlockGuess
+from specviz.drafters.heads.lattice import BlockLattice
 from specviz.methods.trained_heads.clover.drafter import CloverTree
 from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
 from specviz.methods.trained_heads.redrafter import network as redrafter_models
@@ -29,7 +29,7 @@ RECIPES = {
                lambda model, features: clover.Reader(model, features).guess),
     "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
                 lambda model, features: chimera.Reader(model, features).guess),
-    "blockwise": (blockwise, blockwise_models, BlockGuess, blockwise.guesses),
+    "blockwise": (blockwise, blockwise_models, BlockLattice, blockwise.guesses),
 }
 
 
@@ -55,9 +55,9 @@ def test_the_replay_says_what_the_engine_does(material, trained, name):  # noqa:
     _, reader, drafter_of, guess_of = RECIPES[name]
     work = job(material, trained)
     features = whole_numbers(Features(work, work.numbers(name)), trained)
-    promised, kept, accepted = promised_and_kept(
+    expected_length, kept, accepted = promised_and_kept(
         reader, drafter_of, lambda model: guess_of(model, features), features, trained, name, CHAIN)
-    assert accepted > 0 and promised == kept
+    assert accepted > 0 and expected_length == kept
 
 
 def probs(name, model, state, tokens, matrix):

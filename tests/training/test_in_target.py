@@ -47,10 +47,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_replay_says_what_the_engine_does(trained, features, name):
     """A row at the wrong place, or one that sees another chain, says something else."""
-    promised, kept, accepted = promised_and_kept(
+    expected_length, kept, accepted = promised_and_kept(
         models, lambda model: InTargetTree(model, everywhere(CHAIN, 3)), lambda model: After(model, features).guess, features, trained, name,
         CHAIN)
-    assert accepted > 0 and promised == kept
+    assert accepted > 0 and expected_length == kept
 
 
 class After(in_target.Everywhere):
@@ -66,11 +66,11 @@ class After(in_target.Everywhere):
 def test_what_is_trained_uses_the_text(material, trained, features, name):  # noqa: F811
     """What is guessed behind the same token changes when the text before it is another."""
     model = models.load(trained / "models" / f"Llama-specviz-{name}", features.body)
-    answer, said = features.own.answers[0], []
+    answer, seen = features.own.answers[0], []
     for shift in (0, 1):
         ids = torch.cat([answer.ids[:8].roll(shift), answer.ids[8:]])
         batch = features.states(collate([Answer(ids, answer.start, *list(answer.__dict__.values())[2:])], 64, features.device))
         with torch.no_grad():
             reader = in_target.Reader(model, features, batch.where[None, 5:6])
-            said.append([(reader.guess(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
-    assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*said))
+            seen.append([(reader.guess(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
+    assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*seen))

@@ -54,7 +54,7 @@ def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained)
     mixed = batch.layer.clone()
     mixed[:, features.body.hidden:] = torch.randn_like(lent) * lent.std()
     with torch.no_grad():
-        one, other = (features.logits(m2r2.said(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
+        one, other = (features.logits(m2r2.predict(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
             batch.where]).softmax(-1) for rows in (batch.layer, mixed))
     assert float((one - other).abs().sum(-1).mean() / 2) > 0.01
 
@@ -63,9 +63,9 @@ def test_the_replay_says_what_the_engine_does(features, trained):
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-m2r2", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    promised = chains.figures([chains.hits(m2r2.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.figures([chains.hits(m2r2.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(FastExit(net), Fixed(gamma), TokenRejection()), chosen)
-    assert accepted > 0 and promised["block_efficiency"] == found
+    assert accepted > 0 and expected_length["block_efficiency"] == found
 
 
 def test_an_exit_that_the_target_does_not_have_is_refused(material, tmp_path, monkeypatch):  # noqa: F811

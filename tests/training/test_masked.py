@@ -11,7 +11,8 @@ from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, cod, pard, peagle
+from specviz.training import chains, pard, peagle
+from specviz.training import mask_rows
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET
@@ -45,7 +46,7 @@ def test_a_mask_sees_the_text_before_its_anchor_and_the_masks_between(pair, tmp_
     features = Features(work, work.numbers("pard"))
     batch = features.batch(0, 1.0)
     numbers = {"block": 4, "anchors": 5, "keep": 0.7, "keep_least": 0.2}
-    made, width = cod.dropped(batch, numbers, random.Random("1"), back), batch.ids.shape[1]
+    made, width = mask_rows.dropped(batch, numbers, random.Random("1"), back), batch.ids.shape[1]
     assert torch.bincount(made.depth).tolist() == [0, 3, 2, 1], "fewer masks the further ahead"
     own = torch.cat([torch.arange(count) for count in (3, 2, 1)])
     for row in range(len(batch.ids)):
@@ -70,9 +71,9 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     features = whole_numbers(kept(work, work.numbers(kind)), trained)
     block = work.numbers(kind)["block"]
     chosen = [a for a in features.own.answers if a.greedy]
-    promised = chains.figures([recipe.hearing(head, features).hits(a, block) for a in chosen], block)
+    expected_length = chains.figures([recipe.mask_trainer(head, features).hits(a, block) for a in chosen], block)
     found, accepted = tokens_a_round(model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen)
-    assert accepted > 0 and promised["block_efficiency"] == found
+    assert accepted > 0 and expected_length["block_efficiency"] == found
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -82,15 +83,15 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     work = job(pair, trained)
     features = kept(work, work.numbers(kind))
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
-    read_scores, answer = recipe.hearing(head, features), features.heldout[0]
+    trainer, answer = recipe.mask_trainer(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    masks = cod.masks(batch, torch.tensor([[8]]), [1, 1, 1], read_scores.back)
+    masks = mask_rows.masks(batch, torch.tensor([[8]]), [1, 1, 1], trainer.back)
     order = torch.cat([torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])])
     other = type(batch)(batch.ids[:, order], batch.states[order], None if batch.layer is None else batch.layer[order], batch.where,
                         batch.labels, batch.top_ids, batch.top_logp)
     with torch.inference_mode():
-        pairs = zip(read_scores.said(batch, masks), read_scores.said(other, masks))
+        pairs = zip(trainer.predict(batch, masks), trainer.predict(other, masks))
         for depth, ((one, index), (two, _)) in enumerate(pairs):
             at = index == 8 + depth
-            change = (read_scores.speak(one[at]).softmax(-1) - read_scores.speak(two[at]).softmax(-1)).abs().sum() / 2
+            change = (trainer.speak(one[at]).softmax(-1) - trainer.speak(two[at]).softmax(-1)).abs().sum() / 2
             assert int(at.sum()) == 1 and float(change) > 1e-4, depth

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.models import judge as models
-from specviz.training import softer
+from specviz.training import acceptance_heads
 from specviz.training.draft import collate
 from specviz.training.features import body_of
 from specviz.training.job import TARGET
@@ -21,19 +21,19 @@ KINDS = ("judge", "reward")
 def trained(pair, tmp_path_factory):
     place = tmp_path_factory.mktemp("trained")
     for kind in KINDS:
-        softer.run(job(pair, place), kind)
+        acceptance_heads.run(job(pair, place), kind)
     return place
 
 
 @pytest.fixture(scope="module")
 def features(pair, trained):
     work = job(pair, trained)
-    return whole_numbers(softer.Beside(work, work.numbers("judge")), trained)
+    return whole_numbers(acceptance_heads.ReplacementFeatures(work, work.numbers("judge")), trained)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch, kind):
-    learns_and_resumes(lambda work: softer.run(work, kind), kind, pair, trained, tmp_path, monkeypatch)
+    learns_and_resumes(lambda work: acceptance_heads.run(work, kind), kind, pair, trained, tmp_path, monkeypatch)
 
 
 def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(features):
@@ -42,7 +42,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
     answer, after = features.heldout[0], 4
     batch = features.states(collate([answer], 64, features.device))
     numbers = {"after": after, "places": 5, "margin": 0.0}
-    chosen = softer.places(batch, after, 5, random.Random(5))[1][0].tolist()
+    chosen = acceptance_heads.places(batch, after, 5, random.Random(5))[1][0].tolist()
     assert len(set(chosen)) == 5
     with torch.no_grad():
         probs, found = features.draft(answer.ids[None].long()).logits[0], []
@@ -56,7 +56,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
                 lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
             found.append((lost[0] - lost[1], features.target.model(text[None]).last_hidden_state[0, place]))
         for margin in [loss + side for loss, _ in found for side in (1e-3, -1e-3)]:
-            states, label = softer.swapped(features, batch, {**numbers, "margin": margin}, random.Random(5))
+            states, label = acceptance_heads.swapped(features, batch, {**numbers, "margin": margin}, random.Random(5))
             assert label.tolist() == [float(loss <= margin) for loss, _ in found]
             assert torch.allclose(states, torch.stack([state for _, state in found]), atol=1e-5)
 
@@ -64,8 +64,8 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
 def test_steps_of_the_draft_model_stand_where_the_targets_stood(features):
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    chosen = softer.places(batch, 4, 3, random.Random(2))[1][0].tolist()
-    own, theirs = softer.steps(features, batch, {"tokens": 4, "places": 3}, random.Random(2))
+    chosen = acceptance_heads.places(batch, 4, 3, random.Random(2))[1][0].tolist()
+    own, theirs = acceptance_heads.steps(features, batch, {"tokens": 4, "places": 3}, random.Random(2))
     with torch.no_grad():
         for index, place in enumerate(at + 1 for at in chosen):
             text = answer.ids[:place].long().tolist()
@@ -83,5 +83,5 @@ def test_a_trained_network_looks_at_its_input_and_reads_back(pair, trained, kind
     first, second = (made(states) if kind == "reward" else made(states[:, 0])).tolist()
     assert abs(first - second) > 1e-3 and 0 < first < 1
     if kind == "reward":
-        said = made.second(torch.nn.functional.silu(made.first(states)))[..., 0].mean(-1).sigmoid()
-        assert said.tolist() == pytest.approx([first, second], abs=1e-6)
+        want = made.second(torch.nn.functional.silu(made.first(states)))[..., 0].mean(-1).sigmoid()
+        assert want.tolist() == pytest.approx([first, second], abs=1e-6)

@@ -1,9 +1,10 @@
 """Drafting inside the target: the pass that checks a draft also guesses the next one, on rows that are no tokens.
 
 Behind the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows behind the last accepted
-token said is the next round's draft; those behind all other tokens are lost. No model runs while drafting, and nothing is drafted in
-the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows behind its last token alone; PPD (Chen et
-al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose trees.
+token said is the next round's draft; those behind all other tokens are lost. No model runs while drafting, and nothing is drafted
+in the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows behind its last token alone; PPD
+(Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose
+trees.
 """
 from __future__ import annotations
 
@@ -12,15 +13,17 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Drafter, Entry, Outcome, Scores, State, Target, TreeBuilder, token_tensor, select_rows, to_device
+from ...core import (IID, Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target, TreeBuilder, select_rows, to_device,
+                     token_tensor)
 from ...trees import Shape, best, draw_one
 
-SAID = 4  # likeliest tokens of a guess that are told
-Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows behind the root and each of its places
+SAID = 4  # most probable tokens of a guess that are noted
+Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows after the root and each of its places
 
 
 class InTarget(Drafter):
-    """``guesses`` [steps, vocab]: logits of the tokens behind the root, as far as rows behind it were scored; None where none were."""
+    """``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows behind it were scored; None where none
+    were."""
 
     needs = frozenset({"entry"})
     dropped: int | None = None  # candidates that were taken away before rows were put behind them
@@ -52,8 +55,8 @@ class InTarget(Drafter):
                     rows[step].append((at, owner, chain))
         build.inputs += [self._entry(step, made) for step, made in enumerate(rows) if made]
         dropped = {} if self.dropped is None else {"dropped": self.dropped}
-        told = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
-        state.note("ahead", rows=told, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
+        shown = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
+        state.note("ahead", rows=shown, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
                    layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
         return build.tree()
 
@@ -64,8 +67,8 @@ class InTarget(Drafter):
 
 
 class InTargetChain(InTarget):
-    """Tokens drawn from the guesses, and rows behind the last of them alone: after a refusal nothing is known, and a round goes by
-    that only guesses."""
+    """Tokens drawn from the guesses, and rows behind the last of them alone: after a refusal nothing is known, and a round goes
+    by that only guesses."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -78,7 +81,7 @@ class InTargetChain(InTarget):
 
 
 class InTargetTree(InTarget):
-    """The likeliest tokens of each guess in a tree of a planned shape, whatever stands above them."""
+    """The most probable tokens of each guess in a tree of a planned shape, whatever stands above them."""
 
     needs = frozenset({"entry", "tree"})
 
@@ -106,8 +109,9 @@ class InTargetTree(InTarget):
 
 
 class StreamTree(InTargetTree):
-    """A tree that is pruned before rows are put behind it: the layers below the streams' tell which candidates do not follow from the
-    token above them. least: chance of a candidate that is kept, with all below it. A target without early exits keeps all."""
+    """A tree that is pruned before rows are put behind it: the layers below the streams' tell which candidates do not follow from
+    the token above them. least: probability of a candidate that is kept, with all below it. A target without early exits keeps
+    all."""
 
     def __init__(self, heads: Any, plan: Plan, least: float):
         super().__init__(heads, plan)
@@ -137,5 +141,5 @@ def everywhere(shape: Shape, steps: int) -> Plan:
 
 def _rows(distributions: Tensor) -> list[dict[str, list]]:
     token_probs, tokens = distributions.topk(min(SAID, distributions.shape[-1]))
-    told = torch.stack([tokens.double(), token_probs.double()], 1).tolist()
-    return [{"tokens": [int(token) for token in said], "chances": [round(prob, 4) for prob in sure]} for said, sure in told]
+    shown = torch.stack([tokens.double(), token_probs.double()], 1).tolist()
+    return [{"tokens": [int(token) for token in said], "chances": [round(prob, 4) for prob in sure]} for said, sure in shown]

@@ -1,9 +1,9 @@
-"""Drafting with heads on the target's last state: no model of its own, no cache of its own.
+"""Drafting with heads on the target's last hidden state: no model of its own, no cache of its own.
 
 A round begins with the root, a token that the target has just written, and with the state that predicted it. That state is all
-that Medusa's heads read (Cai et al. 2401.10774); the tree is fixed beforehand and filled with each head's likeliest tokens. Hydra's
-heads (Ankner et al. 2402.05109) also read the tokens above their guess. All nodes are chosen and none is drawn, so the rule for
-chosen nodes keeps the target's law exactly, at any temperature.
+that Medusa's heads read (Cai et al. 2401.10774); the tree is fixed beforehand and filled with each head's most probable tokens.
+Hydra's heads (Ankner et al. 2402.05109) also read the tokens above their guess. All nodes are chosen and none is drawn, so the
+rule for chosen nodes keeps the target's distribution exactly, at any temperature.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LastState(Drafter):
 
 
 class MedusaTree(LastState):
-    """A tree of a fixed shape; the node of depth i and rank r is the r-th likeliest token of head i."""
+    """A tree of a fixed shape; the node of depth i and rank r is the r-th most probable token of head i."""
 
     needs = frozenset({"tap:final", "head"})
 

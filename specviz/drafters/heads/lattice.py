@@ -1,8 +1,8 @@
 """Blockwise parallel decoding (Stern et al. 1811.03115), and its drafts refined (Kim et al. 2404.09221).
 
-Independent heads guess a block at once, each without knowing the others' guesses. The likeliest guesses of each place form a lattice;
-the plain draft takes the best of each, and a refined one the path that a language model finds best, too: log p(head) + weight * log
-p(language model). What is drafted is chosen, never drawn, so the rule for chosen nodes is exact.
+Independent heads guess a block at once, each without knowing the others' guesses. The most probable guesses of each place form a
+lattice; the plain draft takes the best of each, and a refined one the path that a language model finds best, too: log p(head) +
+weight * log p(language model). What is drafted is chosen, never drawn, so the rule for chosen nodes is exact.
 """
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...core import Budget, DraftTree, Scores, State, Target, TreeBuilder, selec
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, best
 from .last_state import LastState
-from .recurrent import together
+from .recurrent import merged_paths
 
-Places = list[list[tuple[int, float]]]  # of each place the likeliest tokens, each with its log-probability by the head
+Places = list[list[tuple[int, float]]]  # of each place the most probable tokens, each with its log-probability by the head
 Path = tuple[int, ...]
 
 FLOOR = math.log(1e-6)  # of a token that was never seen
@@ -38,8 +38,9 @@ class Refine:
         raise NotImplementedError
 
 
-class BlockGuess(LastState):
-    """top: tokens of a place in the lattice; refine: the paths that are checked, None for the likeliest token of each place."""
+class BlockLattice(LastState):
+    """top: tokens of a place in the lattice; refine: the paths that are checked, None for the most probable token of each
+    place."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -62,17 +63,17 @@ class BlockGuess(LastState):
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:
             state.note("block", block=len(self.heads), drafted=depth, confidence=[round(math.exp(row[0]), 4) for row in values])
-            return together([plain]).tree()
+            return merged_paths([plain]).tree()
         places = [list(zip(*row)) for row in zip(tokens, values)]
         found = self.refine(places, state)
         chosen, steps = found[0]
         rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in said]} for row, said in zip(tokens, values)]
         state.note("lattice", rows=rows, plain=[0] * depth, path=[row.index(token) for row, token in zip(tokens, chosen)],
                    scores=[round(x, 3) for x in steps], paths=len(found))
-        return together([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
+        return merged_paths([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
 
 
-class ByNgrams(Refine):
+class NgramRescorer(Refine):
     """The best paths through the lattice by heads and an n-gram model of a store of text.
 
     order: tokens of the longest n-gram; weight: of the model against the heads; paths: how many are given.
@@ -125,7 +126,7 @@ class ByNgrams(Refine):
         return self._places[string]
 
 
-class ByModel(Refine):
+class ModelRescorer(Refine):
     """The path through the lattice on which heads and a small model agree best, step by step."""
 
     def __init__(self, model: Target, weight: float):

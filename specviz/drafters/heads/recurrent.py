@@ -1,7 +1,9 @@
-"""Drafting with levels that hand a state on, each reading the token guessed before it: MLPSpeculator (Wertheimer et al. 2404.19124).
+"""Drafting with levels that hand a state on, each reading the token guessed before it: MLPSpeculator (Wertheimer et al.
+2404.19124).
 
-The likeliest tokens of each level are followed, and of all the paths down to the last level the likeliest few are kept, by the sum of
-their log-probabilities. Paths that begin alike share their nodes. All nodes are chosen, so the rule for chosen nodes is exact.
+The most probable tokens of each level are followed, and of all the paths down to the last level the most probable few are kept,
+by the sum of their log-probabilities. Paths that begin alike share their nodes. All nodes are chosen, so the rule for chosen
+nodes is exact.
 """
 from __future__ import annotations
 
@@ -35,18 +37,18 @@ class LevelTree(LastState):
                 token_probs = token_probs.double() if values is None else values[:, None] + token_probs.double()
                 values, tokens, states = token_probs.flatten(), ids.flatten(), states.repeat_interleave(ids.shape[1], 0)
                 levels.append(tokens.double())
-            told = torch.cat([values, *levels]).tolist()  # all levels in one go
+            scores = torch.cat([values, *levels]).tolist()  # all levels in one go
         ends, at = len(values), len(values)
         paths: list[tuple[int, ...]] = [()] * ends
         for level in levels:
-            tokens_of, at = told[at:at + len(level)], at + len(level)
+            tokens_of, at = scores[at:at + len(level)], at + len(level)
             paths = [(*path, int(tokens_of[i * len(level) // ends])) for i, path in enumerate(paths)]
-        found = list(zip(told[:ends], paths))
+        found = list(zip(scores[:ends], paths))
         kept = sorted(found, key=lambda path: -path[0])[:self.paths if budget.width > 1 else 1]
-        return together([path for _, path in kept]).tree()
+        return merged_paths([path for _, path in kept]).tree()
 
 
-def together(paths: list[tuple[int, ...]]) -> TreeBuilder:
+def merged_paths(paths: list[tuple[int, ...]]) -> TreeBuilder:
     """Paths of chosen tokens, first path first; those that begin alike share their nodes."""
     build, at = TreeBuilder(), {(): -1}
     for path in paths:

@@ -1,7 +1,8 @@
 """Shapes for trees of heads: which ranks of which head are worth a place (Medusa, Cai et al. 2401.10774, section 2.3.3).
 
 Head i guesses the token of depth i + 1 whatever stands above it, so a path of ranks (r1, r2, ...) is right with about the product
-of how often each head's token of that rank is right. Taking the likeliest place again and again gives the best tree of a size.
+of how often each head's token of that rank is right. Taking the most probable place again and again gives the best tree of a
+size.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PUBLISHED = tuple(
 
 
 def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, width: int = 10**9) -> Shape:
-    """The ``nodes`` likeliest places when the token of rank r of head i is right with chance accuracy[i][r]."""
+    """The ``nodes`` most probable places when the token of rank r of head i is right with probability accuracy[i][r]."""
     accuracy = [row[:width] for row in accuracy[:depth]]
     heap = [(-accuracy[0][0], (0,))] if accuracy and accuracy[0] else []
     paths: list[tuple[int, ...]] = []
@@ -36,7 +37,7 @@ def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, widt
     return Shape.of_paths(paths)
 
 
-def promised(accuracy: list[list[float]], shape: Shape) -> float:
+def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
     """Tokens that a round with this tree commits on average, the target's own included, if heads err independently."""
     worth, total = {-1: 1.0}, 1.0
     for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):

@@ -1,5 +1,6 @@
-"""DDTree: a tree over a block drafter's guesses. One pass gives a distribution for every place; the most likely paths through them
-become a tree, best first. Its nodes are chosen, so each is accepted with the target's own probability: exact at every temperature.
+"""DDTree: a tree over a block drafter's guesses. One pass gives a distribution for every place; the most likely paths through
+them become a tree, best first. Its nodes are chosen, so each is accepted with the target's own probability: exact at every
+temperature.
 """
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, drafter: str, nodes: int, width: int, depth: int) -> Parts:
-    from ...drafters.heads.block import BlockTree
+    from ...drafters.heads.masked_block import BlockTree
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

@@ -7,7 +7,7 @@ from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
-    from ...drafters.heads.block import BlockChain
+    from ...drafters.heads.masked_block import BlockChain
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
@@ -18,7 +18,7 @@ METHOD = Method(
     key="dflash",
     title="DFlash",
     paper="DFlash 2026, arXiv 2602.06036",
-    summary="All draft tokens at once: a few layers read the target's inner states and fill in a block of masked places.",
+    summary="All draft tokens at once: a few layers read the target's hidden states and fill in a block of masked places.",
     knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; the paper's blocks have 16"),),
     needs=frozenset({"head:dflash", "tap:layer", "embed", "head"}),
     look="A draft costs the same whether it has two tokens or seven; the later places are guessed without knowing the earlier ones.",
@@ -27,6 +27,6 @@ METHOD = Method(
     differs="The block, its masks and the states it reads are the paper's, and published files load. Each place is "
             "drawn and judged by rejection, so temperatures above 0 are exact.",
     trains=(Trained("dflash", "A few layers that fill in a block of mask tokens in one forward pass.",
-                    "specviz.models.block", one_pass=True),),
+                    "specviz.models.masked_block", one_pass=True),),
     build=build,
 )

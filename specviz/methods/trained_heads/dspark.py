@@ -1,5 +1,5 @@
-"""DSpark: a block drafter whose places know the token before them through a matrix of low rank, and which says how far it trusts
-itself (DeepSeek's DSpark, as the public code of its authors has it). Draws are one after the other through the Markov head, so
+"""DSpark: a block drafter whose places know the token before them through a matrix of low rank, and which predicts how
+likely each guess is to pass (DeepSeek's DSpark, as the public code of its authors has it). Draws are one after the other through the Markov head, so
 each has the distribution it was drawn from and token rejection is exact.
 """
 from __future__ import annotations
@@ -8,7 +8,7 @@ from ...core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int, sure: float) -> Parts:
-    from ...drafters.heads.block import BlockChain
+    from ...drafters.heads.masked_block import BlockChain
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
@@ -22,14 +22,17 @@ METHOD = Method(
     summary="A block drafted in one pass, where each token still knows the one before it, cut where the drafter stops trusting itself.",
     knobs=(
         Knob("gamma", 7, 1, 15, "tokens drafted a round, as far as the block was trained; the authors' blocks have 7"),
-        Knob("sure", 0.3, 0.0, 1.0, "the draft ends where all of it is expected to pass with less than this chance; 0 drafts the block"),
+        Knob("sure", 0.5, 0.0, 1.0, "the draft ends before the first token whose confidence is below this, maybe before any; 0 drafts "
+             "the block, as the authors evaluate"),
     ),
     needs=frozenset({"head:dspark", "tap:layer", "embed", "head"}),
     look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands beside its verdict.",
     wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
-    differs="Written from the authors' public code; how the block ends (``sure``) is its own trust in all that it drafted.",
+    differs="Written from the authors' public code: the block ends at the first token of too little confidence, as theirs does. They "
+            "evaluate whole blocks, and so should a GPU.",
+    published={"sure": 0.0},
     trains=(Trained("dspark", "A block drafter with a Markov head and a confidence head.",
-                    "specviz.models.block", one_pass=True),),
+                    "specviz.models.masked_block", one_pass=True),),
     build=build,
 )

@@ -1,5 +1,5 @@
-"""Hidden Transfer: matrices turn the last token's state, at layers on the way up, into pseudo states of the tokens to come, which run
-through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature.
+"""Hidden Transfer: matrices turn the last token's state, at layers on the way up, into pseudo states of the tokens to come, which
+run through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHOD = Method(
     summary="Turns the last token's inner state into made-up states of the next tokens, which the rest of the model reads as its own.",
     knobs=(
         Knob("nodes", 4, 0, 64, "places in the tree; 0: as many as it was calibrated for"),
-        Knob("depth", 2, 1, 6, "pseudo states behind a candidate, as far as they were trained"),
+        Knob("depth", 2, 1, 6, "pseudo states after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:hidden_transfer", "entry", "tree"}),
     look="At which layer each pseudo state enters: it has seen what the layers below made of the text, which Medusa's heads have not.",

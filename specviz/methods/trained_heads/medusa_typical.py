@@ -1,5 +1,6 @@
 """Medusa with its paper's own rule: typical acceptance keeps a guess that the target finds likely enough (Cai et al. 2401.10774,
-section 2.3.1). Faster than the exact rule at temperatures above 0, and no longer the target's law; at temperature 0 it is exact.
+section 2.3.1). Faster than the exact rule at temperatures above 0, and no longer the target's distribution; at temperature 0 it
+is exact.
 """
 from __future__ import annotations
 

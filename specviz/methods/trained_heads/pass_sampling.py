@@ -1,5 +1,5 @@
-"""PaSS, parallel speculative sampling: a few learned embeddings behind the text make the model draft for itself in the pass that checks
-the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what those rows say: token rejection, exact.
+"""PaSS, parallel speculative sampling: a few learned embeddings after the text make the model draft for itself in the pass that
+checks the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what those rows say: token rejection, exact.
 """
 from __future__ import annotations
 

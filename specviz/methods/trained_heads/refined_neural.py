@@ -7,11 +7,11 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, gamma: int, top: int, weight: float) -> Parts:
-    from ...drafters.heads.lattice import BlockGuess, ByModel
+    from ...drafters.heads.lattice import BlockLattice, ModelRescorer
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(BlockGuess(kit.head("blockwise"), top, ByModel(kit.open("draft"), weight)), Fixed(gamma), TokenRejection())
+    return Parts(BlockLattice(kit.head("blockwise"), top, ModelRescorer(kit.open("draft"), weight)), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

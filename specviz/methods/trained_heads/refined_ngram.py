@@ -1,5 +1,5 @@
-"""Blockwise drafts refined by n-grams: of all paths through the heads' best guesses the one is checked that an n-gram model likes, too
-(Kim et al. 2404.09221, global rescoring). Paths are chosen, not drawn, so the check is exact at every temperature.
+"""Blockwise drafts refined by n-grams: of all paths through the heads' best guesses the one is checked that an n-gram model
+likes, too (Kim et al. 2404.09221, global rescoring). Paths are chosen, not drawn, so the check is exact at every temperature.
 """
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, gamma: int, top: int, order: int, weight: float, paths: int) -> Parts:
-    from ...drafters.heads.lattice import BlockGuess, ByNgrams
+    from ...drafters.heads.lattice import BlockLattice, NgramRescorer
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    refine = ByNgrams(kit.open_store("text").array, order, weight, paths)
-    return Parts(BlockGuess(kit.head("blockwise"), top, refine), Fixed(gamma, paths, gamma * paths), TokenRejection())
+    refine = NgramRescorer(kit.open_store("text").array, order, weight, paths)
+    return Parts(BlockLattice(kit.head("blockwise"), top, refine), Fixed(gamma, paths, gamma * paths), TokenRejection())
 
 
 METHOD = Method(

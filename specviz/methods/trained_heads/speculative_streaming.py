@@ -1,5 +1,5 @@
-"""Speculative Streaming, its lossless mode: in the model's last layers streams run beside each token's state and guess the tokens after
-the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidates are chosen: exact at every temperature.
+"""Speculative Streaming, its lossless mode: in the model's last layers streams run beside each token's state and guess the tokens
+after the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidates are chosen: exact at every temperature.
 """
 from __future__ import annotations
 

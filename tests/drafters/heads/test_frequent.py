@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Sampling, State, open_run, play
 from specviz.methods.trained_heads.fr_spec import drafter as frequent
-from specviz.methods.trained_heads.fr_spec.drafter import Frequent, most_frequent
+from specviz.methods.trained_heads.fr_spec.drafter import ReducedHead, most_frequent
 from specviz.methods import catalogue
 from specviz.models import linear
 from specviz.targets.tiny import TinyTarget
@@ -39,7 +39,7 @@ def test_the_most_frequent_tokens_are_counted_in_the_corpus_and_equals_go_by_id(
 def test_the_cut_matrix_says_what_the_whole_one_says_of_its_tokens_and_nothing_of_the_others():
     target = TinyTarget(toy(7).net, 32)
     tokens, states = torch.tensor([1, 4, 5]), torch.randn(3, target.hidden, dtype=target.net.output.dtype)
-    cut = Frequent(target, tokens)
+    cut = ReducedHead(target, tokens)
     assert torch.allclose(cut(states)[:, tokens], target.head(states)[:, tokens], atol=1e-6)
     others = [token for token in range(7) if token not in tokens]
     assert bool((cut(states)[:, others] == -torch.inf).all())
@@ -62,12 +62,12 @@ def test_no_clock_chooses_how_the_cut_matrix_is_stored(monkeypatch):
     target = TinyTarget(toy(7).net, 32)
     target.embed = lambda ids, inner=target.embed: inner(ids).float()
     target.head = lambda states, inner=target.head: inner(states.double()).float()
-    assert isinstance(Frequent(target, torch.tensor([1, 4])).linear, linear.TransposedLinear)
+    assert isinstance(ReducedHead(target, torch.tensor([1, 4])).linear, linear.TransposedLinear)
 
 
 def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch):
     made = []
-    monkeypatch.setattr(frequent, "Frequent", lambda target, tokens: made.append(target) or Frequent(target, tokens))
+    monkeypatch.setattr(frequent, "ReducedHead", lambda target, tokens: made.append(target) or ReducedHead(target, tokens))
     one, other = toy(7, seed=1), toy(7, seed=2)
     head = one.head("eagle")
     for kit in (one, one, other):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specviz.core import Budget, Sampling, Scores, State
-from specviz.drafters.heads.lattice import BACK, FLOOR, BlockGuess, ByModel, ByNgrams
+from specviz.drafters.heads.lattice import BACK, FLOOR, BlockLattice, ModelRescorer, NgramRescorer
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 from ...exactness.toys import store
@@ -29,7 +29,7 @@ class Heads:
 
 
 def drafted(top, refine, width=4, gamma=4):
-    drafter, state = BlockGuess(Heads(), top, refine), State([7, 9, 3], Sampling(0.0), limit=20)
+    drafter, state = BlockLattice(Heads(), top, refine), State([7, 9, 3], Sampling(0.0), limit=20)
     drafter.start(state, TinyTarget(TinyNet(VOCAB)), Scores(torch.zeros(1, VOCAB), {"final": torch.zeros(1, 8)}))
     tree = drafter.propose(state, Budget(gamma, width))
     ends = [i for i in range(len(tree)) if not tree.children(i)]
@@ -54,7 +54,7 @@ def test_ngrams_find_the_best_paths_of_all(order, top, paths):
     for path in itertools.product(*(row.topk(top).indices.tolist() for row in logp)):
         every[path] = sum(float(logp[i, x]) + 0.7 * prob((7, 9, 3, *path[:i]), x, order) for i, x in enumerate(path))
     want = sorted(every, key=lambda path: -every[path])[:paths]
-    refine = ByNgrams(store("text", [TEXT]).array, order, 0.7, paths)
+    refine = NgramRescorer(store("text", [TEXT]).array, order, 0.7, paths)
     found, (kind, told) = drafted(top, refine)
     assert set(found) == set(want) and kind == "lattice" and told["paths"] == paths
     assert sum(told["scores"]) == pytest.approx(every[want[0]], abs=2e-3)
@@ -69,9 +69,9 @@ def test_a_small_model_chooses_step_by_step_among_the_heads_guesses():
     for i in range(4):
         said = net.logits([7, 9, 3, *path])[-1].log_softmax(-1)
         path.append(max(logp[i].topk(5).indices.tolist(), key=lambda x: float(logp[i, x]) + 1.5 * max(FLOOR, float(said[x]))))
-    found, (_, told) = drafted(5, ByModel(TinyTarget(net), 1.5))
+    found, (_, told) = drafted(5, ModelRescorer(TinyTarget(net), 1.5))
     assert found == [tuple(path)] and told["path"] != told["plain"]
-    assert drafted(5, ByModel(TinyTarget(net), 0.0))[0] == [tuple(LAWS.argmax(-1).tolist())], "of no weight: the heads' first choice"
+    assert drafted(5, ModelRescorer(TinyTarget(net), 0.0))[0] == [tuple(LAWS.argmax(-1).tolist())], "of no weight: the heads' first choice"
 
 
 def test_a_plain_block_is_the_heads_first_choice():

@@ -9,7 +9,7 @@ import torch
 
 from specviz.core import Budget, DraftTree, Sampling, State, open_run, play
 from specviz.drafters.heads.last_state import HydraTree, MedusaTree
-from specviz.drafters.heads.shapes import PUBLISHED, calibrated, promised, shape_of
+from specviz.drafters.heads.shapes import PUBLISHED, calibrated, expected_length, shape_of
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training import ranks
@@ -41,7 +41,7 @@ def test_a_calibrated_tree_is_the_best_of_its_size(nodes):
     best = sorted(map(worth, every), reverse=True)[:nodes]
     shape = calibrated(ACCURACY, nodes)
     assert len(shape) == min(nodes, len(every)) and sorted(map(worth, paths(shape)), reverse=True) == pytest.approx(best)
-    assert promised(ACCURACY, shape) == pytest.approx(1 + sum(best))
+    assert expected_length(ACCURACY, shape) == pytest.approx(1 + sum(best))
 
 
 def test_the_authors_tree():

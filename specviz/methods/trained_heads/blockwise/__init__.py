@@ -1,5 +1,5 @@
-"""Blockwise parallel decoding: heads guess a block of tokens at once, and the model checks the block and guesses the next one in the
-same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every temperature.
+"""Blockwise parallel decoding: heads guess a block of tokens at once, and the model checks the block and guesses the next one in
+the same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every temperature.
 """
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
-    from ....drafters.heads.lattice import BlockGuess
+    from ....drafters.heads.lattice import BlockLattice
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    return Parts(BlockGuess(kit.head("blockwise")), Fixed(gamma), TokenRejection())
+    return Parts(BlockLattice(kit.head("blockwise")), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -1,8 +1,9 @@
-"""Blockwise parallel decoding's proposal heads: one layer on the target's last state, parted among all heads (Stern et al. 1811.03115).
+"""Blockwise parallel decoding's proposal heads: one layer on the target's last hidden state, parted among all heads (Stern et al.
+1811.03115).
 
-The layer is as wide as all heads together; head i takes its part of it through ReLU and a matrix of its own, adds the state, and the
-target's output matrix reads what comes of it. The paper's first head is the model itself and goes through the new layer, too; here the
-target stays as it is, which keeps its text, and the heads are those after it.
+The layer is as wide as all heads together; head i takes its part of it through ReLU and a matrix of its own, adds the state, and
+the target's output matrix reads what comes of it. The paper's first head is the model itself and goes through the new layer, too;
+here the target stays as it is, which keeps its text, and the heads are those after it.
 """
 from __future__ import annotations
 

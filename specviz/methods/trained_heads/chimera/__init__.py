@@ -1,5 +1,5 @@
-"""Chimera: a trigram encoder for what was just written and one layer over the target's states for everything else lead to a head a step
-(Zeng et al. 2402.15758). The tree is chosen and not drawn, so the check is exact at every temperature.
+"""Chimera: a trigram encoder for what was just written and one layer over the target's states for everything else lead to a head
+a step (Zeng et al. 2402.15758). The tree is chosen and not drawn, so the check is exact at every temperature.
 """
 from __future__ import annotations
 

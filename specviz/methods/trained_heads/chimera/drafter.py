@@ -1,7 +1,8 @@
 """Drafting with Chimera: each guess reads three tokens closely and the whole text through one layer (Zeng et al. 2402.15758).
 
-The target's states lie in the layer's cache as they come. In a round a row for each node, the code of its last three tokens, looks at
-them and at what the rows of the nodes above became, and becomes one itself. The tree has a fixed shape; all nodes are chosen.
+The target's states lie in the layer's cache as they come. In a round a row for each node, the code of its last three tokens,
+looks at them and at what the rows of the nodes above became, and becomes one itself. The tree has a fixed shape; all nodes are
+chosen.
 """
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class ChimeraTree(HydraTree):
 
 
 class ChimeraModel:
-    """One round, as what grows trees takes a draft model. best: by level, the chance of the first node's likeliest token."""
+    """One round, as what grows trees takes a draft model. best: by level, the probability of the first node's most probable
+    token."""
 
     def __init__(self, heads: Any, target: Target, cache: RowCache, last: Tensor, text: list[int]):
         self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)

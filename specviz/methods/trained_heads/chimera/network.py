@@ -1,12 +1,13 @@
 """Chimera: short context by trigrams, long context by one layer over the target's states (Zeng et al. 2402.15758).
 
-The last three tokens' embeddings go through a residual block and a matrix (the trigram encoder). What comes of it stands as a row behind
-the target's last states in one decoder layer (the full context encoder), whose output o takes the part of the state that the target has
-not computed yet: the rows of later guesses see it as one. A head of its own for each step reads the last true state and o, side by side.
+The last three tokens' embeddings go through a residual block and a matrix (the trigram encoder). What comes of it stands as a row
+behind the target's last hidden states in one decoder layer (the full context encoder), whose output o takes the part of the state
+that the target has not computed yet: the rows of later guesses see it as one. A head of its own for each step reads the last true
+state and o, side by side.
 
 Names are the authors', three files joined into one: ``trimlp.0.linear.weight``, ``trimlp.0.linear.bias``, ``trimlp.1.weight``,
-``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. Ours have heads [hidden, 2 hidden], which lead to the target's
-output matrix; an untrained one adds state and o, as the authors' does.
+``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. Ours have heads [hidden, 2 hidden], which lead to the
+target's output matrix; an untrained one adds state and o, as the authors' does.
 """
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Chimera(nn.Module):
 
     def __init__(self, config: dict[str, Any], bias: bool = False):
         super().__init__()
-        self.told, self.sizes, d = config, Sizes.of(config, "the full context encoder"), config["hidden_size"]
+        self.settings, self.sizes, d = config, Sizes.of(config, "the full context encoder"), config["hidden_size"]
         self.trimlp = nn.Sequential(Block(3 * d), nn.Linear(3 * d, d, False))
         self.fast_layer1 = nn.ModuleList([Layer(self.sizes, True, True, bias)])
         self.own = bool(config["own_output"])
@@ -57,10 +58,10 @@ class Chimera(nn.Module):
         return found if self.own else head(found)
 
     def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
-        """For training: states [batch, n, hidden] of the target; codes: for each step [batch, n, hidden], of the trigram that ends so
-        many tokens behind the place's next one. Outputs of the steps, each on its own earlier ones."""
+        """For training: states [batch, n, hidden] of the target; codes: for each step [batch, n, hidden], of the trigram that
+        ends so many tokens behind the place's next one. Outputs of the steps, each on its own earlier ones."""
         n, layer = states.shape[1], self.fast_layer1[0]
-        angles = angles_of(self.told, self.sizes.head_dim, n + len(codes), states.device)
+        angles = angles_of(self.settings, self.sizes.head_dim, n + len(codes), states.device)
         own = torch.eye(n, dtype=torch.bool, device=states.device)
         sees = torch.ones_like(own).tril()
         _, kv = layer(states, angles[:n])
@@ -78,11 +79,11 @@ class Chimera(nn.Module):
     @cached_property
     def fused(self) -> Fused:
         """The encoder as it drafts; made once, shared by every run."""
-        return Fused(list(self.fast_layer1), self.told)
+        return Fused(list(self.fast_layer1), self.settings)
 
     @property
     def config(self) -> dict[str, Any]:
-        return {**self.told, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
+        return {**self.settings, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Chimera:

@@ -1,7 +1,7 @@
 """Drafting with Clover's heads: a state that every speculated token turns (Xiao et al. 2405.00263).
 
-As with Hydra's heads the tree has a fixed shape and is grown level by level, and what is in front of the heads reads every state that
-the target shows. All nodes are chosen.
+As with Hydra's heads the tree has a fixed shape and is grown level by level, and what is in front of the heads reads every state
+that the target shows. All nodes are chosen.
 """
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class CloverTree(HydraTree):
 
 
 class CloverModel:
-    """One round of the heads, as what grows trees takes a draft model. gates: by the tokens read below the root, the gates and how far
-    the state was moved, as a share of its length."""
+    """One round of the heads, as what grows trees takes a draft model. gates: by the tokens read below the root, the gates and
+    how far the state was moved, as a share of its length."""
 
     def __init__(self, heads: Any, target: Target, table: Tensor, last: Tensor, root: int):
         self.heads, self.target, self.table, self.last, self.root = heads, target, table, last, root

@@ -1,8 +1,8 @@
 """Clover: heads that hand a state on, each turned by the token speculated before it (Xiao et al. 2405.00263).
 
-A whole decoder layer over the target's last states (the augmenting block) gives the first state. Head i adds what an attention with
-that state as its query and the last speculated token as its only key and value finds, and a residual block of its own, x +
-SiLU(W x + b), leads to the target's output matrix. Tokens are read as rows of that output matrix, brought to one length.
+A whole decoder layer over the target's last hidden states (the augmenting block) gives the first state. Head i adds what an
+attention with that state as its query and the last speculated token as its only key and value finds, and a residual block of its
+own, x + SiLU(W x + b), leads to the target's output matrix. Tokens are read as rows of that output matrix, brought to one length.
 
 With one key a softmax would always be 1, and the paper's figure gates instead without saying how; here the gate of each attention
 head is the cosine between query and key, as in Clover-2, whose code is public. Weights of Clover were never published.

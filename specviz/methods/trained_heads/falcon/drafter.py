@@ -25,8 +25,9 @@ class BlockModel(FeatureModel):
 
 
 class BlockwiseTree(Drafter):
-    """The likeliest tokens of each place, and of all places together the likeliest paths. Places of one pass do not know of each
-    other, so a path's chance is the product of its tokens'. The ``beam`` best whole paths go into the next pass, k rows each.
+    """The most probable tokens of each place, and of all places together the most probable paths. Places of one pass do not know
+    of each other, so a path's chance is the product of its tokens'. The ``beam`` best whole paths go into the next pass, k rows
+    each.
 
     Nodes are chosen: each is accepted with the target's own probability of it.
     """
@@ -49,7 +50,7 @@ class BlockwiseTree(Drafter):
             return DraftTree()
         build, values, passes = TreeBuilder(), [], []
         with torch.inference_mode():
-            paths, guesses = [(-1, 0.0)], self.model.first()[None]  # leaf and log chance of each path; [paths, k, hidden]
+            paths, guesses = [(-1, 0.0)], self.model.first()[None]  # leaf and log probability of each path; [paths, k, hidden]
             above, run, depth = [-1], 0, 0  # last scratch row above each path; scratch rows in all; levels drafted
             while paths:
                 passes.append(len(paths))
@@ -74,7 +75,7 @@ class BlockwiseTree(Drafter):
 
     def _places(self, build: TreeBuilder, values: list[float], paths, guesses: Tensor, budget: Budget, left: int,
                 state: State) -> list[tuple[int, int]]:
-        """Adds the likeliest tokens of each place below each path, budget.nodes of a level at most -> whole paths as (leaf,
+        """Adds the most probable tokens of each place below each path, budget.nodes of a level at most -> whole paths as (leaf,
         number of the path it is below)."""
         k, kind = guesses.shape[1], self.model._kind
         found, ids = best(self.model.target.head(guesses.flatten(0, 1).to(kind)).log_softmax(-1), budget.width)

@@ -1,6 +1,6 @@
 """FR-Spec: EAGLE-2 whose head chooses among the tokens that are frequent in a corpus (Zhao et al. 2502.14856). A head's pass is a
-layer and the target's whole output matrix; with a quarter of its rows most of that price is gone. The target still judges with all
-tokens, so nothing changes but what is drafted.
+layer and the target's whole output matrix; with a quarter of its rows most of that price is gone. The target still judges with
+all tokens, so nothing changes but what is drafted.
 """
 from __future__ import annotations
 

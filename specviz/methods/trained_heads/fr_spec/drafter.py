@@ -1,8 +1,8 @@
 """A head that chooses among the frequent tokens alone (FR-Spec, Zhao et al. 2502.14856).
 
-Heads that borrow the target's output matrix pay for the whole vocabulary with every pass of theirs, and for a layer or two that is
-most of the pass. The rows of the tokens that are common in a corpus cost a fraction; what is left out has no chance of being drafted,
-and the target, which judges with all of them, says it itself.
+Heads that borrow the target's output matrix pay for the whole vocabulary with every pass of theirs, and for a layer or two that
+is most of the pass. The rows of the tokens that are common in a corpus cost a fraction; what is left out has no probability of
+being drafted, and the target, which judges with all of them, says it itself.
 """
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from torch import Tensor
 from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 from ....models.linear import fastest_layout, without_timing
 
-_cut_at_stop: WeakKeyDictionary[Any, dict[int, Frequent]] = WeakKeyDictionary()  # by head: measuring and cutting is done once, not every run
+_reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictionary()
 
 
 def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
-    """The ``count`` tokens of a vocabulary that a corpus has most often, of equals the lower id, in ascending order; int64 [count]."""
+    """The ``count`` tokens of a vocabulary that a corpus has most often, of equals the lower id, in ascending order; int64
+    [count]."""
     counts = np.bincount(tokens[tokens < vocab], minlength=vocab)
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:count]))
 
 
-class Frequent:
+class ReducedHead:
     """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others.
 
     A target lends its matrix as a function, so the rows are what it says of the unit vectors.
@@ -53,10 +54,10 @@ class Frequent:
             return bool(torch.allclose(self(state)[0, self.tokens], said, atol=1e-3 * (1 + float(said.abs().max()))))
 
 
-class Lending:
+class ReducedTarget:
     """A target that lends ``head`` in its matrix's place, and all else as it is."""
 
-    def __init__(self, target: Target, head: Frequent):
+    def __init__(self, target: Target, head: ReducedHead):
         self._target, self.head = target, head
 
     def __getattr__(self, name: str) -> Any:
@@ -66,19 +67,20 @@ class Lending:
 
 
 class FrequentTokens(Drafter):
-    """A drafter with a head, which is lent the rows of ``tokens`` alone. head: the weights, which all runs share."""
+    """A drafter with a head, which is shared by the target the rows of ``tokens`` alone. head: the weights, which all runs
+    share."""
 
     def __init__(self, inner: Drafter, head: Any, tokens: Tensor):
         self.inner, self.net, self.tokens = inner, head, tokens
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        made = _cut_at_stop.setdefault(self.net, {})
+        made = _reduced_heads.setdefault(self.net, {})
         cut = made.get(len(self.tokens))
         if cut is None or not cut.fits(target, self.tokens):
-            cut = made[len(self.tokens)] = Frequent(target, self.tokens)
+            cut = made[len(self.tokens)] = ReducedHead(target, self.tokens)
         self.spoken, self.vocab = frozenset(self.tokens.tolist()), target.vocab
-        self.inner.start(state, Lending(target, cut), prefill)
+        self.inner.start(state, ReducedTarget(target, cut), prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return self.inner.propose(state, budget)

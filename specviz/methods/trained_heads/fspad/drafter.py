@@ -14,5 +14,5 @@ class FspadTree(Features):
         tree = super().propose(state, budget)
         if len(tree):
             out, net = self.model._out, self.model.net
-            state.note("halves", likeness=[round(x, 4) for x in F.cosine_similarity(net.said(out), net.feedback(out), -1).tolist()])
+            state.note("halves", likeness=[round(x, 4) for x in F.cosine_similarity(net.predict(out), net.feedback(out), -1).tolist()])
         return tree

@@ -64,12 +64,12 @@ class Fspad(Eagle):
     def feedback(self, x: Tensor) -> Tensor:
         return x[..., self.sizes.hidden:]
 
-    def said(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor) -> Tensor:
         """Of what a row gives, what speaks of the next token through the target's head."""
         return x[..., :self.sizes.hidden]
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        return lent(self.said(states))
+        return lent(self.predict(states))
 
     @cached_property
     def fused(self) -> PartingNet:

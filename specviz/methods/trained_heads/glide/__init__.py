@@ -1,5 +1,5 @@
-"""GliDe with CaPE: a small decoder that reads the target's keys and values drafts a chain, with more candidates beside it where it is in
-doubt (Du et al. 2402.02082).
+"""GliDe with CaPE: a small decoder that reads the target's keys and values drafts a chain, with more candidates beside it where
+it is in doubt (Du et al. 2402.02082).
 """
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ....core.note_kind import note
 
 
 def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
-    from .drafter import DoubtfulChain, Glide
+    from .drafter import CapeChain, Glide
     from ....drafters.model.chain import DraftChain
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    grow = DoubtfulChain if drafts == "with candidates" else DraftChain
+    grow = CapeChain if drafts == "with candidates" else DraftChain
     return Parts(Glide(kit.head("glide"), grow), Fixed(gamma, width, nodes), TokenRejection())
 
 
@@ -42,7 +42,7 @@ METHOD = Method(
     notes={
         "widths": note(
             "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
-            sure=("its chance of the top token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
+            sure=("its probability of the top token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
     },
     build=build,
 )

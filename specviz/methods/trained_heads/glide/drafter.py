@@ -10,7 +10,7 @@ from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target,
 from ....trees import Scorer, best
 from ....drafters.model.chain import ModelDrafter
 
-WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this chance of the likeliest token, so many candidates
+WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this probability of the most probable token, so many candidates
 
 
 class GlideModel:
@@ -77,10 +77,12 @@ class Glide(Drafter):
         self.inner.observe(state, outcome)
 
 
-class DoubtfulChain(ModelDrafter):
-    """The likeliest tokens one after another, and beside each the next likely ones as leaves: the less sure, the more of them (CaPE).
+class CapeChain(ModelDrafter):
+    """The most probable tokens one after another, and beside each the next most probable ones as leaves: the less sure, the more
+    of them (CaPE).
 
-    How many there are follows from the same distribution that names them, so all count as chosen. widths: (chance, candidates) pairs.
+    How many there are follows from the same distribution that names them, so all count as chosen. widths: (chance, candidates)
+    pairs.
     """
 
     def __init__(self, model: Any, widths: tuple[tuple[float, int], ...] = WIDTHS):

@@ -1,10 +1,10 @@
 """GliDe (Du et al. 2402.02082): a small decoder that reads the target's own keys and values.
 
-Each of its layers is an ordinary one with a second attention behind the first: queries of the layer's own, keys and values those that
-the target's last layers hold of the text. They exist for verified tokens only, so a drafted token sees them up to the last one. In
-training that is played with blocks of ``block`` tokens: a row sees what lies before its block, and in the first block what lies up to
-itself. The paper's drafter has an embedding and an output matrix of its own; here the target lends both. No weights of it were
-published; the names are ours.
+Each of its layers is an ordinary one with a second attention behind the first: queries of the layer's own, keys and values those
+that the target's last layers hold of the text. They exist for verified tokens only, so a drafted token sees them up to the last
+one. In training that is played with blocks of ``block`` tokens: a row sees what lies before its block, and in the first block
+what lies up to itself. The paper's drafter has an embedding and an output matrix of its own; here the target lends both. No
+weights of it were published; the names are ours.
 """
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class CrossAttention(nn.Module):
         self.q_proj, self.o_proj = nn.Linear(hidden, heads * head_dim, bias=False), nn.Linear(heads * head_dim, hidden, bias=False)
 
     def forward(self, x: Tensor, angles: Tensor, keys: Tensor, values: Tensor, sees: Tensor) -> Tensor:
-        """x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c]. A row
-        that sees nothing gets nothing."""
+        """x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c].
+        A row that sees nothing gets nothing."""
         if not keys.shape[2]:
             return torch.zeros_like(x)
         q = _turned(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
@@ -81,8 +81,8 @@ class Glide(nn.Module):
         return at + 1 if at < self.block else at - at % self.block
 
     def forward(self, embeds: Tensor, lent: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
-        """For training: embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, n, head_dim] of each layer that is read;
-        horizons [n]: how many of them each row sees. -> states [batch, n, hidden] for the target's head."""
+        """For training: embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, n, head_dim] of each layer that is
+        read; horizons [n]: how many of them each row sees. -> states [batch, n, hidden] for the target's head."""
         n, device = embeds.shape[1], embeds.device
         angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
@@ -101,7 +101,8 @@ class Glide(nn.Module):
 
 
 class GlideNet(Fused):
-    """``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same weights."""
+    """``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same
+    weights."""
 
     owner: GlideRows
 
@@ -124,9 +125,9 @@ class GlideNet(Fused):
 
 
 class GlideRows(RowCache):
-    """Embeddings of the text's tokens in, the last one's too, states for the target's head out. ``horizons``: how many of the target's
-    keys each text row was read with; rows of a tree see what the last of them sees. ``lent``: those keys and values, [kv_heads, c,
-    head_dim], of each layer that is read."""
+    """Embeddings of the text's tokens in, the last one's too, states for the target's head out. ``horizons``: how many of the
+    target's keys each text row was read with; rows of a tree see what the last of them sees. ``lent``: those keys and values,
+    [kv_heads, c, head_dim], of each layer that is read."""
 
     def __init__(self, net: GlideNet):
         super().__init__(copy.copy(net))

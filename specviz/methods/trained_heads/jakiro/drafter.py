@@ -1,4 +1,5 @@
-"""Draft with Jakiro's two experts (arXiv 2502.06282): the last level of a draft comes from their contrast, without a forward pass."""
+"""Draft with Jakiro's two experts (arXiv 2502.06282): the last level of a draft comes from their contrast, without a forward
+pass."""
 from __future__ import annotations
 
 from ....core import Budget, DraftTree, Scores, State

@@ -67,14 +67,14 @@ class Jakiro(Eagle):
     def feedback(self, x: Tensor) -> Tensor:
         return x[..., :self.sizes.hidden]
 
-    said = feedback
+    predict = feedback
 
     def further(self, x: Tensor) -> Tensor:
         """Of what a row gives, the guess that speaks of the token after the next."""
         return x[..., self.sizes.hidden:2 * self.sizes.hidden]
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        return lent(self.said(states))
+        return lent(self.predict(states))
 
     @cached_property
     def fused(self) -> MixedNet:

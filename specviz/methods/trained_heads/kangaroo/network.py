@@ -5,8 +5,8 @@ norm of its own -> the target's head. It is all that is trained, and it is small
 the check continues from what they left.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``layers.0.self_attn.*``,
-``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained behind, ``exit_layer``, must stand in the config;
-published ones do not say it.
+``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained behind, ``exit_layer``, must stand in the
+config; published ones do not say it.
 """
 from __future__ import annotations
 

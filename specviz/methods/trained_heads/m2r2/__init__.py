@@ -1,5 +1,5 @@
-"""M2R2: beside the target's first layers small adapters move a second, faster residual, which speaks through the target's own head at an
-early exit; the check goes on from the first layers' work (Bhendawade et al. 2502.02040).
+"""M2R2: beside the target's first layers small adapters move a second, faster residual, which speaks through the target's own
+head at an early exit; the check goes on from the first layers' work (Bhendawade et al. 2502.02040).
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """M2R2: an early exit whose fast residual speaks through the target's own norm and head (Bhendawade et al. 2502.02040).
 
-The slow residual is the target's own work, left in its scratch, and the check continues from there; the fast one of a row follows from
-the row's token and from the keys and values of the first layers, so nothing is kept between rows.
+The slow residual is the target's own work, left in its scratch, and the check continues from there; the fast one of a row follows
+from the row's token and from the keys and values of the first layers, so nothing is kept between rows.
 """
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class FastExit(Drafter):
         return build.tree()
 
     def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
-        """Logits [vocab] behind a token at a position, and how far its fast residual was moved, in lengths of the slow one [1, hidden]."""
+        """Logits [vocab] behind a token at a position, and how far its fast residual was moved, in lengths of the slow one [1,
+        hidden]."""
         kind = next(self.net.parameters()).dtype
         with torch.inference_mode():
             lent = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]

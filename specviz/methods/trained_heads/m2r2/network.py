@@ -1,11 +1,11 @@
 """M2R2 (Bhendawade et al. 2502.02040): a fast residual beside the slow one, so that the first layers are fit to speak.
 
-Its formulas could not be read; this is built after notes. Beside the target's first layers, whose states are the slow residual, runs a
-fast one, that begins as the token's embedding. Each of these layers has an adapter of low rank that moves it: its queries read the keys and
-values that the layer's own attention holds of the text and of the row itself, and a small feed-forward follows. A row of the fast
-residual needs no other row of it, so it keeps no cache. At the exit, how far it was moved is added to the slow residual; the target's
-last norm and output matrix speak from there. Untrained adapters move nothing: it is then the target's own early exit.
-No weights were published; the names are ours.
+Its formulas could not be read; this is built after notes. Beside the target's first layers, whose states are the slow residual,
+runs a fast one, that begins as the token's embedding. Each of these layers has an adapter of low rank that moves it: its queries
+read the keys and values that the layer's own attention holds of the text and of the row itself, and a small feed-forward follows.
+A row of the fast residual needs no other row of it, so it keeps no cache. At the exit, how far it was moved is added to the slow
+residual; the target's last norm and output matrix speak from there. Untrained adapters move nothing: it is then the target's own
+early exit. No weights were published; the names are ours.
 """
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Adapter(nn.Module):
             nn.init.zeros_(last.weight)
 
     def forward(self, x: Tensor, angles: Tensor, lent: KV, causal: bool) -> Tensor:
-        """x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal: row i
-        reads the first i + 1 of them, else all."""
+        """x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
+        row i reads the first i + 1 of them, else all."""
         q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
         keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in lent)
         y = F.scaled_dot_product_attention(_turned(q, angles).to(x), keys, values, is_causal=causal)
@@ -54,7 +54,8 @@ class Adapter(nn.Module):
 
 
 class FastResidual(nn.Module):
-    """config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads, target_head_dim."""
+    """config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads,
+    target_head_dim."""
 
     def __init__(self, config: dict[str, Any], name: str = "the fast residual"):
         super().__init__()
@@ -71,8 +72,8 @@ class FastResidual(nn.Module):
     def forward(self, embeds: Tensor, lent: list[KV], at: int | None = None) -> Tensor:
         """How far the adapters move the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
 
-        embeds [batch, n, hidden]; lent: of each layer below the exit the keys and values [batch, kv_heads, c, head_dim]. at: the position
-        of a single row, which reads all of them; None: the rows are those of a text, each reads up to itself.
+        embeds [batch, n, hidden]; lent: of each layer below the exit the keys and values [batch, kv_heads, c, head_dim]. at: the
+        position of a single row, which reads all of them; None: the rows are those of a text, each reads up to itself.
         """
         places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
         angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)

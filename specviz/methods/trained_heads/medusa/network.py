@@ -1,4 +1,4 @@
-"""Medusa: heads on the target's last state, each guessing one token further ahead (Cai et al. 2401.10774).
+"""Medusa: heads on the target's last hidden state, each guessing one token further ahead (Cai et al. 2401.10774).
 
 Head i reads the state that predicted the root and guesses the token i + 1 places after the root, without knowing what lies
 between. A head is a few residual blocks, x + SiLU(W x + b), and an output matrix: its own, one that all heads share, or the

@@ -1,5 +1,5 @@
-"""MLPSpeculator: a small recurrent network on the target's last state, each level of which also reads the token guessed before it
-(Wertheimer et al. 2404.19124). The tree is chosen and not drawn, so the check is exact at every temperature.
+"""MLPSpeculator: a small recurrent network on the target's last hidden state, each level of which also reads the token guessed
+before it (Wertheimer et al. 2404.19124). The tree is chosen and not drawn, so the check is exact at every temperature.
 """
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ METHOD = Method(
     key="mlp_speculator",
     title="MLPSpeculator",
     paper="Wertheimer et al. 2024, arXiv 2404.19124",
-    summary="Levels of a small network guess one token after another from the target's last state, each knowing the token before.",
+    summary="Levels of a small network guess one token after another from the target's last hidden state, each knowing the token before.",
     knobs=(
         Knob("depth", 3, 1, 8, "most levels used, one a token ahead"),
-        Knob("paths", 2, 1, 16, "likeliest paths that are checked"),
+        Knob("paths", 2, 1, 16, "most probable paths that are checked"),
         Knob("top", 0, 0, 6, "tokens followed at each level; 0: as many as the weights were made for"),
     ),
     needs=frozenset({"head:mlp_speculator", "tap:final", "tree"}),
     look="Unlike Medusa's, the tokens below two parents differ: a level has read what stands above its guess.",
     wins="Where a draft must cost next to nothing but should still hang together: a level is two small matrices.",
-    loses="Far ahead: beyond the target's last state it has read nothing but its own guesses, without attention.",
+    loses="Far ahead: beyond the target's last hidden state it has read nothing but its own guesses, without attention.",
     differs="The network, its weights' names and the choice of paths are the authors'; paths that begin alike share their nodes here. "
-            "Their check compares with the target's likeliest token; ours is exact at every temperature.",
+            "Their check compares with the target's most probable token; ours is exact at every temperature.",
     compared="formula",
     published={"paths": 5, "depth": 8},
     aliases=("mlp_speculator", "Combined Token/Embedding Speculator", "IBM accelerator"),

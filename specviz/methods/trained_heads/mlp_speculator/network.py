@@ -1,12 +1,12 @@
-"""MLPSpeculator: levels of a small recurrent network on the target's last state (Wertheimer et al. 2404.19124).
+"""MLPSpeculator: levels of a small recurrent network on the target's last hidden state (Wertheimer et al. 2404.19124).
 
-Level i mixes what it is handed with the token just guessed: state = GELU(norm(P state + w E token)), where w keeps both shares of one
-size; an output matrix of its own makes of that the next token's logits. With tied weights all levels share one embedding, norm and
-output matrix, and all but the first one P.
+Level i mixes what it is handed with the token just guessed: state = GELU(norm(P state + w E token)), where w keeps both shares of
+one size; an output matrix of its own makes of that the next token's logits. With tied weights all levels share one embedding,
+norm and output matrix, and all but the first one P.
 
-``load`` reads the published layout: config.json with n_predict, inner_dim, tie_weights, scale_input and top_k_tokens_per_head, and
-``emb.0.weight``, ``proj.0.weight``, ``ln.0.weight``, ``ln.0.bias``, ``head.0.weight`` and so on, with or without ``speculator.`` before
-them; copies of tied weights may be left out. It is also ours.
+``load`` reads the published layout: config.json with n_predict, inner_dim, tie_weights, scale_input and top_k_tokens_per_head,
+and ``emb.0.weight``, ``proj.0.weight``, ``ln.0.weight``, ``ln.0.bias``, ``head.0.weight`` and so on, with or without
+``speculator.`` before them; copies of tied weights may be left out. It is also ours.
 """
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def unit(x: Tensor) -> Tensor:
 
 
 class MLPSpeculator(nn.Module):
-    """levels: tokens guessed ahead; inner: width of the states; top: how many of the likeliest tokens are followed at each level."""
+    """levels: tokens guessed ahead; inner: width of the states; top: how many of the most probable tokens are followed at each
+    level."""
 
     def __init__(self, hidden: int, vocab: int, levels: int = 3, inner: int = 0, tied: bool = True, scaled: bool = True,
                  top: tuple[int, ...] = ()):
@@ -60,7 +61,8 @@ class MLPSpeculator(nn.Module):
         return self.levels
 
     def step(self, level: int, states: Tensor, tokens: Tensor) -> Tensor:
-        """States [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and tokens [n]."""
+        """States [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and tokens
+        [n]."""
         if level == 0 and self.scaled:
             states = unit(states) / 2**0.5
         own = 0 if self.tied else level

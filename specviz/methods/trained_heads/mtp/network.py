@@ -1,19 +1,21 @@
-"""A multi-token prediction module, as models of today bring one along (DeepSeek-V3, 2412.19437; Qwen3-Next, MiMo): ``fc`` over the
-normed embedding beside the normed state of the target, one ordinary decoder layer, a norm; the target's head reads what comes out.
+"""Multi-token prediction module (DeepSeek-V3, arXiv 2412.19437; Qwen3-Next, MiMo): ``fc`` over the normed embedding next to the
+normed hidden state of the target, one decoder layer, a norm; the target's head reads the result.
 
-Row t reads the token t + 1 and the target's state, after its last norm, of token t, and guesses the token t + 2. Drafting on, its own
-state stands in the target's place: after the module's norm, or before it in DeepSeek's layout.
+Row t reads token t + 1 and the target's state of token t after its last norm, and predicts token t + 2. When it drafts on, its own
+state takes the target's place: after the module's norm, or before it in DeepSeek's layout.
 
-``load`` reads the names of Qwen (``mtp.fc``, ``mtp.pre_fc_norm_*``; norms of its newer models store what is added to one), of MiMo
-and "speculators" (``mtp_layers.0.input_proj``, which has the state first) and of DeepSeek (``enorm``, ``hnorm``, ``eh_proj``), where
-the layer is a dense one with queries, keys and values of its own. The folder holds the module alone.
+``load`` reads four published layouts. The order of the joined halves and the zeroed embedding at position 0 follow the readers:
+Qwen (``mtp.fc``; vLLM 055e47c, qwen3_next_mtp.py), whose newer norms store what is added to one; speculators
+(``mtp_layers.0.input_proj``, embedding first since commit 60280bd of June 2026, layer config nested; c05b95b); MiMo (the same names,
+state first, position 0 zeroed; vLLM 0bb55d6, mimo_mtp.py); DeepSeek (``enorm``, ``hnorm``, ``eh_proj``, position 0 zeroed; vLLM
+03356f8, deepseek_mtp.py), where the layer is dense with queries, keys and values of its own. The folder holds the module alone.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,19 +27,30 @@ from ....models.rms_norm import Norm
 from ....models.weights import ModelError
 
 ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what is added to one
-# each layout: a name that gives it away; then fc, norm of the embedding, of the state, the last norm, the layer; whether the state is
-# first, and whether the state that is fed back is after the norm
-LAYOUTS = (
-    (r"((?:mtp\.)?)pre_fc_norm_embedding\.weight", ("{}fc", "{}pre_fc_norm_embedding", "{}pre_fc_norm_hidden", "{}norm", "{}layers.0."),
-     False, True),
-    (r"((?:model\.)?mtp_layers\.0\.)input_proj\.weight", ("{}input_proj", "{}token_layernorm", "{}hidden_layernorm", "{}final_layernorm",
-                                                         "{}"), True, True),
-    (r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}enorm", "{}hnorm", "{}shared_head.norm", "{}"), False, False),
-)
+
+
+class Layout(NamedTuple):
+    """One published layout: the pattern of a name that identifies it; names of fc, the norms of embedding and state, the last norm,
+    and the layer's prefix."""
+
+    pattern: str
+    names: tuple[str, str, str, str, str]
+    state_first: bool = False
+    feeds_normed: bool = True  # the state that is fed back comes after the last norm
+    zero_first: bool = False  # the embedding at position 0 is zeroed
+
+
+_INPUT_PROJ = (r"((?:model\.)?mtp_layers\.0\.)input_proj\.weight",
+               ("{}input_proj", "{}token_layernorm", "{}hidden_layernorm", "{}final_layernorm", "{}"))
+QWEN = Layout(r"((?:mtp\.)?)pre_fc_norm_embedding\.weight",
+              ("{}fc", "{}pre_fc_norm_embedding", "{}pre_fc_norm_hidden", "{}norm", "{}layers.0."))
+SPECULATORS, MIMO = Layout(*_INPUT_PROJ), Layout(*_INPUT_PROJ, state_first=True, zero_first=True)
+DEEPSEEK = Layout(r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}enorm", "{}hnorm", "{}shared_head.norm", "{}"),
+                  feeds_normed=False, zero_first=True)
 
 
 class Mtp(nn.Module):
-    """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true)."""
+    """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false)."""
 
     hidden_states = ("final",)  # what it reads of the target
 
@@ -46,6 +59,7 @@ class Mtp(nn.Module):
         self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
         d, eps = self.sizes.hidden, self.sizes.eps
         self.feeds_normed = bool(config.get("feeds_normed", True))
+        self.zero_first = bool(config.get("zero_first"))
         self.fc = nn.Linear(2 * d, d, bias=False)
         self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (nn.RMSNorm(d, eps=eps) for _ in range(3))
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
@@ -61,6 +75,8 @@ class Mtp(nn.Module):
         n = embeds.shape[1]
         angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
         past, out = None, []
+        if self.zero_first:
+            embeds = torch.cat([torch.zeros_like(embeds[:, :1]), embeds[:, 1:]], 1)
         for step in range(steps):
             x = self.fc(torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(states)], -1)).to(states.dtype)
             x, past = self.layers[0](x, angles, past, seen(place, step))
@@ -84,7 +100,7 @@ class MtpNet(Fused):
         super().__init__(list(module.layers), module.config, module.fc)
         norms = (module.pre_fc_norm_embedding, module.pre_fc_norm_hidden, module.norm)
         self.of_embedding, self.of_state, self.after = (Norm(norm.weight.detach(), self.eps) for norm in norms)
-        self.feeds_normed = module.feeds_normed
+        self.feeds_normed, self.zero_first = module.feeds_normed, module.zero_first
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         x = super().run(x, turn, slots, at, mask)
@@ -92,7 +108,12 @@ class MtpNet(Fused):
 
 
 class MtpRows(EagleRows):
-    """Pairs (embedding of token t + 1, state of token t) in, states that guess token t + 2 out."""
+    """Pairs (embedding of token t + 1, state of token t) in, states that predict token t + 2 out."""
+
+    def read(self, embeds: Tensor, features: Tensor) -> Tensor:
+        if self.net.zero_first and not self.first + self.count:
+            embeds = torch.cat([torch.zeros_like(embeds[:1]), embeds[1:]])
+        return super().read(embeds, features)
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         kind = self.net.dtype
@@ -100,7 +121,8 @@ class MtpRows(EagleRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Mtp:
-    """An untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate, qk_norm."""
+    """An untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
+    qk_norm."""
     return Mtp({**like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
@@ -110,18 +132,23 @@ def load(folder: str | Path, body: Body) -> Mtp:
     problem = why_not(folder, body.name, body.hidden, body.vocab, "mtp")
     if problem:
         raise ModelError(problem)
-    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
-    met = [(prefix, *rest) for pattern, *rest in LAYOUTS if (prefix := weights.first(pattern))]
-    if not met:
+    weights, raw = HeadWeights(folder, body), config_of(folder)
+    nested = raw.get("transformer_layer_config")
+    config = {"hidden_size": body.hidden, **raw, **(nested if isinstance(nested, dict) else {})}
+    layouts = (QWEN, SPECULATORS if raw.get("speculators_model_type") == "mtp" else MIMO, DEEPSEEK)
+    layout = next((one for one in layouts if weights.first(one.pattern)), None)
+    if layout is None:
         raise ModelError(f"{folder.name} is no MTP module: it has no pre_fc_norm_embedding, input_proj or eh_proj")
-    prefix, names, state_first, feeds_normed = met[0]
-    fc, embedding, hidden, last, at = (name.format(prefix[1]) for name in names)
-    told = str(config.get("model_type") or "")
-    config |= {"num_hidden_layers": 1, "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": feeds_normed,
-               "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
+    fc, embedding, hidden, last, at = (name.format(weights.first(layout.pattern)[1]) for name in layout.names)
+    kind = str(config.get("model_type") or "")
+    if config["hidden_size"] != body.hidden:
+        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
+                         f"has {body.hidden}")
+    config |= {"num_hidden_layers": 1, "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
+               "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
     sizes, d = Sizes.of(config, folder.name), body.hidden
     joint = weights.fitting(f"{fc}.weight", body, d, 2 * d)
-    found: dict[str, Tensor | None] = {"fc.weight": torch.cat(joint.chunk(2, 1)[::-1], 1) if state_first else joint}
+    found: dict[str, Tensor | None] = {"fc.weight": torch.cat(joint.chunk(2, 1)[::-1], 1) if layout.state_first else joint}
     ours = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
     found |= {f"{name}.weight": weights.get(f"{theirs}.weight", d) for name, theirs in zip(ours, (embedding, hidden, last))}
     mine = layer_weights(weights, sizes, at, True, True)
@@ -129,7 +156,7 @@ def load(folder: str | Path, body: Body) -> Mtp:
         mine |= {f"{at}self_attn.{part}.weight": weights.get(f"{at}self_attn.{part}.weight", sizes.head_dim)
                  for part in ("q_norm", "k_norm")}
     found |= {"layers.0." + name.removeprefix(at): tensor for name, tensor in mine.items()}
-    if told.startswith(ADDED_TO_ONE):
+    if kind.startswith(ADDED_TO_ONE):
         found = {name: tensor + 1 if "norm" in name else tensor for name, tensor in found.items()}
     weights.none_left(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
     return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)

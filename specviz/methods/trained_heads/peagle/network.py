@@ -40,7 +40,7 @@ class PEagle(Eagle3):
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
 
     def embed(self, ids: list[int], lent: Callable[[list[int]], Tensor]) -> Tensor:
-        """Rows of its own embedding, or of the target's, which is lent; [n, hidden]."""
+        """Rows of its own embedding, or of the target's, which is shared by the target; [n, hidden]."""
         if self.embed_tokens is None:
             return lent(ids)
         return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)

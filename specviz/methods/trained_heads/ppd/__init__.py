@@ -1,4 +1,4 @@
-"""PPD, parallel prompt decoding: learned prompt tokens behind every candidate guess the next tree in the pass that checks this one
+"""PPD, parallel prompt decoding: learned prompt tokens after every candidate guess the next tree in the pass that checks this one
 (Chen et al. 2405.18628). Trees depend on how much was guessed. Candidates are chosen: exact at every temperature.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ METHOD = Method(
     summary="Learned prompt tokens ride along with every candidate, so the pass that checks one tree of guesses grows the next.",
     knobs=(
         Knob("rows", 5, 2, 64, "rows of a pass beside the root's, candidates and prompt tokens together"),
-        Knob("depth", 3, 1, 6, "prompt tokens behind a candidate, as far as they were trained"),
+        Knob("depth", 3, 1, 6, "prompt tokens after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:ppd", "entry", "tree"}),
     look="How a pass shares its rows: candidates that may be right, and prompt tokens behind those that are likely to be the last.",

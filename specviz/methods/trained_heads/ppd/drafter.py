@@ -1,9 +1,10 @@
 """PPD's trees: how many rows of a pass go to candidates, and how many to rows that guess (Chen et al. 2405.18628, section 4).
 
-The state of a round is how many steps the rows behind its root have guessed; that deep its candidates may stand. Which state follows is
-decided by the token accepted last, through the chain behind it. So the trees of all states are chosen together, as those of the Markov
-chain that earns most tokens a round (Howard 1960): each state's tree by the tokens it promises and by what the states that follow
-are worth, and worth anew from the trees, until nothing changes. The paper builds larger trees first and prunes them.
+The state of a round is how many steps the rows behind its root have guessed; that deep its candidates may stand. Which state
+follows is decided by the token accepted last, through the chain behind it. So the trees of all states are chosen together, as
+those of the Markov chain that earns most tokens a round (Howard 1960): each state's tree by the tokens it promises and by what
+the states that follow are worth, and worth anew from the trees, until nothing changes. The paper builds larger trees first and
+prunes them.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ....drafters.heads.shapes import calibrated
 SWEEPS = 24
 USUAL = tuple(0.5 * 0.4**rank for rank in range(10))  # how often each rank is right where nothing was counted
 
-Tree = tuple[Shape, tuple[int, ...]]  # candidates, and the length of the chains behind the root and each of them
+Tree = tuple[Shape, tuple[int, ...]]  # candidates, and the length of the chains after the root and each of them
 
 
 @lru_cache(maxsize=32)
@@ -26,7 +27,7 @@ def prompt_trees(accuracy: tuple[tuple[float, ...], ...], steps: int, rows: int,
     options = [_sized(accuracy[:state], rows) for state in range(steps + 1)]
     worth, chosen = [0.5 * state for state in range(steps + 1)], []
     for _ in range(SWEEPS):
-        found = [max((_rowed(shape, last, promised, worth, rows, chains) for shape, last, promised in each), key=lambda one: one[0])
+        found = [max((_rowed(shape, last, gain, worth, rows, chains) for shape, last, gain in each), key=lambda one: one[0])
                  for each in options]
         chosen = [tree for _, tree in found]
         worth = [0.5 * old + 0.5 * (value - found[0][0]) for old, (value, _) in zip(worth, found)]
@@ -34,7 +35,8 @@ def prompt_trees(accuracy: tuple[tuple[float, ...], ...], steps: int, rows: int,
 
 
 def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
-    """Trees of some sizes: each with the chance that the root, or each place, is accepted last, and the tokens it promises."""
+    """Trees of some sizes: each with the probability that the root, or each place, is accepted last, and the tokens it
+    promises."""
     if not accuracy:
         return [(Shape(), [1.0], 0.0)]
     out = []
@@ -50,13 +52,13 @@ def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
     return out
 
 
-def _rowed(shape: Shape, last: list[float], promised: float, worth: list[float], rows: int, chains: int) -> tuple[float, Tree]:
+def _rowed(shape: Shape, last: list[float], gain: float, worth: list[float], rows: int, chains: int) -> tuple[float, Tree]:
     """The rest of the rows, each where it is worth most, and what the whole is worth."""
     steps, left = [0] * len(last), (rows - len(shape)) // chains
     gains = [worth[step + 1] - worth[step] for step in range(len(worth) - 1)]
     heap = [(-prob * gains[0], place) for place, prob in enumerate(last)] if gains else []
     heapq.heapify(heap)
-    value = promised + worth[0]
+    value = gain + worth[0]
     while heap and left > 0 and heap[0][0] < 0:
         gain, place = heapq.heappop(heap)
         value, left = value - gain, left - 1

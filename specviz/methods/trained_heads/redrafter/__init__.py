@@ -1,5 +1,6 @@
-"""ReDrafter: beam search with a recurrent head on the target's last state; beams that begin alike are checked once (Zhang et al.
-2403.09919). Beams are chosen, not drawn: each node is accepted with the target's own probability, exact at every temperature.
+"""ReDrafter: beam search with a recurrent head on the target's last hidden state; beams that begin alike are checked once (Zhang
+et al. 2403.09919). Beams are chosen, not drawn: each node is accepted with the target's own probability, exact at every
+temperature.
 """
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ METHOD = Method(
         Knob("depth", 3, 1, 8, "tokens of each beam"),
     ),
     needs=frozenset({"head:redrafter", "head", "embed", "tap:final", "tree"}),
-    look="How many of the beams' tokens are left once shared beginnings are told once: beams mostly differ at their ends.",
+    look="How many of the beams' tokens are left once shared beginnings are merged: beams mostly differ at their ends.",
     wins="Where a draft must hang together and cost little: a step is a few small matrices for all beams at once.",
     loses="Where beams agree on a wrong beginning: all of them fail at one token.",
     differs="Head, beam search and the tree of shared beginnings are the authors'. Their check compares beams with draws that follow no "

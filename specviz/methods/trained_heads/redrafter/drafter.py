@@ -1,8 +1,8 @@
 """Drafting by beam search with a recurrent head: ReDrafter (Zhang et al. 2403.09919).
 
-Every step continues all beams at once and keeps the likeliest. Beams that begin alike are told once: the tree of their shared
-beginnings is what the target reads ("dynamic tree attention"). The authors' own rule at temperatures above 0 is not exact; beams are
-chosen and not drawn, so the rule for chosen nodes is.
+Every step continues all beams at once and keeps the most probable. Beams that begin alike are merged: the tree of their shared
+beginnings is what the target reads ("dynamic tree attention"). The authors' own rule at temperatures above 0 is not exact; beams
+are chosen and not drawn, so the rule for chosen nodes is.
 """
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 from ....core import Budget, DraftTree, State, token_tensor
 from ....trees.draws import best_of_all
 from ....drafters.heads.last_state import LastState
-from ....drafters.heads.recurrent import together
+from ....drafters.heads.recurrent import merged_paths
 
-FEW = 50  # likeliest tokens of a step that beams may take, as the authors have it
+FEW = 50  # most probable tokens of a step that beams may take, as the authors have it
 
 
 class BeamTree(LastState):
@@ -42,11 +42,11 @@ class BeamTree(LastState):
                 tokens = few.indices.flatten().index_select(0, rows * few.indices.shape[1] + places)
                 states = states.index_select(0, rows)
                 levels.append(torch.stack([rows, tokens]).double().flatten())
-        told, at, paths = torch.cat([values.double(), *levels]).tolist(), len(values), [()]  # all levels in one go
+        scores, at, paths = torch.cat([values.double(), *levels]).tolist(), len(values), [()]  # all levels in one go
         for level in levels:
-            rows_of_it, tokens_of_it = told[at:at + len(level) // 2], told[at + len(level) // 2:at + len(level)]
+            rows_of_it, tokens_of_it = scores[at:at + len(level) // 2], scores[at + len(level) // 2:at + len(level)]
             paths, at = [(*paths[int(row)], int(token)) for row, token in zip(rows_of_it, tokens_of_it)], at + len(level)
-        build = together(paths)
+        build = merged_paths(paths)
         state.note("beam", nodes=len(build), apart=sum(map(len, paths)),
-                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, told)])
+                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, scores)])
         return build.tree()

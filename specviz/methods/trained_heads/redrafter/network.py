@@ -1,11 +1,12 @@
-"""ReDrafter: one small recurrent head, the same at every step, on the target's last state (Zhang et al. 2403.09919).
+"""ReDrafter: one small recurrent head, the same at every step, on the target's last hidden state (Zhang et al. 2403.09919).
 
 s = SiLU(W e(token) + U s + b) runs over the root and the tokens drafted behind it, from zero; what it comes to, joined with the
 target's state, goes through residual blocks, x + SiLU(W x + b), to an output matrix. Embeddings are the target's.
 
 ``load`` reads the authors' layout: config.json with hidden_size, exit_dim, num_draft_layers and rnn, and ``rnn_w.weight``,
-``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix behind two blocks,
-and ``input_proj`` where exit_dim is not twice the state's width. Ours may do without the output matrix: then the target's serves.
+``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix behind two
+blocks, and ``input_proj`` where exit_dim is not twice the state's width. Ours may do without the output matrix: then the target's
+serves.
 """
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ LENGTH = 5  # tokens ahead that the authors' training teaches
 
 
 class ReDrafter(nn.Module):
-    """hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its own;
-    recurrent: else states are sums of embeddings; length: tokens ahead that training teaches; biased: input_proj has a bias."""
+    """hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its
+    own; recurrent: else states are sums of embeddings; length: tokens ahead that training teaches; biased: input_proj has a
+    bias."""
 
     def __init__(self, hidden: int, vocab: int, exit: int, layers: int = 2, own: bool = True, recurrent: bool = True, length: int = LENGTH,
                  biased: bool = True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .block import drawn
+from .masked_block import drawn
 from .features import Batch
 
 

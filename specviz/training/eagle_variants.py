@@ -1,4 +1,4 @@
-"""Heads of EAGLE's kin on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
+"""Variants of EAGLE's head on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
 
 All learn as EAGLE does: the distance of a guessed feature from the target's, the divergence of what the target's head makes of it
 from the target's distribution, noise on the features that are read. FSPAD parts the two losses between its two states. Jakiro's
@@ -24,15 +24,15 @@ from .runner import Runner
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers, kin = job.numbers(recipe), KIN[recipe]
+    numbers, variant = job.numbers(recipe), VARIANTS[recipe]
     features = Features(job, numbers)
     torch.manual_seed(job.seed)
-    model = kin.build(features.body, numbers)
+    model = variant.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.calm(model, lambda: ahead(model, features)(batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: ahead(model, features)(batch, 1), step, numbers)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
         noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
@@ -58,7 +58,7 @@ def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, 
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
         rows, weight = out[batch.where[kept] - 1], numbers["fading"] ** step
-        total = total + weight * errors(features, batch, numbers, kept, model.feedback(rows), model.said(rows))
+        total = total + weight * errors(features, batch, numbers, kept, model.feedback(rows), model.predict(rows))
         weights += weight
     return total / weights
 
@@ -68,7 +68,7 @@ def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tenso
     total = weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         weight = numbers["fading"] ** step
-        for back, share, part in ((1, 1.0, model.said), (2, numbers["later"], model.further)):
+        for back, share, part in ((1, 1.0, model.predict), (2, numbers["later"], model.further)):
             kept, _ = batch.back(step + back)
             rows = part(out[batch.where[kept] - back])
             total, weights = total + weight * share * errors(features, batch, numbers, kept, rows, rows), weights + weight * share
@@ -76,7 +76,7 @@ def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tenso
 
 
 def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
-    """Falcon: rows k places back guess; ``glance``: (dice, share of the mistakes of a first try that are answered)."""
+    """Falcon: rows k places back guess; ``glance``: (rng, share of the mistakes of a first try that are answered)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
     offset = rng.randrange(k)
@@ -100,13 +100,13 @@ def ahead(model, features: Features) -> chains.Guesses:
         return lambda batch, steps: of_blocks(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):
         return lambda batch, steps: with_contrast(model, features, batch, steps)
-    return lambda batch, steps: [model.said(out) for out in eagle.guesses(model, features, batch, steps)]
+    return lambda batch, steps: [model.predict(out) for out in eagle.guesses(model, features, batch, steps)]
 
 
 def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
     """A chain whose last token comes from the row before: the guess made there one token further."""
     out = eagle.guesses(model, features, batch, max(1, steps - 1))
-    return [model.said(rows) for rows in out] + [model.further(out[-1]).roll(1, 0)] * (steps > 1)
+    return [model.predict(rows) for rows in out] + [model.further(out[-1]).roll(1, 0)] * (steps > 1)
 
 
 def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
@@ -123,18 +123,19 @@ def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int
             for step in range(steps)]
 
 
-KIN = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
+VARIANTS = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
 LOSSES = {"fspad": parted, "jakiro": further, "falcon": glanced}
-_ALL = """ It continues the target's last states ("features"); the target checks what comes of it, so a wrong guess costs time and
-never changes the text.
+_ALL = """ It continues the target's last hidden states ("features"); the target checks what comes of it, so a wrong guess costs
+time and never changes the text.
 
 Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of
 {noise} standard deviations on the features it reads"""
 CARDS = {
-    "fspad": "An FSPAD head (one layer and a feed-forward that samples its input; the target's embedding and head are lent)."
+    "fspad": "An FSPAD head (one layer and a feed-forward that samples its input; embedding and head are shared with the target)."
              + _ALL + """: the first on the state that it hands on, the second on the state that speaks. {rollout} steps on its
 own guesses, where the paper has one.""",
-    "jakiro": "A Jakiro head (one layer with two experts; the target's embedding and output matrix are lent)." + _ALL + """; both
+    "jakiro": "A Jakiro head (one layer with two experts; embedding and output matrix are shared with the target)." +
+    _ALL + """; both
 also on the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has
 one.""",
     "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are

@@ -1,5 +1,5 @@
-"""The run of a recipe whose heads each guess a token further ahead, from the target's states along its own answers: features, loss,
-runner, measures and what is kept are the same for all; a recipe adds its network, what it says along a batch, and its card.
+"""The run of a recipe whose heads each guess a token further ahead, from the target's states along its own answers: features,
+loss, runner, measures and what is kept are the same for all; a recipe adds its network, what it says along a batch, and its card.
 """
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: C
         begin: Callable[[nn.Module, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Where the head of this kind was put.
 
-    chain: the tree by which it is measured; without one it is measured by the tree of the recipe's ``nodes``, and the ranks at which
-    its heads are right are counted and kept with the weights. look: runs its attention, where it has any, whose
+    chain: the tree by which it is measured; without one it is measured by the tree of the recipe's ``nodes``, and the ranks at
+    which its heads are right are counted and kept with the weights. look: runs its attention, where it has any, whose
     entropy is then measured. begin: sets weights before the first step. most: bytes it may take.
     """
     numbers = job.numbers(kind)

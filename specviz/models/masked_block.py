@@ -5,7 +5,7 @@ The network reads the target: states that entered several of its layers are join
 every layer keys and values for each token of the text. The block is a row for the last token and rows of a mask token behind it;
 they see the whole text and each other, also forwards. Row j of a block that is ``sampled from its anchor`` (DSpark) guesses the
 token j + 1 places behind the last one; of a DFlash block row j guesses the token at its own place, so row 0 says nothing. The
-target's own embedding and output matrix are lent for both ends.
+target's own embedding and output matrix are shared by the target for both ends.
 
 A block alone cannot know which of two good continuations it has begun: the Markov head adds to the logits of a row what follows
 from the token drafted before it, through a matrix of low rank; the confidence head tells how likely the row's guess is to pass.
@@ -84,9 +84,9 @@ class ConfidenceHead(nn.Module):
 
 
 class BlockDrafter(nn.Module):
-    """config: a Llama-like config.json with block_size, target_layer_ids (layers whose output is read, 0 first), mask_token_id,
-    maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head, confidence_head_with_markov and
-    sample_from_anchor (default: whether there is a Markov head)."""
+    """config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
+    -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head, confidence_head_with_markov and
+    sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the config)."""
 
     def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
         super().__init__()
@@ -98,12 +98,12 @@ class BlockDrafter(nn.Module):
             self.read_layers = tuple(int(i) for i in said["target_layer_ids"])
         except (KeyError, TypeError, ValueError) as missing:
             raise ModelError(f"config.json of {name} does not say {missing}") from None
-        if self.block < 2 or not self.read_layers or min(self.read_layers) < 0:
+        if self.block < 2 or not self.read_layers or min(self.read_layers) < -1:
             raise ModelError(f"config.json of {name} gives a block or layers to read that make no sense")
         kind = str(said.get("markov_head_type") or "vanilla")
         if rank and kind not in ("vanilla", "gated"):
             raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read")
-        self.anchored = bool(said.get("sample_from_anchor", rank > 0))
+        self.anchored = bool(said.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
         self.layers = nn.ModuleList(BlockLayer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
@@ -112,7 +112,8 @@ class BlockDrafter(nn.Module):
         if sure and with_markov and not rank:
             raise ModelError(f"the confidence head of {name} reads a Markov head that is not there")
         self.confidence_head = ConfidenceHead(d + rank * with_markov) if sure else None
-        self.sure_with_markov = with_markov
+        self.confidence_with_markov = with_markov
+        self.confidence_gated = bool(said.get("confidence_head_gated", "specviz" in config))  # heads trained here before had it so
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
@@ -141,9 +142,13 @@ class BlockDrafter(nn.Module):
             x = layer.across(x, text, turns[at][:, None], turns[:len(places)], mask)
         return self.norm(x).unflatten(1, (blocks, size))
 
-    def sureness(self, states: Tensor, latent: Tensor | None) -> Tensor:
-        """Logits of how likely rows' guesses are to pass; latent: the Markov head's, where it is read."""
-        return self.confidence_head(torch.cat([states, latent], -1) if self.sure_with_markov else states)
+    def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """Logits that the tokens of rows are accepted, [n], from their states [n, hidden] and the tokens before them [n]."""
+        if not self.confidence_with_markov:
+            return self.confidence_head(states)
+        markov = self.markov_head
+        before = markov.latent(tokens, states) if self.confidence_gated else markov.markov_w1(tokens)
+        return self.confidence_head(torch.cat([states, before], -1))
 
     @cached_property
     def fused(self) -> BlockNet:
@@ -168,8 +173,8 @@ class BlockNet(Fused):
             self.text_bias = torch.cat(biases).detach() if biases else None
 
     def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
-        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim]: ``at``..at+n, or those of
-        a tensor [n]. Text rows look nowhere, so there is no mask."""
+        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim]: ``at``..at+n, or
+        those of a tensor [n]. Text rows look nowhere, so there is no mask."""
         n = len(states)
         kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
         kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
@@ -197,9 +202,16 @@ class BlockRows(RowCache):
             self.count += n
 
     def draft(self, embeds: Tensor) -> Tensor:
-        """States [block, hidden] of a block whose first row stands behind the text; embeds [block, hidden]."""
+        """States [block, hidden] of a block whose first row stands after the text; embeds [block, hidden]."""
         n = len(embeds)
         return self._run(embeds.to(self.net.dtype), list(range(n)), torch.ones(n, n, dtype=torch.bool))
+
+
+def _trained_as_dspark(config: dict[str, Any]) -> bool:
+    """Whether DSpark's trainer made a drafter, with a Markov head or (DeepSpec's DFlash) without: its row j predicts j + 1 tokens
+    ahead. DeepSpec names its class in the config (afdfa7c), speculators its type (c05b95b)."""
+    names = config.get("architectures") or ()
+    return config.get("speculators_model_type") == "dspark" or any("DSpark" in str(name) for name in names)
 
 
 def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
@@ -210,7 +222,8 @@ def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
     said = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
             "target_layer_ids": list(numbers.get("read_layers") or spread), "markov_rank": rank,
             "markov_head_type": numbers.get("markov_kind", "vanilla"), "enable_confidence_head": bool(numbers.get("confidence")),
-            "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "sample_from_anchor": rank > 0}
+            "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "confidence_head_gated": False,
+            "sample_from_anchor": rank > 0}
     return BlockDrafter({**like(body, numbers), **said}, f"the block drafter of {body.name}")
 
 

@@ -1,9 +1,10 @@
-"""Block drafters (models/block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and confidence heads.
+"""Block drafters (models/masked_block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and
+confidence heads.
 
 A step takes places of the answers as anchors. The block behind an anchor sees the target's states up to it and its token, and is
 taught the target's distribution of every token that follows; nearer ones weigh more, since what stands behind a refused token is
 lost. The Markov head is taught with the true token before; the confidence head learns how much of the target's distribution a
-row's own covers, which is the chance that its draw passes.
+row's own covers, which is the probability that its draw passes.
 """
 from __future__ import annotations
 
@@ -16,27 +17,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models import block
+from ..models import masked_block as network
 from . import chains, losses
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
 from .generate import Answer
 from .job import Job
-from .kept import Kept
+from .state_cache import StateCache
 from .runner import Runner
 
 
-class Tapped(Features):
+class AuxStateFeatures(Features):
     """Batches whose ``layer`` holds the states that the drafter reads, side by side: [rows * width, taps * hidden]."""
 
     keeps = "layer"
 
-    def __init__(self, job: Job, numbers: dict, build: Callable = block.build):
+    def __init__(self, job: Job, numbers: dict, build: Callable = network.build):
         super().__init__(job, numbers)
         self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.body, numbers).hidden_states)
         folder = self.root / ("states-" + "-".join(map(str, self.hidden_states)))
-        self.kept = Kept(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
+        self.kept = StateCache(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -48,9 +49,9 @@ class Tapped(Features):
 
 def run(job: Job, recipe: str) -> Path:
     numbers = job.numbers(recipe)
-    features = Tapped(job, numbers)
+    features = AuxStateFeatures(job, numbers)
     torch.manual_seed(job.seed)
-    model = block.build(features.body, numbers)
+    model = network.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
 
     def loss_at(step: int):
@@ -75,9 +76,9 @@ def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
     return torch.tensor([[rng.choice(found) for _ in range(each)] for found in rows], device=batch.ids.device)
 
 
-def blocks(model: block.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each place ahead (states [n, hidden], indices [n] into ``batch.where``): what a block says of the token that follows the
-    place of that index. Blocks end where the row's answer ends."""
+def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """For each place ahead (states [n, hidden], indices [n] into ``batch.where``): what a block says of the token that follows
+    the place of that index. Blocks end where the row's answer ends."""
     rows, width = batch.ids.shape
     ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
     ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
@@ -93,30 +94,31 @@ def blocks(model: block.BlockDrafter, features: Features, batch: Batch, anchors:
     return found
 
 
-def loss(model: block.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, numbers: dict) -> Tensor:
+def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, numbers: dict) -> Tensor:
     total = weights = 0.0
     for ahead, (states, index) in enumerate(blocks(model, features, batch, anchors)):
         if not len(index):
             break
-        joined, head, latent = said(model, features, batch, states, index)
+        joined, head = predict(model, features, batch, states, index)
         leaders = batch.top_ids[index], batch.top_logp[index]
         weight = math.exp(-ahead / numbers["fading"])
         found = losses.distil(joined, head, *leaders, batch.labels[index], numbers["hard"])
         if model.confidence_head is not None:
             with torch.no_grad():
                 passes = overlap(joined @ head.to(joined.dtype).T, *leaders)
-            found = found + numbers["sure"] * F.binary_cross_entropy_with_logits(model.sureness(states, latent).float(), passes)
+            sure = model.confidence(states, batch.ids.flatten()[batch.where[index]]).float()
+            found = found + numbers["sure"] * F.binary_cross_entropy_with_logits(sure, passes)
         total, weights = total + weight * found, weights + weight
     return total / weights
 
 
-def said(model: block.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
-    """(rows, matrix, latent): rows times the matrix are the logits; with a Markov head its low rank is joined to both."""
+def predict(model: network.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
+    """Return (rows, matrix), whose product is the logits; with a Markov head its low rank is joined to both."""
     if model.markov_head is None:
-        return states, features.head.float(), None
+        return states, features.head.float()
     latent = model.markov_head.latent(batch.ids.flatten()[batch.where[index]], states)
     head = torch.cat([features.head.float(), model.markov_head.markov_w2.weight], 1)
-    return torch.cat([states, latent], -1), head, latent
+    return torch.cat([states, latent], -1), head
 
 
 def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
@@ -127,7 +129,7 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
     return (torch.minimum(p, q).sum(-1) + rest).clamp(0, 1)
 
 
-def measure(model: block.BlockDrafter, features: Features, numbers: dict) -> dict[str, float]:
+def measure(model: network.BlockDrafter, features: Features, numbers: dict) -> dict[str, float]:
     """Block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // numbers["measure_rows"])]
@@ -141,24 +143,24 @@ def measure(model: block.BlockDrafter, features: Features, numbers: dict) -> dic
 
 
 @torch.inference_mode()
-def hits(model: block.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
+def hits(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
     """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]
     for ahead, (states, index) in enumerate(blocks(model, features, batch, every)):
         if len(index):
-            joined, head, _ = said(model, features, batch, states, index)
+            joined, head = predict(model, features, batch, states, index)
             right = (joined.float() @ head.T).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good
     return marks
 
 
-CARD = """A block drafter ({layers} layers{heads}; the target's embedding and output matrix are lent). It reads the outputs of the
-target's layers {after} (0 is the first) and drafts {length} tokens in one pass; the target checks them, so a wrong guess costs time
-and never changes the text.
+CARD = """A block drafter ({layers} layers{heads}; embedding and output matrix are shared with the target). It reads
+the outputs of the target's layers {after} (0 is the first) and drafts {length} tokens in one pass; the target checks them, so a
+wrong guess costs time and never changes the text.
 
-Distillation of the target's distribution at every place of a block, weight e^(-place / {fading}), and {hard} cross-entropies on the
-token written, {anchors} blocks a row of text. The paper's and the authors' losses are cross-entropy and L1 distance; theirs have
-more layers and a hundred times the text."""
+Distillation of the target's distribution at every place of a block, weight e^(-place / {fading}), and {hard} cross-entropies on
+the token written, {anchors} blocks a row of text. The paper's and the authors' losses are cross-entropy and L1 distance; theirs
+have more layers and a hundred times the text."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from .generate import Answer
 
 
-class Kept:
+class StateCache:
     """States [tokens of all answers, hidden] as 16-bit numbers in a file that fills as they are asked for; where nothing was
     written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
     often it was killed.
@@ -27,8 +27,8 @@ class Kept:
         for old in folder.glob("*-*-*-*"):
             if not old.name.endswith(f"-{name}"):
                 old.unlink()  # of fewer answers, and gigabytes
-        self.states = opened(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
-        self.done = opened(folder / f"done-{name}", len(answers), torch.uint8)
+        self.states = open_array(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
+        self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
         """[rows, width, hidden] of these answers, right-padded with zeros; ``compute`` gives the same, and is asked when one is
@@ -49,7 +49,7 @@ class Kept:
         return whole
 
 
-def opened(path: Path, size: int, dtype: torch.dtype) -> Tensor:
+def open_array(path: Path, size: int, dtype: torch.dtype) -> Tensor:
     """A file as a tensor; a new one is all zeros and takes no room."""
     if not path.is_file():
         with open(path, "wb") as file:

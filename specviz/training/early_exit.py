@@ -1,7 +1,8 @@
-"""The run of a recipe whose head speaks at an early exit of the target, from what enters the exit layer along the target's own answers.
+"""The run of a recipe whose head speaks at an early exit of the target, from what enters the exit layer along the target's own
+answers.
 
-The loss is the divergence of what the target's output matrix makes of the head's states from the target's distribution. A recipe adds its
-network, what it says along a batch, and its card.
+The loss is the divergence of what the target's output matrix makes of the head's states from the target's distribution. A recipe
+adds its network, what it says along a batch, and its card.
 """
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from .features import Batch, Features
 from .job import Job, TrainingError
 from .runner import Runner
 
-TextEmitted = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> states for the target's head, [rows * width, hidden]
+Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> states for the target's head, [rows * width, hidden]
 
 
-def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], said: TextEmitted, card: str) -> Path:
+def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
     """Where the head of this kind was put. reads: features with what enters the layer of the recipe's ``exit_layer``."""
     numbers = job.numbers(kind)
     features = reads(job, numbers, layer=numbers["exit_layer"])
@@ -34,14 +35,14 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         if "score_limit" in numbers:
-            attention.calm(model, lambda: said(model, features, batch), step, numbers)
-        hidden = said(model, features, batch)[batch.where]
+            attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
+        hidden = predict(model, features, batch)[batch.where]
         return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(said, model, features), features, numbers, model))
+    runner.train(loss_at, lambda: chains.measure(ahead(predict, model, features), features, numbers, model))
     return chains.export(job, job.named(kind), model, features, runner, card.format(**numbers))
 
 
-def ahead(said: TextEmitted, model: nn.Module, features: Features) -> chains.Guesses:
+def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:
     """What the replay asks. Drafts stand on true states, however far ahead they are."""
-    return lambda batch, steps: [said(model, features, batch).roll(-1, 0)] * steps
+    return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, token_tensor, never_stop, select_rows, read
+from ...core import (IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never_stop, read, select_rows,
+                     token_tensor)
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common
@@ -31,7 +32,7 @@ class BlockStates(Drafter):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target = target
         scores = prefill
-        if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a target that kept its cache tells the last row
+        if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
             target.sync(state.tokens[:-1])
             scores = target.sync(state.tokens)
         states, at, first = self._joined(scores), scores.at, self.rows.first
@@ -62,7 +63,7 @@ class BlockStates(Drafter):
         return True
 
     def guesses(self, state: State, most: int) -> Tensor | None:
-        """States [rows, hidden] that guess up to ``most`` tokens behind the root, the nearest first; None where the text in front
+        """States [rows, hidden] that guess up to ``most`` tokens after the root, the nearest first; None where the text in front
         of the root is not known."""
         if not self._read(state):
             return None
@@ -76,34 +77,34 @@ class BlockStates(Drafter):
 class BlockChain(BlockStates):
     """One path. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
 
-    sure: the draft ends before a row of which the confidence head expects, with all rows before it, less than this chance to
-    pass. It looks at the token before, which is kept, and never at the one that is not drawn, so the draws keep their law.
+    least: the draft ends before the first row whose confidence is below this, maybe before any (DeepSpec afdfa7c, draft_ops.py). The
+    confidence of a row depends on the token before it, which is kept, and never on its own, so the draws keep their distribution.
     """
 
-    def __init__(self, head: Any, sure: float = 0.0):
+    def __init__(self, head: Any, least: float = 0.0):
         super().__init__(head)
-        self.sure = sure
+        self.least = least
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, most = TreeBuilder(), min(budget.gamma, self.net.length)
         states = self.guesses(state, most) if most > 0 else None
         if states is None:
             return build.tree()
-        markov, token, prob, told = self.net.markov_head, state.tokens[-1], 1.0, []
+        markov, token, confidences = self.net.markov_head, state.tokens[-1], []
         blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
             base = self.target.head(states)
             for depth in range(len(states)):
-                latent = None if markov is None else markov.latent(token_tensor(states.device, [token]), states[depth:depth + 1])
+                row, before = states[depth:depth + 1], token_tensor(states.device, [token])
+                latent = None if markov is None else markov.latent(before, row)
                 if self.net.confidence_head is not None:
-                    sure = torch.sigmoid(self.net.sureness(states[depth:depth + 1], latent))
+                    sure = torch.sigmoid(self.net.confidence(row, before))
                     if blind:
                         waits.append(sure.reshape(1))
                     else:
-                        told.append(float(sure))
-                        prob *= told[-1]
-                        if depth and prob < self.sure:
+                        confidences.append(float(sure))
+                        if confidences[-1] < self.least:
                             break
                 logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
                 token, probs = draw_one(logits, state)
@@ -112,21 +113,20 @@ class BlockChain(BlockStates):
                     break
         tree = build.tree()
         if waits:
-            told, end = read(torch.cat(waits)), len(tree)
-            for depth, sure in enumerate(told):
-                prob *= sure
-                if depth and prob < self.sure:
-                    told, end = told[:depth + 1], depth
+            confidences, end = read(torch.cat(waits)), len(tree)
+            for depth, sure in enumerate(confidences):
+                if sure < self.least:
+                    confidences, end = confidences[:depth + 1], depth
                     break
             tree = tree.keep(range(end), looked=False)
-        if told:
-            state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in told])
+        if confidences:
+            state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in confidences])
         return tree
 
 
 class BlockTree(BlockStates):
-    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their chances. They are
-    chosen, so each is accepted with the target's own probability of it. With a Markov head the chances follow the path."""
+    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their chances. They
+    are chosen, so each is accepted with the target's own probability of it. With a Markov head the chances follow the path."""
 
     def __init__(self, head: Any, width: int, nodes: int):
         super().__init__(head)

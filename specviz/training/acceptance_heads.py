@@ -19,14 +19,14 @@ from ..models import judge
 from ..models.heads import Body
 from . import chains
 from .draft import collate
-from .draft_length import Drafted, loss
+from .draft_length import DraftFeatures, loss
 from .features import Batch, body_of
 from .in_target import visible
 from .job import Job
 from .runner import Runner
 
 
-class Beside(Drafted):
+class ReplacementFeatures(DraftFeatures):
     """Batches of the target's text with the draft model beside it. ``body``: the target's facts."""
 
     @property
@@ -37,7 +37,7 @@ class Beside(Drafted):
 
 def run(job: Job, recipe: str) -> Path:
     numbers = job.numbers(recipe)
-    features = Beside(job, numbers)
+    features = ReplacementFeatures(job, numbers)
     torch.manual_seed(job.seed)
     model = judge.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
@@ -51,8 +51,8 @@ def run(job: Job, recipe: str) -> Path:
         states, good = kept[turn]
         return loss(model.logit(states), good, numbers["bad"]), len(good)
 
-    told = runner.train(loss_at, lambda: measure(model, features, JUDGED[recipe], numbers))
-    known = KNOWN.format(**told) if "loss_heldout" in told else ""
+    measured = runner.train(loss_at, lambda: measure(model, features, JUDGED[recipe], numbers))
+    known = KNOWN.format(**measured) if "loss_heldout" in measured else ""
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
 
@@ -70,8 +70,9 @@ def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Ten
 
 @torch.no_grad()
 def behind(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-    """A model's states after its last norm of a text, [rows, width, hidden], and of other endings of it, [rows, n, steps, hidden], in
-    one pass. ids [rows, width]; at [rows, n]: the last place an ending sees of its row; tails [rows, n, steps]: the endings."""
+    """A model's states after its last norm of a text, [rows, width, hidden], and of other endings of it, [rows, n, steps,
+    hidden], in one pass. ids [rows, width]; at [rows, n]: the last place an ending sees of its row; tails [rows, n, steps]: the
+    endings."""
     width, (each, steps) = ids.shape[1], tails.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
     positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
@@ -88,13 +89,13 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def swapped(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
     after = numbers["after"]
     rows, at = places(batch, after, numbers["places"], rng)
     ids = batch.ids[rows]
     probs = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
-    probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the likeliest token that is not the target's
+    probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
     follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
     tails = torch.cat([probs.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
     text, other = behind(features.target, ids, at, tails)
@@ -103,15 +104,15 @@ def swapped(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -
     return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
 
 
-def written(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the same
-    places."""
+def written(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+    """(states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the
+    same places."""
     own, theirs = steps(features, batch, numbers, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
-def steps(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """States [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their places."""
     tokens = numbers["tokens"]
     rows, at = places(batch, tokens, numbers["places"], rng)
@@ -128,7 +129,7 @@ def steps(features: Beside, batch: Batch, numbers: dict, rng: random.Random) -> 
     return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
-def measure(model, features: Beside, asked, numbers: dict) -> dict[str, float]:
+def measure(model, features: ReplacementFeatures, asked, numbers: dict) -> dict[str, float]:
     """Held-out loss, beside that of the best constant answer: below it, the network knows something of what it reads."""
     room = numbers["after"] if "after" in numbers else numbers["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]

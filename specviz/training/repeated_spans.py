@@ -22,17 +22,17 @@ def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], l
     return words[at : at + size] if kind < 0.7 else rng.sample(words, size)
 
 
-def said_again(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
+def repeated(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
     """(ids, which of them carry loss), at least `length` of them: `span(size)` said again and again, often with noise before it.
     The first saying is free, and so is the first token of every other: nothing tells that it is about to come."""
     words = span(rng.randint(4, length // 3))
-    row, counts, said = [], [], False
+    row, counts, repeats = [], [], False
     while len(row) < length:
         if rng.random() < 0.5:
             noise = span(rng.randint(1, 12))
             row += noise
             counts += [False] * len(noise)
         row += words
-        counts += [False] + [said] * (len(words) - 1)
-        said = True
+        counts += [False] + [repeats] * (len(words) - 1)
+        repeats = True
     return row, counts

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import chains, cod, losses
+from . import chains, losses
+from . import mask_rows
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
@@ -20,16 +21,16 @@ from .generate import Answer
 
 
 @dataclass(frozen=True)
-class Heard:
+class MaskTrainer:
     """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of
     text; speak: their logits; back: how many places before the token that it reads last a row of the text lies."""
 
     features: Features
-    states: Callable[[Batch, cod.Masks], Tensor]
+    states: Callable[[Batch, mask_rows.Masks], Tensor]
     speak: Callable[[Tensor], Tensor]
     back: int = 0
 
-    def said(self, batch: Batch, masks: cod.Masks) -> list[tuple[Tensor, Tensor]]:
+    def predict(self, batch: Batch, masks: mask_rows.Masks) -> list[tuple[Tensor, Tensor]]:
         """For each place of the block (states [n, hidden], indices [n] into ``batch.where``), the text's own rows first."""
         out, width = self.states(batch, masks), batch.ids.shape[1]
         kept, places = batch.back(self.back)
@@ -40,8 +41,8 @@ class Heard:
 
     def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
         """Distillation of the target's distribution at every row; head [vocab, hidden]: the output matrix."""
-        masks = cod.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
-        rows, index = (torch.cat(parts) for parts in zip(*self.said(batch, masks)))
+        masks = mask_rows.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
+        rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
         return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"])
 
     def measure(self, numbers: dict) -> dict[str, float]:
@@ -61,7 +62,7 @@ class Heard:
         """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
-        for ahead, (states, index) in enumerate(self.said(batch, cod.every(batch, block, self.back))):
+        for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):
             right = self.speak(states).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good

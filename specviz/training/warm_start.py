@@ -1,6 +1,6 @@
 """Weights that a head begins with: those of another head of the same target, where a name and a shape agree.
 
-Heads of one kin differ in a matrix or two, and a layer that has learned to read the target's states need not learn it again. Two
+Related heads differ in a matrix or two, and a layer that has learned to read the target's states need not learn it again. Two
 processor cores train some hundred tokens a second, so that is most of what such a head will ever have learned.
 """
 from __future__ import annotations
