@@ -120,7 +120,7 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
 
 def within(budget: Budget, target: Target, state: State) -> Budget:
     """Limit a budget to the tokens the run may still write and to what the target can score."""
-    deepest = max(0, min(budget.gamma, state.left - 1))  # the round also writes one token of the target's own
+    deepest = max(0, min(budget.gamma, state.left - 1)) if state.draft_ready() else 0  # the round also writes one token of the target's own
     return replace(budget, gamma=deepest, width=budget.width if "tree" in target.capabilities else 1)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from . import note_kinds as notes
 from .sampling import RandomStreams, SingleStream, Sampling
@@ -122,7 +122,8 @@ class State:
 
     start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many top tokens of each
     distribution events carry (0 = none); logprobs: how many top log-probabilities events carry beside those of the written tokens
-    (None = not even these); processors: the run's logits processors; round: rounds played so far.
+    (None = not even these); processors: the run's logits processors; draft_ready: False once a draft model can draft no more (rounds then
+    have no draft); round: rounds played so far.
     """
 
     tokens: list[int]
@@ -136,6 +137,7 @@ class State:
     top_k_saved: int = 0
     logprobs: int | None = None
     processors: Any = None  # Processors
+    draft_ready: Callable[[], bool] = field(default=lambda: True, repr=False)
     round: int = 0
     notes: list[tuple[str, dict]] = field(default_factory=list)
 

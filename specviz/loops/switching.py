@@ -1,25 +1,25 @@
-"""Two models take turns at writing and nobody checks (entropy-adaptive decoding, Simonds 2502.06833).
+"""Alternate between two models without verification (entropy-adaptive decoding, Simonds 2502.06833).
 
-Each token is a round of plain decoding on the model whose turn it is; ``sync`` lets the other one catch up when it is relieved. A
-round of the small model has no pass of the target, so block efficiency says how many tokens there are for each such pass.
+Each token is a round of plain decoding on the active model; ``sync`` extends the other model's cache at a switch. A round of the small
+model has no target pass, so block efficiency is the number of tokens per target pass.
 """
 from __future__ import annotations
 
 from typing import Iterable, Iterator
 
-from ..trace.events import Committed, Drafted, Event, Judged, Noted, Verified, best
+from ..trace.events import Committed, Drafted, Event, Judged, Noted, Verified, ModelProbs, best
 from ..core import Outcome, Parts, State, Target, play
-from .speculate import opening, told
+from .speculate import start_run, emit_rounds
 
 
 def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
-    """helpers["small"]: the other model. The policy's ``writer`` says who writes next: "small", or "large", the target."""
-    yield from opening(parts, target, state)
-    yield from told(_rounds(parts, target, state), state)
+    """Decode with the target ("large") or helpers["small"], whichever the policy's ``writer`` names for the next token."""
+    yield from start_run(parts, target, state)
+    yield from emit_rounds(_rounds(parts, target, state), state)
 
 
 def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
-    small, held = parts.helpers["small"], len(state.tokens) - 1  # rows in the target's cache
+    small, held = parts.helpers["small"], len(state.tokens) - 1  # tokens in the target's cache
     while not state.done:
         writer = parts.policy.writer
         large = writer == "large"
@@ -27,14 +27,14 @@ def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Eve
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
         outcome = play(parts, who, state)
-        state.note("switch", writer=writer, **parts.policy.told())
+        state.note("switch", writer=writer, **parts.policy.readings())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]
-        yield _told(outcome, state, large, caught_up, kv)
+        yield _switch_events(outcome, state, large, caught_up, kv)
 
 
-def _told(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Iterator[Event]:
-    """The round's events. All that the small model does is drafting, all that the target does is verifying."""
+def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Iterator[Event]:
+    """Build the round's events: work of the small model counts as drafting, work of the target as verification."""
     seconds = dict(outcome.seconds)
     worked = seconds.pop("draft") + seconds.pop("verify") + caught_up
     seconds |= {"draft": 0.0 if large else worked, "verify": worked if large else 0.0}
@@ -45,7 +45,8 @@ def _told(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dic
         yield Verified(r, t0, t1, kv["after"] - kv["before"])
         yield Judged(r, ())
     yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
-                    float(verdict.probs[verdict.token]), best(verdict.probs, state.top_k_saved), kv, seconds)
+                    float(verdict.probs[verdict.token]), best(verdict.probs, state.top_k_saved), kv, seconds,
+                    *ModelProbs(outcome, state).of_committed())
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()

@@ -33,6 +33,7 @@ class BatchPrompts:
             ids = session.encode(prompt)
             state = session.state(ids, replace(session.sampling, seed=session.sampling.seed + i),
                                   min(length, session.loaded.context - len(ids)))
+            state.draft_ready = kit.draft_ready
             others.append((session.method.build(kit, **session.knobs), kit.target, state))
         return SharedBatch(others, [text[:NAMED] for text in (own, *session.batch_prompts)])
 

@@ -24,5 +24,6 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
         if isinstance(event, Judged):
             event = replace(event, decisions=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.decisions))
         out.append(event)
+    logprobs, tops = (None if values is None else values[:count] for values in (committed.logprobs, committed.top_logprobs))
     return [*out, replace(committed, path=path, tokens=committed.tokens[:count], kind="accepted", tail_prob=None, tail_top=None,
-                          kv=kv)]
+                          kv=kv, softmax_p=None, softmax_top=None, logprobs=logprobs, top_logprobs=tops)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable
 
-from ..trace.events import Event, Failed, Finished, TextEmitted, Started
+from ..trace.events import Committed, Event, Failed, Finished, TextEmitted, Started
 from ..trace.metrics import Totals
 
 
@@ -14,7 +14,8 @@ class RunFailed(RuntimeError):
 
 @dataclass
 class Result:
-    """Fold events in with ``take``; ``text`` ends before the stop string, ``token_ids`` with the token that completed it."""
+    """Fold events in with ``take``; ``text`` ends before the stop string, ``token_ids`` with the token that completed it. logprobs,
+    top_logprobs: one entry per token of ``token_ids``, where the request asks for them."""
 
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -22,6 +23,8 @@ class Result:
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
     why: str = ""  # it failed
+    logprobs: list[float] | None = None
+    top_logprobs: list[list[list[float]]] | None = None
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
 
@@ -29,6 +32,10 @@ class Result:
         self.totals.fold(event)
         if isinstance(event, Started):
             self.prompt_ids = list(event.header["prompt"]["ids"])
+        elif isinstance(event, Committed):
+            if event.logprobs is not None:
+                self.logprobs = (self.logprobs or []) + list(event.logprobs)
+                self.top_logprobs = (self.top_logprobs or []) + list(event.top_logprobs or ())
         elif isinstance(event, TextEmitted):
             self.token_ids += [piece[0] for piece in event.pieces]
             self._text += b"".join(piece[1] for piece in event.pieces)
@@ -54,8 +61,9 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """Return the JSON of ``python -m specviz run``."""
+        logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
-                "finish_reason": self.finish_reason, "metrics": self.metrics()}
+                "finish_reason": self.finish_reason, "metrics": self.metrics(), **logprobs}
 
 
 def collect(events: Iterable[Event]) -> Result:

@@ -189,6 +189,7 @@ class Run:
             self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
         parts = self.session.method.build(self.kit, **self.session.knobs)
         self.state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
+        self.state.draft_ready = self.kit.draft_ready
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
         loop = crowd or parts.loop or speculate
         for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
@@ -262,12 +263,17 @@ class Run:
         """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text, and the number of tokens
         copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded()}
+                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(), **self._stopped_drafts()}
 
     def _unrecorded(self) -> dict[str, Any]:
         """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""
         why = {name: count for name, count in getattr(self.kit and self.kit.target, "eager", {}).items() if name != "prompt"}
         return {"eager": why} if why else {}
+
+    def _stopped_drafts(self) -> dict[str, Any]:
+        """Return the draft models that stopped drafting: model, reason, and tokens of the text by then."""
+        problems = self.kit.draft_problems() if self.kit else []
+        return {"draft_stopped": problems} if problems else {}
 
     def _header(self) -> dict[str, Any]:
         session, method, sampling = self.session, self.session.method, self.session.sampling

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterator
 
+import torch
 from torch import Tensor
 
 from ..core.parts import Outcome, Decision
@@ -93,7 +94,9 @@ class Judged(Event):
 
 @dataclass(frozen=True)
 class Committed(Event):
-    """tokens: what was written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``."""
+    """tokens: those written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``. At temperature 0
+    softmax_p, softmax_top: the model's own probability of the last token, and its top tokens. logprobs, top_logprobs: per token its log-probability under the model's
+    own distribution, and the top [token, log-probability] pairs, where the request asks for them."""
 
     round: int
     at: float
@@ -104,15 +107,20 @@ class Committed(Event):
     tail_top: Top | None
     kv: dict[str, int]
     seconds: dict[str, float]
+    softmax_p: float | None = None
+    softmax_top: Top | None = None
+    logprobs: tuple[float, ...] | None = None
+    top_logprobs: tuple[Top, ...] | None = None
 
     @property
     def accepted(self) -> int:
         return len(self.path) + (self.kind == "accepted")
 
     def records(self):
-        tail = _clean({"tok": self.tokens[-1], "why": self.kind, "p": self.tail_prob, "top": self.tail_top})
-        yield {"type": "commit", "round": self.round, "t": self.at, "path": list(self.path), "tail": tail,
-               "n_new": len(self.tokens), "kv": self.kv}
+        tail = _clean({"tok": self.tokens[-1], "why": self.kind, "p": self.tail_prob, "top": self.tail_top,
+                       "softmax_p": self.softmax_p, "top_softmax": self.softmax_top})
+        yield _clean({"type": "commit", "round": self.round, "t": self.at, "path": list(self.path), "tail": tail,
+                      "n_new": len(self.tokens), "kv": self.kv, "logprobs": self.logprobs, "top_logprobs": self.top_logprobs})
         ns = {k: round(v * 1e9) for k, v in self.seconds.items()}
         yield {"type": "timing", "round": self.round, "draft_ns": ns.get("draft", 0), "verify_ns": ns.get("verify", 0),
                "judge_ns": ns.get("judge", 0), "cache_ns": ns.get("commit", 0),
@@ -203,16 +211,59 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     rows = len(outcome.scores.logits)
     yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
     yield Verified(r, *verify, rows)
-    yield Judged(r, tuple(_trials(outcome, state.top_k_saved)))
-    verdict = outcome.verdict
+    verdict, model = outcome.verdict, ModelProbs(outcome, state)
+    yield Judged(r, tuple(_decisions(outcome, state.top_k_saved, model)))
     before = len(state.tokens) - len(outcome.committed) - 1
     kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
     prob = None if verdict.probs is None else float(verdict.probs[verdict.token])
     yield Committed(r, committed, verdict.path, outcome.committed, verdict.kind, prob,
-                    best(verdict.probs, state.top_k_saved), kv, outcome.seconds)
+                    best(verdict.probs, state.top_k_saved), kv, outcome.seconds, *model.of_committed())
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()
+
+
+class ModelProbs:
+    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before any logits processor.
+
+    Computed only where log-probabilities are asked for, and at temperature 0 where distributions are saved: there the distribution
+    decoded from is one-hot, and shows nothing of the model.
+    """
+
+    def __init__(self, outcome: Outcome, state: State):
+        self.outcome, self.logprobs, self.count = outcome, state.logprobs, state.top_k_saved
+        self.greedy = state.sampling.greedy and bool(state.top_k_saved)
+        self._rows: dict[int, Tensor] = {}
+
+    def _row(self, row: int) -> Tensor:
+        """Return log-probabilities [vocab] at a row of the scores."""
+        if row not in self._rows:
+            logits = self.outcome.scores.model_logits[row]
+            self._rows[row] = (logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1)
+        return self._rows[row]
+
+    def of_node(self, node: int) -> dict[str, Any]:
+        """Return further fields of a node's decision."""
+        row = self.outcome.tree.parents[node] + 1
+        if not self.greedy or row >= len(self.outcome.scores.logits):
+            return {}
+        probs = self._row(row).exp()
+        return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": best(probs, self.count)}
+
+    def of_committed(self) -> tuple[Any, ...]:
+        """Return the last four fields of Committed."""
+        kept, tokens = self.outcome.kept, self.outcome.committed
+        probs = self._row(kept[-1]).exp() if self.greedy else None
+        last = (None, None) if probs is None else (float(probs[tokens[-1]]), best(probs, self.count))
+        if self.logprobs is None:
+            return *last, None, None
+        pairs = [(self._row(row), token) for row, token in zip(kept, tokens)]
+        return *last, tuple(float(row[token]) for row, token in pairs), tuple(_top(row, self.logprobs) for row, _ in pairs)
+
+
+def _top(logprobs: Tensor, count: int) -> Top:
+    values, tokens = logprobs.topk(min(count, len(logprobs)))
+    return [[int(token), float(value)] for token, value in zip(tokens.tolist(), values.tolist())]
 
 
 def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
@@ -227,17 +278,17 @@ def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
     })
 
 
-def _trials(outcome: Outcome, count: int) -> Iterator[dict[str, Any]]:
+def _decisions(outcome: Outcome, count: int, model: ModelProbs) -> Iterator[dict[str, Any]]:
     judged = set()
     for decision in outcome.verdict.decisions:
         judged.add(decision.node)
-        yield _trial(decision, count)
+        yield {**_decision(decision, count), **model.of_node(decision.node)}
     for i in range(len(outcome.tree)):
         if i not in judged and i not in outcome.tree.probes:
             yield {"node": i, "rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
 
 
-def _trial(decision: Decision, count: int) -> dict[str, Any]:
+def _decision(decision: Decision, count: int) -> dict[str, Any]:
     return _clean({
         "node": decision.node, "rule": decision.rule, "p": decision.target_prob, "q": decision.draft_prob, "a": decision.accept,
         "u": decision.draw, "verdict": decision.verdict, "top_p": best(decision.probs, count), "resid": best(decision.residual, count),

@@ -1,7 +1,8 @@
 """Convert events to records of the trace (docs/TRACE.md), numbered per lane; every token's bytes are recorded before its first use.
 
 Token ids are found by the name of the field that holds them, so notes that use these names have their tokens recorded, too:
-``tok`` and ``tokens`` hold ids (at any depth of lists), ``top``, ``top_p`` and ``resid`` hold [id, probability] pairs.
+``tok`` and ``tokens`` hold ids (at any depth of lists), ``top``, ``top_p``, ``top_softmax`` and ``resid`` hold [id, probability] pairs,
+``top_logprobs`` a list of such lists.
 """
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
         for name, inner in value.items():
             yield from _named(inner, name)
     elif isinstance(value, (list, tuple)):
-        if key in ("top", "top_p", "resid"):
+        if key == "top_logprobs":
+            yield from (int(pair[0]) for top in value if isinstance(top, (list, tuple)) for pair in top)
+        elif key in ("top", "top_p", "top_softmax", "resid"):
             yield from (int(pair[0]) for pair in value if isinstance(pair, (list, tuple)) and pair)
         else:
             for inner in value:

@@ -71,6 +71,12 @@ class FakeKit:
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
+    def draft_ready(self):
+        return True
+
+    def draft_problems(self):
+        return []
+
     def open_store(self, name):
         raise ValueError(f"there is no store {name}")
 

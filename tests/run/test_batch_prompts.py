@@ -12,7 +12,7 @@ from specviz.trace.events import Noted
 
 from .fakes import FakeLoaded
 
-COMPANY = ("the sea is", "write a story", "and the cat")
+OTHERS = ("the sea is", "write a story", "and the cat")
 
 
 @pytest.mark.parametrize("method, temperature", [("autoregressive", 0.0), ("autoregressive", 1.0), ("speculative", 0.0), ("speculative", 1.0),
@@ -20,33 +20,33 @@ COMPANY = ("the sea is", "write a story", "and the cat")
 def test_a_lane_writes_the_same_in_company(method, temperature):
     loaded, probs = FakeLoaded(), Sampling(temperature, seed=3)
     alone = collect(Session(loaded, method, None, probs).run("the cat sat", 12))
-    told = [*Session(loaded, method, None, probs, batch_prompts=COMPANY).run("the cat sat", 12)]
+    told = [*Session(loaded, method, None, probs, batch_prompts=OTHERS).run("the cat sat", 12)]
     assert collect(iter(told)).token_ids == alone.token_ids
     notes = [event.data for event in told if isinstance(event, Noted) and event.kind == "class"]
     assert [n["written"][0] for n in notes][-1] == 12 and all(len(n["written"]) == len(n["rows"]) == 4 for n in notes)
-    assert notes[0]["prompts"] == ["the cat sat", *COMPANY] and all(n["rows"][0] > 0 for n in notes)
+    assert notes[0]["prompts"] == ["the cat sat", *OTHERS] and all(n["rows"][0] > 0 for n in notes)
     assert [n["seconds"] for n in notes] == sorted(n["seconds"] for n in notes)
     assert all((row == 0) == was for a, b in zip(notes, notes[1:]) for row, was in zip(b["rows"], a["done"]))
-    others = [collect(Session(loaded, method, None, Sampling(temperature, seed=4 + i)).run(text, 12)).token_ids for i, text in enumerate(COMPANY)]
+    others = [collect(Session(loaded, method, None, Sampling(temperature, seed=4 + i)).run(text, 12)).token_ids for i, text in enumerate(OTHERS)]
     assert all(n <= len(tokens) for n, tokens in zip(notes[-1]["written"][1:], others))
 
 
 def test_every_cache_is_given_back_and_forwards_are_counted():
     loaded = FakeLoaded()
-    result = collect(Session(loaded, "speculative", batch_prompts=COMPANY).run("the cat sat", 8))
+    result = collect(Session(loaded, "speculative", batch_prompts=OTHERS).run("the cat sat", 8))
     assert result.forward_seconds > 0 and len(loaded.kits) > 4
     assert all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
 
 
 def test_what_cannot_share_a_pass_takes_one_prompt_at_a_time():
-    with pytest.raises(SessionError, match="PEARL.*a loop of its own: it takes one prompt at a time"):
-        Session(FakeLoaded(), "pearl", batch_prompts=COMPANY)
+    with pytest.raises(SessionError, match="PEARL.*its own decoding loop: it takes one prompt at a time"):
+        Session(FakeLoaded(), "pearl", batch_prompts=OTHERS)
 
 
 def test_a_race_of_classes_ends_with_its_first_prompt():
-    told = list(race([Session(FakeLoaded(), key, batch_prompts=COMPANY) for key in ("speculative", "autoregressive")], "the cat sat", 6))
+    told = list(race([Session(FakeLoaded(), key, batch_prompts=OTHERS) for key in ("speculative", "autoregressive")], "the cat sat", 6))
     assert {lane for lane, event in told if isinstance(event, Noted) and event.kind == "class"} == {0, 1}
 
 
 def test_a_class_takes_a_prompt_of_each_task_in_turn():
-    assert len(set(lab.batch_prompts(7))) == 7 and lab.batch_prompts(0) == [] and lab.batch_prompts(3) == lab.batch_prompts(7)[:3]
+    assert len(set(lab.sample_prompts(7))) == 7 and lab.sample_prompts(0) == [] and lab.sample_prompts(3) == lab.sample_prompts(7)[:3]

@@ -1,0 +1,187 @@
+"""The request type, and what each of its fields does to a run."""
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+import torch
+
+from specviz.core import Sampling
+from specviz.indexes.earlier_answers import Memory
+from specviz.run import Session, SessionError, collect
+from specviz.run.processors import word_sequences
+from specviz.run.request import GenerationRequest
+from specviz.trace.events import Committed, Started
+from specviz.trace.files import Trace
+from specviz.trace.recorder import Recorder
+from specviz.zoo.text import TokenBytes, Transcript
+
+from .fakes import FakeLoaded, byte_level
+
+PROMPT = "the cat sat"
+EXAMPLE = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2, "presence_penalty": -0.5,
+           "frequency_penalty": 0.3, "logit_bias": {"7": 2}, "bad_words": ["cat"], "min_tokens": 3, "ignore_eos": False, "stop": ["x"],
+           "stop_token_ids": [9], "seed": 5, "max_tokens": 20, "n": 2, "logprobs": 4,
+           "response_format": {"type": "choice", "choice": ["a", "b"]}}
+
+
+def ask(method: str = "speculative", loaded=None, prompt=PROMPT, **settings):
+    """The result of a run of a request."""
+    request = GenerationRequest.from_dict({"max_tokens": 24, **settings})
+    return collect(Session(loaded or FakeLoaded(), method, request=request).run(prompt))
+
+
+def test_every_field_is_read_and_its_record_reads_back():
+    request = GenerationRequest.from_dict(EXAMPLE)
+    assert set(EXAMPLE) == {field.name for field in fields(GenerationRequest)}
+    assert GenerationRequest.from_dict(json.loads(json.dumps(request.record()))) == request
+    assert request.sampling == Sampling(0.5, 3, 0.9, 5, 0.1) and [one.seed for one in request.each()] == [5, 6]
+    assert GenerationRequest.from_dict(dict.fromkeys(EXAMPLE)) == GenerationRequest() and not GenerationRequest().record()
+
+
+@pytest.mark.parametrize("field, value", [
+    ("temprature", 1), ("temperature", 3), ("temperature", "hot"), ("top_k", -2), ("top_p", 0), ("min_p", 2), ("min_p", float("nan")),
+    ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", -3), ("logit_bias", [1]), ("logit_bias", {"a": 1}),
+    ("logit_bias", {str(i): 1 for i in range(2000)}), ("bad_words", [""]), ("bad_words", ["x" * 300]), ("min_tokens", 999),
+    ("min_tokens", -1), ("ignore_eos", 1), ("stop", [3]), ("stop", ["x"] * 99), ("stop_token_ids", [-1]), ("stop_token_ids", 4),
+    ("seed", 1.5), ("max_tokens", 0), ("n", 0), ("n", 99), ("logprobs", 21), ("logprobs", True),
+    ("response_format", {"type": "xml"}), ("response_format", {"type": "regex"}), ("response_format", {"type": "choice", "choice": []}),
+    ("response_format", {"type": "json_schema", "json_schema": {"schema": {"enum": ["x" * 70_000]}}}),
+])
+def test_a_wrong_value_is_refused_by_the_fields_name(field, value):
+    with pytest.raises(SessionError, match=f"(?i){field}"):
+        GenerationRequest.from_dict({field: value})
+
+
+def test_a_deeply_nested_format_is_refused_before_it_is_read():
+    nested: list = []
+    for _ in range(5000):
+        nested = [nested]
+    with pytest.raises(SessionError, match="levels"):
+        GenerationRequest.from_dict({"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": nested}}}})
+
+
+def test_sampling_and_a_request_are_not_given_both():
+    with pytest.raises(SessionError):
+        Session(FakeLoaded(), "speculative", sampling=Sampling(0.5), request=GenerationRequest())
+
+
+@pytest.mark.parametrize("settings", [
+    {"repetition_penalty": 1.5}, {"presence_penalty": 1.0, "frequency_penalty": 0.5}, {"logit_bias": {"40": 100}},
+    {"bad_words": ["i", "bl"]}, {"min_tokens": 12, "stop_token_ids": list(range(6, 120))},
+])
+@pytest.mark.parametrize("method", ["speculative", "draft_tree", "pearl", "prompt_lookup"])
+def test_a_setting_changes_plain_decoding_and_methods_alike(method, settings):
+    plain = ask("autoregressive", **settings).token_ids
+    assert ask(method, **settings).token_ids == plain != ask("autoregressive").token_ids
+
+
+def test_the_header_carries_the_request_and_says_greedy():
+    started = next(Session(FakeLoaded(), "speculative", request=GenerationRequest(presence_penalty=1)).run(PROMPT))
+    assert isinstance(started, Started) and started.header["request"] == {"presence_penalty": 1} and started.header["greedy"] is True
+
+
+def test_end_tokens_are_ignored_and_stop_token_ids_end():
+    free = ask(loaded=FakeLoaded(), max_tokens=40)
+    token = free.token_ids[5]
+    first = free.token_ids.index(token)
+    stopped = ask(loaded=FakeLoaded(), max_tokens=40, stop_token_ids=[token])
+    assert stopped.token_ids == free.token_ids[:first + 1] and stopped.finish_reason == "stop"
+    loaded = FakeLoaded()
+    loaded.end_tokens = frozenset({token})
+    assert ask(loaded=loaded, max_tokens=40).token_ids == stopped.token_ids
+    assert ask(loaded=loaded, max_tokens=40, ignore_eos=True).token_ids == free.token_ids
+    longer = ask(loaded=loaded, max_tokens=40, min_tokens=9)
+    assert len(longer.token_ids) >= 9 and token not in longer.token_ids[:8]
+
+
+def test_ids_beyond_the_vocabulary_are_refused():
+    for settings in ({"logit_bias": {"5000": 1}}, {"stop_token_ids": [5000]}):
+        with pytest.raises(SessionError, match=next(iter(settings))):
+            ask(**settings)
+
+
+def test_bad_words_are_banned_with_and_without_a_space():
+    tokenizer = byte_level()
+    for ids in word_sequences(tokenizer, ("cat",)):
+        assert tokenizer.decode(ids).strip() == "cat"
+    assert "cat" in ask(max_tokens=40).text and "cat" not in ask(max_tokens=40, bad_words=["cat"]).text
+
+
+@pytest.mark.parametrize("method", ["speculative", "draft_tree", "block_verification", "pearl", "prompt_lookup", "autoregressive"])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_log_probabilities_are_those_of_a_plain_forward_over_the_final_text(method, temperature):
+    loaded = FakeLoaded()
+    result = ask(method, loaded, temperature=temperature, logprobs=3, presence_penalty=0.8, top_k=20, max_tokens=30)
+    text = [*result.prompt_ids, *result.token_ids]
+    rows = loaded.net.logits(text).log_softmax(-1)[len(result.prompt_ids) - 1:-1]
+    assert result.logprobs == pytest.approx(rows[range(len(rows)), result.token_ids].tolist(), abs=1e-9)
+    assert len(result.top_logprobs) == len(result.token_ids) == 30
+    for top, row in zip(result.top_logprobs, rows):
+        values, tokens = row.topk(3)
+        assert [pair[0] for pair in top] == tokens.tolist() and [pair[1] for pair in top] == pytest.approx(values.tolist(), abs=1e-9)
+
+
+def test_log_probabilities_end_with_the_tokens_at_a_stop_string():
+    result = ask(max_tokens=40, stop=["cat"], logprobs=0)
+    assert result.finish_reason == "stop_string" and len(result.logprobs) == len(result.token_ids) < 40
+
+
+def test_at_temperature_zero_the_trace_has_the_models_probabilities():
+    session, loaded = None, FakeLoaded()
+    session = Session(loaded, "speculative")
+    recorder, records, prompt = Recorder(0, loaded.token_bytes), [], None
+    for event in session.run(PROMPT, 20, top_k_saved=4):
+        records += recorder.take(event)
+    trace = Trace.load("\n".join(map(json.dumps, records)) + "\n")
+    prompt = trace.header()["prompt"]["ids"]
+    written = [piece["tok"] for record in trace.of("text") for piece in record["pieces"]]
+    rows, at = loaded.net.logits([*prompt, *written]).softmax(-1), len(prompt) - 1
+    for commit in trace.of("commit"):
+        at += commit["n_new"]
+        tail = commit["tail"]
+        assert tail["softmax_p"] == pytest.approx(float(rows[at - 1, tail["tok"]]), abs=1e-9) and tail["softmax_p"] < 1
+        assert tail["top_softmax"][0][1] == pytest.approx(float(rows[at - 1].max())) and len(tail["top_softmax"]) == 4
+    assert any(0 < judge["softmax_p"] < 1 for judge in trace.of("judge") if judge["verdict"] != "skipped")
+
+
+def test_a_special_tokens_name_is_a_stop_string():
+    tokenizer = byte_level()
+    table, end = TokenBytes(tokenizer), tokenizer.convert_tokens_to_ids("<|end|>")
+    letters = tokenizer.encode("abc", add_special_tokens=False)
+    for stop, text in (("<|end|>", "abc"), ("c<|end|>", "ab"), ("bc", "a"), ("<|user|>", "abcabc")):
+        transcript = Transcript(table, [stop])
+        for token in [*letters, end, *letters]:
+            transcript.add(token)
+            if transcript.stopped:
+                break
+        assert transcript.text == text and transcript.stopped == (stop != "<|user|>")
+
+
+def test_no_stop_string_within_the_least_tokens():
+    tokenizer = byte_level()
+    letters = tokenizer.encode("abab", add_special_tokens=False)
+    assert len(letters) == 4
+    for least, text in ((0, ""), (2, "ab"), (4, "abab")):
+        transcript = Transcript(TokenBytes(tokenizer), ["ab"], least)
+        for token in letters:
+            transcript.add(token)
+            if transcript.stopped:
+                break
+        assert transcript.text == text
+
+
+def test_memory_holds_what_was_shown():
+    memory = Memory()
+    session = Session(FakeLoaded(), "speculative", {"gamma": 8}, memory=memory, request=GenerationRequest(stop=("cat",)))
+    kept: list[list[int]] = []
+    memory.add = kept.append
+    result = collect(session.run(PROMPT))
+    assert kept == [result.token_ids] and result.finish_reason == "stop_string"
+
+
+def test_events_of_a_plain_run_carry_no_log_probabilities():
+    events = [event for event in Session(FakeLoaded(), "speculative").run(PROMPT, 8) if isinstance(event, Committed)]
+    assert all(event.logprobs is None and event.softmax_p is None for event in events)
+    assert torch.is_inference_mode_enabled() is False
