@@ -26,9 +26,9 @@ class Board:
     def _ipython_display_(self) -> None:
         if self._shown_in is not None and self._shown_in == _cell():
             return  # it is on display above
-        from IPython.display import HTML, display
+        from IPython.display import display
 
-        display(HTML(self._repr_html_()))
+        display({"text/html": self._repr_html_()}, raw=True)
 
     def save(self, path: str) -> None:
         """Write the trace as .jsonl or .jsonl.gz."""
@@ -58,20 +58,23 @@ class _Screen:
     """One output of a cell, replaced while a run grows."""
 
     def __init__(self, height: int):
-        from IPython.display import HTML, display
+        from IPython.display import display
 
-        self._html, self._height, self._due = HTML, height, time.monotonic() + EVERY
-        self._handle = display(HTML("<p>Loading the models.</p>"), display_id=True)
+        self._height, self._due = height, time.monotonic() + EVERY
+        self._handle = display({"text/html": "<p>Loading the models.</p>"}, raw=True, display_id=True)
 
     def update(self, records: Records) -> None:
         if time.monotonic() < self._due or not any(record["type"] == "commit" for record in records):
             return
-        self._handle.update(self._html(show(records, self._height, autoplay=False)._repr_html_()))
+        self._show(show(records, self._height, autoplay=False)._repr_html_())
         self._due = time.monotonic() + EVERY
 
     def finish(self, board: Board) -> None:
-        self._handle.update(self._html(board._repr_html_()))
+        self._show(board._repr_html_())
         board._shown_in = _cell()
+
+    def _show(self, html: str) -> None:
+        self._handle.update({"text/html": html}, raw=True)
 
 
 def _cell() -> int | None:
