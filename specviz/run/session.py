@@ -173,6 +173,8 @@ class Run:
             if self.kit:
                 self.kit.close()
                 self._remember()
+                if self.state:
+                    self.state.draft_ready = bool  # the kit and its models are freed with the run
             self.kit, self.border = None, False
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 

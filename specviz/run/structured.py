@@ -48,13 +48,13 @@ class Grammar:
 
 
 def _source(compiler: Any, response_format: dict[str, Any]) -> str:
-    """Return llguidance's source of a response format as ``read_format`` returns it."""
+    """Return llguidance's source of a response format as ``read_format`` returns it. JSON is compact: a small model may otherwise write
+    white space between tokens up to the length limit."""
     kind = response_format["type"]
-    if kind == "json_object":
-        return compiler.grammar_from_json_schema({"type": "object"})
+    if kind in ("json_object", "json_schema"):
+        schema = {"type": "object"} if kind == "json_object" else response_format[kind]["schema"]
+        return compiler.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_flexible": False})
     value = response_format[kind]
-    if kind == "json_schema":
-        return compiler.grammar_from_json_schema(value["schema"])
     if kind == "choice":
         return compiler.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in value))
     return compiler.grammar_from_regex(value) if kind == "regex" else compiler.grammar_from_lark(value)

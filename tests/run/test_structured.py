@@ -1,0 +1,96 @@
+"""Structured output: masks on every path of the draft tree, equal to plain constrained decoding, and valid."""
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from specviz.core import DraftTree
+from specviz.run import Session, SessionError, collect
+from specviz.run.request import GenerationRequest
+from specviz.run.structured import Grammar, GrammarMask
+
+from .fakes import FakeLoaded, byte_level
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                                           "tags": {"type": "array", "items": {"enum": ["red", "blue"]}, "maxItems": 2}},
+          "required": ["name", "age", "tags"], "additionalProperties": False}
+FORMATS = {
+    "json_schema": {"type": "json_schema", "json_schema": {"schema": SCHEMA}},
+    "regex": {"type": "regex", "regex": "[a-c]{3}-[0-9]{2,4}!"},
+    "choice": {"type": "choice", "choice": ["the cat", "the hat", "a \"quoted\" mat"]},
+    "lark": {"type": "lark", "lark": 'start: greeting " " name\ngreeting: "hello" | "good day"\nname: /[A-Z][a-z]{2,4}/'},
+}
+METHODS = ("speculative", "draft_tree", "block_verification", "traversal", "spechub", "spectr", "pearl", "prompt_lookup", "token_recycling",
+           "lookahead", "jacobi", "staged", "bass", "grammar_forced")
+
+
+def valid(kind: str, text: str) -> bool:
+    if kind == "json_schema":
+        value = json.loads(text)
+        return (set(value) == {"name", "age", "tags"} and isinstance(value["name"], str) and len(value["name"]) <= 6
+                and 0 <= value["age"] <= 120 and set(value["tags"]) <= {"red", "blue"} and len(value["tags"]) <= 2)
+    if kind == "choice":
+        return text in FORMATS["choice"]["choice"]
+    return bool(re.fullmatch({"regex": "[a-c]{3}-[0-9]{2,4}!", "lark": "(hello|good day) [A-Z][a-z]{2,4}"}[kind], text))
+
+
+def answer(method: str, kind: str, temperature: float = 0.0, seed: int = 0, **settings):
+    request = GenerationRequest(temperature=temperature, seed=seed, max_tokens=100, response_format=FORMATS[kind], **settings)
+    return collect(Session(FakeLoaded(ends=True), method, request=request).run("the cat sat"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_is_valid_and_equals_plain_constrained_decoding(method, kind):
+    plain = answer("autoregressive", kind)
+    assert valid(kind, plain.text) and plain.finish_reason == "stop"
+    assert answer(method, kind).token_ids == plain.token_ids
+    assert valid(kind, answer(method, kind, 1.0, seed=3).text)
+
+
+def test_a_grammar_goes_with_penalties():
+    plain = answer("autoregressive", "json_schema", presence_penalty=1.0, logit_bias={"30": 4.0})
+    assert answer("draft_tree", "json_schema", presence_penalty=1.0, logit_bias={"30": 4.0}).token_ids == plain.token_ids
+    assert valid("json_schema", plain.text)
+
+
+@pytest.mark.parametrize("response_format", [
+    {"type": "regex", "regex": "(a"}, {"type": "lark", "lark": "start: missing"},
+    {"type": "json_schema", "json_schema": {"schema": {"type": "foo"}}},
+])
+def test_a_format_that_is_no_grammar_is_refused_before_the_run(response_format):
+    with pytest.raises(SessionError, match="response_format"):
+        Session(FakeLoaded(ends=True), "speculative", request=GenerationRequest(response_format=response_format))
+
+
+def test_a_model_without_end_tokens_is_refused():
+    with pytest.raises(SessionError, match="end token"):
+        answer_format = FORMATS["regex"]
+        Session(FakeLoaded(), "speculative", request=GenerationRequest(response_format=answer_format))
+
+
+def test_each_row_of_a_tree_has_the_mask_of_its_own_path():
+    import torch
+
+    from specviz.core import Processors, Scores
+
+    tokenizer = byte_level()
+    a, b, c, dash = (tokenizer.encode(x, add_special_tokens=False)[0] for x in "abc-")
+    mask = GrammarMask(Grammar({"type": "regex", "regex": "ab-|ac|b"}, tokenizer, len(tokenizer), [tokenizer.eos_token_id]))
+    tree = DraftTree((a, b, b, c, dash), (-1, -1, 0, 0, 2), (-1,) * 5)
+    logits = Processors([mask]).scores(tree, Scores(torch.zeros(6, len(tokenizer))), [1, 2], 2).logits
+    allowed = [set(torch.nonzero(row > -torch.inf)[:, 0].tolist()) for row in logits]
+    end = {tokenizer.eos_token_id}
+    assert {a, b} <= allowed[0] and {b, c} <= allowed[1] and a not in allowed[1]
+    assert allowed[2] == end and dash in allowed[3] and b not in allowed[3] and allowed[4] == end and allowed[5] == end
+
+
+def test_forced_tokens_end_where_there_is_a_choice():
+    tokenizer = byte_level()
+    mask = GrammarMask(Grammar({"type": "regex", "regex": "the cat (sat|hat)"}, tokenizer, len(tokenizer), [tokenizer.eos_token_id]))
+    forced = mask.forced([])
+    assert tokenizer.decode(forced).startswith("the cat") and "sat" not in tokenizer.decode(forced)
+    text = tokenizer.encode("the cat sat", add_special_tokens=False)
+    assert mask.forced(text) == [] and mask.forced([]) == forced, "an end token is not drafted, and the matcher rolls back"
