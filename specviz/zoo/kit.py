@@ -13,7 +13,7 @@ from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
 from .weight_cache import load_once
-from .padded_vocabulary import PaddedVocabulary
+from .draft_model import DraftModel
 from .registry import ZooError, register
 from .requirements import sentence
 from .trained_heads import body_of, needed, network_of
@@ -37,15 +37,17 @@ class Kit:
         self.vocab = self.loaded.vocab
         self.opened.append(self.target)
 
-    def open(self, role: str) -> Target:
+    def open(self, role: str, required: bool = False) -> Target:
         """Open another model by role. Raises ZooError with a sentence when there is none.
 
         "draft"; "draft:<kind>", trained in the way of a paper; "middle", between target and draft, else the draft; "small", which drafts
         for the one in the middle; "wide" and "deep", other sizes of the draft; "deepest", "deep" where there is one, else the draft;
         "target", the target's weights with another cache; "other_draft", of another vocabulary, with logits of its own width.
+        required: the text depends on the model, so that one that fails ends the run; any other only stops drafting (draft_model.py).
         """
         if role in ("target", others.ROLE):
-            self.opened.append(self.loaded.open_target() if role == "target" else self.loaded.other_model.open())
+            model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
+            self.opened.append(model if role == "target" else DraftModel(model, model.vocab, self.loaded.other.name))
             return self.opened[-1]
         if role == "deepest":
             role = "deep" if self.loaded.size_named("deep") in register().entries else "draft"
@@ -56,8 +58,17 @@ class Kit:
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
         model = found.open()
+        model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
         self.opened.append(model)
-        return model if model.vocab == self.vocab else PaddedVocabulary(model, self.vocab)
+        return model
+
+    def draft_ready(self) -> bool:
+        """Return whether every draft model of the run can draft in the next round."""
+        return all([model.ready() for model in self.opened if isinstance(model, DraftModel)])
+
+    def draft_problems(self) -> list[dict[str, Any]]:
+        """Return why draft models stopped: {model, reason ("context" or "overflow"), tokens of the text}."""
+        return [model.problem for model in self.opened if isinstance(model, DraftModel) and model.problem]
 
     def bridge(self, role: str) -> Bridge:
         """Return the map between the target's vocabulary and that of the other model. Raises ZooError when there is none."""

@@ -55,8 +55,8 @@ class Loaded:
 
     @property
     def context(self) -> int:
-        """Most tokens that the target, and the draft model beside it, can read."""
-        return self.model.context if self.draft is None else min(self.model.context, self.draft.context)
+        """The longest text of the target in tokens. A draft model with a shorter context drafts while the text fits."""
+        return self.model.context
 
     @property
     def other_model(self) -> Any:
@@ -70,6 +70,12 @@ class Loaded:
         if role == "draft" or role == "middle" and role not in self.more:
             return self.draft
         return self._open(self.more[role].name, self.more[role]) if role in self.more else None
+
+    def name_for(self, role: str) -> str:
+        """Return the name of the model of a role, for messages and the trace."""
+        if role in ("wide", "deep"):
+            return self.size_named(role)
+        return self.more[role].name if role in self.more else self.draft_name or role
 
     def size_named(self, size: str) -> str:
         """Return the name that models.yaml uses for another size of the draft."""

@@ -76,7 +76,7 @@ class OnlineChain(OverlapChain):
     def learn(self, tokens: list[int], places: list[Place]) -> None:
         """Take one step of soft cross-entropy towards the target's distributions at these positions."""
         last = places[-1].at
-        start = max(0, last - WINDOW)
+        start = max(0, last - min(WINDOW, self.model.context))
         kept = [place for place in places if place.at > start]
         with torch.inference_mode(False), torch.enable_grad():
             found = self.model.logits(tokens[start:last])[[place.at - 1 - start for place in kept]]

@@ -13,7 +13,7 @@ def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
     from ...policies.routers import ROUTERS, drafting
     from ...verifiers import TokenRejection
 
-    helpers = {"small": kit.open("middle"), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
+    helpers = {"small": kit.open("middle", required=True), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
     return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), decode_mixture, helpers)
 
 

@@ -1,4 +1,4 @@
-"""Entropy-adaptive decoding: the small model writes where the last few laws were sure, the large one where they were not (Simonds
+"""Entropy-adaptive decoding: the small model generates while the last few distributions have low entropy, the large one otherwise (Simonds
 2502.06833). Nobody checks what was written, and a small model's stretch needs no pass of the large one at all.
 """
 from __future__ import annotations
@@ -11,7 +11,7 @@ def build(kit, window: int, limit: float, dwell: int) -> Parts:
     from ...policies.model_switch import EntropySwitch
     from ...verifiers import TokenRejection
 
-    return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("middle")})
+    return Parts(Drafter(), EntropySwitch(window, limit, dwell), TokenRejection(), switching, {"small": kit.open("middle", required=True)})
 
 
 METHOD = Method(

@@ -13,7 +13,7 @@ def build(kit, alpha: float, router: str, gamma: int) -> Parts:
     from ...policies.routers import ROUTERS, drafting
     from ...verifiers import TokenRejection
 
-    small = kit.open("middle")
+    small = kit.open("middle", required=True)
     if not {"tap:layer", "head"} <= small.capabilities or not hasattr(small, "norm") or small.layers < 2:
         raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
     half = f"layer:{(small.layers + 1) // 2}"

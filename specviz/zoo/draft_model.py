@@ -1,0 +1,199 @@
+"""A draft model as its drafter sees it: logits of the target's width, and a uniform distribution wherever the model cannot draft.
+
+The output matrices of two models with one tokenizer may be padded to different sizes, a draft's context may be shorter than the target's,
+and its logits may overflow. None of that may end a run or change its text: verification is exact for every draft distribution, so a
+draft that fails is a useless draft, not an error. The runner asks ``ready`` between rounds and drafts nothing once it is False.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..core import DraftTree, Scores, Target, Verdict
+
+CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "write", "skip", "fuzzy"})
+
+
+class DraftModel:
+    """A model by which something is drafted, or an intermediate verifier. vocab: the target's width; name: as models.yaml has it.
+
+    Tokens that the model does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Everything a drafter may
+    use is listed here: nothing else of the model is reachable. ``problem``: why it stopped drafting, for the trace.
+    """
+
+    def __init__(self, model: Target, vocab: int, name: str):
+        self._model, self.vocab, self.name = model, vocab, name
+        self.context: int = model.context
+        self.capabilities = model.capabilities & CAPABILITIES - (set() if model.vocab <= vocab else {"write"})
+        self.problem: dict[str, Any] | None = None
+        self._length, self._failed, self._broken = 0, False, None  # of the synced text; until the next sync; a tensor on a device
+        self._captured: frozenset[str] = frozenset()
+
+    layers = property(lambda self: self._model.layers)
+    hidden = property(lambda self: self._model.hidden)
+    busy = property(lambda self: self._model.busy)
+    passes = property(lambda self: self._model.passes)
+
+    @property
+    def weights(self) -> Any:
+        """Equal for models that can share a pass."""
+        return self._model.weights, self.vocab
+
+    def ready(self) -> bool:
+        """Return whether the model can draft in the next round."""
+        if self._broken is not None and bool(self._broken):
+            self._stop("overflow")
+        self._broken = None
+        if self._length >= self.context:
+            self._stop("context")
+        return self.problem is None
+
+    def capture(self, names: frozenset[str]) -> None:
+        self._model.capture(names)
+        self._captured = frozenset(names)
+
+    def expect(self, rows: int) -> None:
+        self._model.expect(rows)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        self._length = len(tokens)
+        self._failed = self._length > self.context or self._overflowed
+        if self._failed:
+            if self._length > self.context:
+                self._stop("context")
+            return self._uniform(0)
+        return self._fitted(self._model.sync(self._known(tokens)))
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        if self._fails(tree):
+            return self._uniform(1 + len(tree))
+        return self._fitted(self._model.score(self._known_tree(tree), start))
+
+    def score_many(self, models: Sequence[DraftModel], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
+        fails = [model._fails(tree) for model, tree in zip(models, trees)]
+        able = [i for i, failed in enumerate(fails) if not failed]
+        found = iter(self._model.score_many([models[i]._model for i in able], [models[i]._known_tree(trees[i]) for i in able],
+                                            [starts[i] for i in able] if starts else ())) if able else iter(())
+        return [model._uniform(1 + len(tree)) if failed else model._fitted(next(found))
+                for model, tree, failed in zip(models, trees, fails)]
+
+    def write(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+              least: float | None = None) -> Any:
+        """As the model's own ``write``, cut before the first token whose logits overflow; None to draft pass by pass."""
+        if self._failed or self._length + len(after) + count > self.context:
+            return None
+        written = self._model.write(after, count, temperature, roll, least)
+        if written is None:
+            return None
+        rows = written.logits.sum(-1)
+        if not bool(torch.isfinite(rows.sum())):
+            good = int((~torch.isfinite(rows)).to(torch.int8).argmax())
+            self._overflow()
+            if not good:
+                return None
+            written = written._replace(tokens=written.tokens[:good], logits=written.logits[:good], states=written.states[:good],
+                                       distributions=None if written.distributions is None else written.distributions[:good],
+                                       token_probs=written.token_probs[:good])
+        if self._model.vocab == self.vocab:
+            return written
+        probs = None if written.distributions is None else self._fit(written.distributions, 0.0)
+        return written._replace(logits=self._fit(written.logits, -torch.inf), distributions=probs)
+
+    def commit(self, verdict: Verdict) -> None:
+        if not self._failed:
+            self._model.commit(replace(verdict, token=self._known([verdict.token])[0]))
+            self._length += len(verdict.path) + 1
+
+    def learning(self) -> LearningDraft:
+        return LearningDraft(self._model.learning(), self.vocab, self.name)
+
+    def skipping(self, sublayers: Sequence[int]) -> DraftModel:
+        return DraftModel(self._model.skipping(sublayers), self.vocab, self.name)
+
+    def fuzzy(self, size: int) -> DraftModel:
+        return DraftModel(self._model.fuzzy(size), self.vocab, self.name)
+
+    def flush(self) -> None:
+        self._model.flush()
+
+    def forget(self) -> None:
+        self._model.forget()
+
+    def close(self) -> None:
+        self._model.close()
+
+    # --- fitting ---------------------------------------------------------------------------------------------------------
+    def _known(self, tokens: Sequence[int]) -> list[int]:
+        """Replace tokens that the model does not know by token 0."""
+        return [token if token < self._model.vocab else 0 for token in tokens]
+
+    def _known_tree(self, tree: DraftTree) -> DraftTree:
+        if self._model.vocab >= self.vocab or all(int(token) < self._model.vocab for token in tree.tokens):
+            return tree
+        return replace(tree, tokens=tuple(self._known([int(token) for token in tree.tokens])))
+
+    def _fitted(self, scores: Scores) -> Scores:
+        """Give the logits the target's width, and rows that overflowed a uniform distribution."""
+        logits = scores.logits
+        if logits.device.type == "cpu":
+            if len(logits) and not bool(torch.isfinite(logits.sum())):
+                logits = self._mended(logits)
+        elif len(logits):
+            good = torch.isfinite(logits.sum(-1, keepdim=True))
+            logits = torch.where(good, logits, 0)  # without waiting for the device
+            bad = ~good.all()
+            self._broken = bad if self._broken is None else self._broken | bad
+        if logits is scores.logits and logits.shape[-1] == self.vocab:
+            return scores
+        return replace(scores, logits=self._fit(logits, -torch.inf))
+
+    def _mended(self, logits: Tensor) -> Tensor:
+        """The logits with rows of zeros in place of those that are not numbers; minus infinity is a number here."""
+        bad = torch.isnan(logits).any(-1) | (logits == torch.inf).any(-1) | (logits == -torch.inf).all(-1)
+        if not bool(bad.any()):
+            return logits
+        self._overflow()
+        return logits.masked_fill(bad[:, None], 0.0)
+
+    def _fit(self, rows: Tensor, fill: float) -> Tensor:
+        more = self.vocab - rows.shape[-1]
+        return F.pad(rows, (0, more), value=fill) if more > 0 else rows[..., :self.vocab]
+
+    def _uniform(self, rows: int) -> Scores:
+        device = getattr(getattr(self._model, "model", None), "device", "cpu")
+        states = {name: torch.zeros(rows, self.hidden, device=device) for name in self._captured}
+        return Scores(torch.zeros(rows, self.vocab, device=device), states, max(0, self._length - 1))
+
+    def _fails(self, tree: DraftTree) -> bool:
+        """Return whether the tree cannot be scored; then nothing can until the next sync, which fills the scratch anew."""
+        self._failed = self._failed or self._length + max(tree.depths, default=0) > self.context
+        return self._failed
+
+    @property
+    def _overflowed(self) -> bool:
+        return self.problem is not None and self.problem["reason"] == "overflow"
+
+    def _overflow(self) -> None:
+        self._failed = True
+        self._stop("overflow")
+
+    def _stop(self, reason: str) -> None:
+        self.problem = self.problem or {"model": self.name, "reason": reason, "tokens": self._length}
+
+
+class LearningDraft(DraftModel):
+    """A draft model whose weights may change. weights: the trainable tensors."""
+
+    @property
+    def weights(self) -> Any:
+        return self._model.weights
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        return self._model.logits(self._known(tokens))
+
+    def renew(self) -> None:
+        self._model.renew()
