@@ -1,7 +1,7 @@
 """Write benchmark rows as CSV or Parquet: ``specviz bench --csv FILE --parquet FILE``."""
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,11 @@ def flat(row: Row) -> Row:
 
 def ledger_rows(path: str | Path) -> list[Row]:
     """A row for each run of a file that ``bench --into`` wrote, plain decoding included. Raises SessionError."""
-    rows: list[Row] = []
-    try:
-        for line in Path(path).read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            leg = record.get("leg")
-            for run in [leg["plain"], *leg["runs"]] if leg else ():
-                rows.append({"sitting": record["sitting"], **{key: leg[key] for key in ("prompt", "task", "repeat")}, **run})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise SessionError(f"{path} holds no runs of `specviz bench --into`.") from None
-    return rows
+    from .bench_ledger import Ledger
+
+    return [{"session": number, "began": session.began, "prompt": group.prompt, "task": group.task, "repeat": group.repeat, **asdict(run)}
+            for number, session in enumerate(Ledger(path, there=True).sessions) for group in session.run_groups
+            for run in (group.plain, *group.runs)]
 
 
 def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:

@@ -1,6 +1,7 @@
 """``bench --csv`` and ``--parquet``: the same rows as the report, and every run of a ledger."""
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -25,13 +26,18 @@ def test_bench_writes_its_rows_as_csv_and_parquet(at_home, tmp_path, capsys):
     assert list(pandas.read_parquet(parquet).tokens) == [row["tokens"] for row in rows]
 
 
-def test_a_ledger_gives_a_row_for_each_run(tmp_path):
-    run = {"method": "autoregressive", "tokens": 3, "seconds": 0.5}
-    path = tmp_path / "l.jsonl"
-    leg = {"prompt": 0, "task": "t", "repeat": 1, "plain": run, "runs": [run | {"method": "speculative"}]}
-    path.write_text(json.dumps({"sitting": "a", "settings": {}}) + "\n" + json.dumps({"sitting": "a", "leg": leg}) + "\n")
-    assert [(row["method"], row["task"], row["seconds"]) for row in ledger_rows(path)] == [
-        ("autoregressive", "t", 0.5), ("speculative", "t", 0.5)]
+def test_a_ledger_gives_a_row_for_each_run_also_where_it_is_compressed(at_home, tmp_path, capsys):
+    suite, path, packed = tmp_path / "s.jsonl", tmp_path / "l.jsonl", tmp_path / "l.jsonl.gz"
+    suite.write_text('{"task": "t", "prompt": "the cat"}\n')
+    asked = ["bench", "--methods", "prompt_lookup", "--suite", str(suite), "--repeats", "1", "--max-new-tokens", "4"]
+    assert cli.main([*asked, "--into", str(path)]) == 0
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for file in (path, packed):
+        assert sorted((row["method"], row["task"], row["repeat"]) for row in ledger_rows(file)) == [
+            ("autoregressive", "t", 1), ("prompt_lookup", "t", 1)]
+    assert cli.main(["bench", "--table", str(packed)]) == 0 and cli.main([*asked, "--into", str(packed)]) == 1
+    packed.write_bytes(packed.read_bytes()[:40])
+    assert cli.main(["bench", "--table", str(packed)]) == 1
 
 
 def test_what_holds_no_runs_or_cannot_be_written_is_one_sentence(tmp_path):
