@@ -1,2 +1,2 @@
-"""Drafters, by where the guess comes from: a model, a lookup, trained heads, fewer of the target's own layers, its own parallel
-guesses, another vocabulary, or several of these."""
+"""Drafters, grouped by the source of the draft: a draft model, lookup, trained heads, fewer layers of the target, parallel decoding, a
+heterogeneous vocabulary, or a combination."""

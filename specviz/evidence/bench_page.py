@@ -20,15 +20,15 @@ from ..methods import catalogue
 from ..run.request import SessionError
 from ..trace.metrics import walltime_speedup
 from .benchmark import quartiles
-from .ledger import Asked, Ledger, Run, Sitting, standing
-from .sitting import LEG
+from .bench_ledger import Requested, Ledger, Run, BenchSession, progress_of
+from .resumable_bench import GROUP_SIZE
 
 FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
-TITLE = "# Every method beside plain decoding"
+TITLE = "# Every method against plain decoding"
 HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill (in which drafters read the prompt, too), of the
-same prompt and seed, the two at most {LEG // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets
+same prompt and seed, the two at most {GROUP_SIZE // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets
 their quartiles. Tokens a pass: all that was written over all passes of the target. What wins when, and why, is in
 [the log](log/speed.md)."""
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
@@ -36,8 +36,8 @@ named the winner only where its lower quartile lies above the runner-up's median
 
 
 @dataclass
-class Line:
-    """What one method did under one law. ratios: task -> speed-ups."""
+class MethodRow:
+    """What one method did at one temperature. ratios: task -> speed-ups."""
 
     ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pairs: int = 0
@@ -57,47 +57,49 @@ class Line:
         return self.ratios.get(task, []) if task else [ratio for mine in self.ratios.values() for ratio in mine]
 
 
-Law = dict[str, Line]  # by method, plain decoding first
+MethodFigures = dict[str, MethodRow]  # by method, plain decoding first
 
 
 def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
     """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and
     what else the ledger holds is said. Raises SessionError where it holds nothing of them."""
-    sittings, others = chosen(ledger, target, draft)
-    by_temperature: dict[float, list[Sitting]] = defaultdict(list, {0.0: []})
-    for one in sittings:
+    sessions, others = chosen(ledger, target, draft)
+    by_temperature: dict[float, list[BenchSession]] = defaultdict(list, {0.0: []})
+    for one in sessions:
         by_temperature[float(one.settings["temperature"])].append(one)
-    distributions = {temperature: probs(by_temperature[temperature]) for temperature in sorted(by_temperature)}
+    by_temperature_figures = {temperature: by_method(by_temperature[temperature]) for temperature in sorted(by_temperature)}
     methods = catalogue()
-    tasks = list(dict.fromkeys(task for one in sittings for _, task in one.asked.prompts))
-    parts = [TITLE, where(sittings), "\n".join(command(ledger, by_temperature[temperature]) for temperature in distributions if by_temperature[temperature]),
-             *(progress(temperature, by_temperature[temperature]) for temperature in distributions), HOW, noise(sittings), kept(distributions[0.0], methods), others,
-             "\n".join(lines(distributions, methods)), unmeasured(distributions, sittings, methods)]
-    told = [temperature for temperature in distributions if distributions[temperature]]
-    for temperature in told:
-        parts += [f"## Speed-up by task, {named(temperature)}", "\n".join(by_task(distributions[temperature], methods, tasks))]
-    for temperature in told:
-        parts += [f"## Winners of each family by task, {named(temperature)}", CLEAR if temperature == told[0] else "",
-                  "\n".join(winners(distributions[temperature], methods, tasks))]
-    beside = {key: None for of in distributions.values() for key in of if key not in methods}
-    if beside:
-        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", distributions), *(
-            f"| {' | '.join([plain(key), *cells(distributions, key)])} |" for key in beside)])]
+    tasks = list(dict.fromkeys(task for one in sessions for _, task in one.asked.prompts))
+    parts = [TITLE, where(sessions), "\n".join(
+                 command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
+             *(progress(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), HOW, noise(sessions),
+             kept(by_temperature_figures[0.0], methods), others,
+             "\n".join(lines(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
+    titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
+    for temperature in titles:
+        parts += [f"## Speed-up by task, {named(temperature)}", "\n".join(by_task(by_temperature_figures[temperature], methods, tasks))]
+    for temperature in titles:
+        parts += [f"## Winners of each family by task, {named(temperature)}", CLEAR if temperature == titles[0] else "",
+                  "\n".join(winners(by_temperature_figures[temperature], methods, tasks))]
+    references = {key: None for of in by_temperature_figures.values() for key in of if key not in methods}
+    if references:
+        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", by_temperature_figures), *(
+            f"| {' | '.join([plain(key), *cells(by_temperature_figures, key)])} |" for key in references)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[Sitting], str]:
+def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
     """The sittings of one table, and a sentence on what is left aside. They differ in temperature alone, and from one temperature to
     another in threads, of which each time as many are taken as are quickest just then."""
-    groups: dict[str, list[Sitting]] = defaultdict(list)
-    for one in ledger.sittings:
+    groups: dict[str, list[BenchSession]] = defaultdict(list)
+    for one in ledger.sessions:
         groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
                      for of in (one.settings, one.machine)])].append(one)
     fitting = [group for group in groups.values() if runs(group) and target in (None, name_of(group[0], "target"))
                and draft in (None, name_of(group[0], "draft"))]
     if not fitting:
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
-    best: dict[Any, list[Sitting]] = {}  # by temperature: those of as many threads as most of its runs have
+    best: dict[Any, list[BenchSession]] = {}  # by temperature: those of as many threads as most of its runs have
     for same in apart(max(fitting, key=runs)):
         temperature = same[0].settings["temperature"]
         best[temperature] = max(best.get(temperature, same), same, key=runs)
@@ -109,56 +111,56 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
     return found, aside
 
 
-def runs(sittings: list[Sitting]) -> int:
-    return sum(len(leg.runs) + 1 for one in sittings for leg in one.legs)
+def runs(sessions: list[BenchSession]) -> int:
+    return sum(len(leg.runs) + 1 for one in sessions for leg in one.run_groups)
 
 
-def apart(sittings: list[Sitting]) -> list[list[Sitting]]:
+def apart(sessions: list[BenchSession]) -> list[list[BenchSession]]:
     """Those of one temperature and one number of threads together."""
-    groups: dict[Any, list[Sitting]] = defaultdict(list)
-    for one in sittings:
+    groups: dict[Any, list[BenchSession]] = defaultdict(list)
+    for one in sessions:
         groups[one.settings["temperature"], one.machine.get("threads")].append(one)
     return list(groups.values())
 
 
-def probs(sittings: list[Sitting]) -> Law:
+def by_method(sessions: list[BenchSession]) -> MethodFigures:
     """A line a method; where a run was made twice, the first counts."""
-    found: Law = {}
+    found: MethodFigures = {}
     seen = set()
-    for leg in (leg for one in sittings for leg in one.legs):
-        found.setdefault(leg.plain.method, Line()).take(leg.task, leg.plain, leg.plain)
+    for leg in (leg for one in sessions for leg in one.run_groups):
+        found.setdefault(leg.plain.method, MethodRow()).take(leg.task, leg.plain, leg.plain)
         for run in leg.runs:
             if not run.failed and (leg.prompt, leg.repeat, run.method) not in seen:
                 seen.add((leg.prompt, leg.repeat, run.method))
-                found.setdefault(run.method, Line()).take(leg.task, run, leg.plain)
+                found.setdefault(run.method, MethodRow()).take(leg.task, run, leg.plain)
     return found
 
 
-def lines(distributions: dict[float, Law], methods: dict[str, Method]) -> Iterable[str]:
+def lines(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
     """The table, quickest first."""
     def speed(key: str) -> list[float]:
-        return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in distributions.values()]
+        return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in by_temperature_figures.values()]
 
-    yield from header("method | exactness", distributions)
-    for key in sorted((key for key in methods if any(key in of for of in distributions.values())), key=speed):
-        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(distributions, key)])} |"
+    yield from header("method | exactness", by_temperature_figures)
+    for key in sorted((key for key in methods if any(key in of for of in by_temperature_figures.values())), key=speed):
+        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(by_temperature_figures, key)])} |"
 
 
-def header(first: str, distributions: dict[float, Law]) -> list[str]:
-    columns = [first, *(f"{named(temperature)}: tokens a pass | speed-up" for temperature in distributions), "pairs"]
+def header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
+    columns = [first, *(f"{named(temperature)}: tokens a pass | speed-up" for temperature in by_temperature_figures), "pairs"]
     line = f"| {' | '.join(columns)} |"
     return [line, "|" + "---|" * (line.count("|") - 1)]
 
 
-def cells(distributions: dict[float, Law], key: str) -> Iterable[str]:
-    for of in distributions.values():
-        line = of.get(key, Line())
+def cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Iterable[str]:
+    for of in by_temperature_figures.values():
+        line = of.get(key, MethodRow())
         yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
         yield spread(line.speeds()) if line.speeds() else ABSENT
-    yield " + ".join(str(of[key].pairs) if key in of else "0" for of in distributions.values())
+    yield " + ".join(str(of[key].pairs) if key in of else "0" for of in by_temperature_figures.values())
 
 
-def by_task(of: Law, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
+def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
     """The medians of each task and their mean, quickest first; no mean where a task is missing."""
     found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
     means = {key: None if None in mine else fmean(mine) for key, mine in found.items()}
@@ -169,7 +171,7 @@ def by_task(of: Law, methods: dict[str, Method], tasks: list[str]) -> Iterable[s
         yield f"| {plain(methods[key].title)} | {' | '.join(figures)} |"
 
 
-def winners(of: Law, methods: dict[str, Method], tasks: list[str]) -> list[str]:
+def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
     """A row a family, a column a task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
@@ -181,7 +183,7 @@ def winners(of: Law, methods: dict[str, Method], tasks: list[str]) -> list[str]:
     return [f"| family | {' | '.join(map(plain, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows]
 
 
-def winner(of: Law, keys: list[str], methods: dict[str, Method], task: str) -> str:
+def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
     """Who of the family won the task, in words."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
@@ -190,31 +192,31 @@ def winner(of: Law, keys: list[str], methods: dict[str, Method], task: str) -> s
     middle: Callable[[str], Any] = lambda key: quartiles(of[key].speeds(task))[1]  # noqa: E731
     first, *rest = sorted(there, key=middle, reverse=True)
     mine = of[first].speeds(task)
-    told = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
+    titles = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
     if not rest:
-        return f"alone: {told} {spread(mine)}"
+        return f"alone: {titles} {spread(mine)}"
     beaten = of[rest[0]].speeds(task)
     if min(len(mine), len(beaten)) >= FEWEST and quartiles(mine)[0] > middle(rest[0]):
-        return f"**{told}** {spread(mine)}"
-    return f"no clear winner: {told} {spread(mine)}, {plain(methods[rest[0]].title)} {spread(beaten)}"
+        return f"**{titles}** {spread(mine)}"
+    return f"no clear winner: {titles} {spread(mine)}, {plain(methods[rest[0]].title)} {spread(beaten)}"
 
 
-def where(sittings: list[Sitting]) -> str:
+def where(sessions: list[BenchSession]) -> str:
     """The sentence on machine, versions, models and days; the page reads the target from it."""
-    of, days = sittings[0].machine, sorted({one.began[:10] for one in sittings if one.legs})
+    of, days = sessions[0].machine, sorted({one.began[:10] for one in sessions if one.run_groups})
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
-    models = f"{name_of(sittings[0], 'target')} with {name_of(sittings[0], 'draft')}"
+    models = f"{name_of(sessions[0], 'target')} with {name_of(sessions[0], 'draft')}"
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    told = {one.settings["temperature"]: f"{one.machine.get('threads')} thread{'s' * (one.machine.get('threads') != 1)}"
-            for one in sorted(sittings, key=lambda one: one.settings["temperature"]) if one.legs}
-    threads = told.popitem()[1] if len({*told.values()}) == 1 else " and ".join(
-        f"{count} {'at ' * bool(temperature)}{named(float(temperature))}" for temperature, count in told.items())
+    titles = {one.settings["temperature"]: f"{one.machine.get('threads')} thread{'s' * (one.machine.get('threads') != 1)}"
+            for one in sorted(sessions, key=lambda one: one.settings["temperature"]) if one.run_groups}
+    threads = titles.popitem()[1] if len({*titles.values()}) == 1 else " and ".join(
+        f"{count} {'at ' * bool(temperature)}{named(float(temperature))}" for temperature, count in titles.items())
     return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
 
 
-def command(ledger: Ledger, sittings: list[Sitting]) -> str:
+def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
     """What was called, as code."""
-    asked, of = whole(sittings), sittings[-1].settings
+    asked, of = whole(sessions), sessions[-1].settings
     every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
     words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
              "--methods", "all" if every else ",".join(ours[1:] or ours),
@@ -224,33 +226,34 @@ def command(ledger: Ledger, sittings: list[Sitting]) -> str:
              "--max-new-tokens", of["max_new_tokens"], "--temperature", f"{of['temperature']:g}",
              *(word for name, usual in (("top_k", 0), ("top_p", 1), ("seed", 0)) if of[name] != usual
                for word in (f"--{name.replace('_', '-')}", of[name])), *(["--deterministic"] if of["deterministic"] else []),
-             "--target", name_of(sittings[0], "target"), "--draft", name_of(sittings[0], "draft"), "--into", ledger.path.name]
+             "--target", name_of(sessions[0], "target"), "--draft", name_of(sessions[0], "draft"),
+             "--into", ledger.path.name.removesuffix(".gz")]
     return "    " + plain(shlex.join(map(str, words)))
 
 
-def progress(temperature: float, sittings: list[Sitting]) -> str:
+def progress(temperature: float, sessions: list[BenchSession]) -> str:
     """How much of what was asked is there."""
-    if not any(one.legs for one in sittings):
+    if not any(one.run_groups for one in sessions):
         return f"{named(temperature).capitalize()}: {ABSENT}."
-    asked = whole(sittings)
+    asked = whole(sessions)
     tasks = {task for _, task in asked.prompts}
     return plain(f"{named(temperature).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
-                 f"{len(asked.methods)} methods were asked for. {standing(sittings, asked)}.")
+                 f"{len(asked.methods)} methods were asked for. {progress_of(sessions, asked)}.")
 
 
-def noise(sittings: list[Sitting]) -> str:
+def noise(sessions: list[BenchSession]) -> str:
     """How far two runs of plain decoding in one turn differ."""
     seen: dict[Any, list[Run]] = defaultdict(list)
-    for count, one in enumerate(sittings):
-        for leg in one.legs:
+    for count, one in enumerate(sessions):
+        for leg in one.run_groups:
             seen[count, leg.prompt, leg.repeat].append(leg.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
     apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
     said = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
-    return said and f"{said} (median of {len(apart)}): what is nearer to 1 than that is not told from it."
+    return said and f"{said} (median of {len(apart)}): smaller differences are noise."
 
 
-def kept(greedy: Law, methods: dict[str, Method]) -> str:
+def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:
     """How many greedy runs of exact methods wrote what plain decoding wrote."""
     base = next(iter(methods))
     mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
@@ -258,21 +261,21 @@ def kept(greedy: Law, methods: dict[str, Method]) -> str:
     return f"Of {runs} greedy runs of exact methods {same} wrote plain decoding's tokens." if runs else ""
 
 
-def unmeasured(distributions: dict[float, Law], sittings: list[Sitting], methods: dict[str, Method]) -> str:
+def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
     """The methods of the catalogue without a line, and why where that is known."""
-    why = whole(sittings).skipped
+    why = whole(sessions).skipped
     none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
-            if not any(key in of for of in distributions.values())]
+            if not any(key in of for of in by_temperature_figures.values())]
     return plain(f"Not measured: {'; '.join(none)}.") if none else ""
 
 
-def whole(sittings: list[Sitting]) -> Asked:
-    return reduce(or_, (one.asked for one in sittings))
+def whole(sessions: list[BenchSession]) -> Requested:
+    return reduce(or_, (one.asked for one in sessions))
 
 
-def name_of(sitting: Sitting, role: str) -> str:
+def name_of(bench_session: BenchSession, role: str) -> str:
     """The model's name; "none" where there is none, as the command line has it."""
-    return str((sitting.settings.get(role) or {}).get("name", "none"))
+    return str((bench_session.settings.get(role) or {}).get("name", "none"))
 
 
 def named(temperature: float) -> str:

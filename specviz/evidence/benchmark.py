@@ -1,8 +1,8 @@
-"""Methods against plain decoding, measured so that the ratio means something.
+"""Benchmark methods against plain decoding with paired runs.
 
-For every prompt and repeat, plain decoding and all methods run one after another in a shuffled order, on the same loaded
-weights, with the same sampling; a speed-up is the median of those paired ratios of seconds per token after the prefill, its
-spread their interquartile range. One short run of each method comes first and is thrown away.
+For every prompt and repeat, plain decoding and all methods run one after another in shuffled order on the same weights with the same
+sampling. A speed-up is the median of the paired ratios of seconds per token after the prefill, its spread their interquartile range.
+One short warm-up run per method is discarded.
 """
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_whole
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
-from .suites import Item, choose, located, read_suites
+from .prompt_suites import Item, choose, located, read_suites
 
-MEAN = "mean"  # the row over the tasks
+MEAN = "mean"  # task name of the row over all tasks
 COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread",
            "overhead_share", "same_tokens"]
 WARM_TOKENS = 12
@@ -31,7 +31,7 @@ Runner = Callable[[str, Sampling, int], Result]  # (prompt, sampling, max_new_to
 
 @dataclass
 class Cell:
-    """What one method did on one task."""
+    """Accumulated results of one method on one task."""
 
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
@@ -65,9 +65,9 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
     """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
 
     suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
-    prompts of each. reference: rows of transformers' own decoding on the same weights, and of llama.cpp's where it is installed.
-    quiet: no progress bar (None: none where stderr is no terminal). deterministic: as of Session. Ctrl-C ends the measurement and
-    reports what there is. Raises SessionError or a suite's sentence before anything is measured.
+    prompts of each. reference: add rows of transformers' decoding on the same weights, and of llama.cpp if installed. quiet: no
+    progress bar (None: none if stderr is not a terminal). deterministic: as in Session. Ctrl-C ends the measurement and returns what was
+    measured. Raises SessionError before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
@@ -82,8 +82,8 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured: runners, plain decoding first, and items; suite, mark: the files' names and what they say, in short;
-    skipped: methods that cannot run, and why; too_long: prompts that leave no room for an answer."""
+    """What to measure: runners (plain decoding first) and items; suite, mark: names and content hash of the files; skipped: unavailable
+    methods with reasons; too_long: number of prompts that do not fit into the context."""
 
     runners: dict[str, Runner]
     items: list[Item]
@@ -95,7 +95,7 @@ class Plan:
 
 def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
             reference: bool, deterministic: bool) -> Plan:
-    """All that comes before the first run, as ``bench`` takes it. Raises SessionError."""
+    """Validate the arguments of ``bench`` and build the plan. Raises SessionError."""
     most = None if prompts is None else read_whole("prompts", prompts, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     items, mark = read_suites(files)
@@ -113,22 +113,22 @@ def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str
 
 
 def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
-    """The items with their earlier messages answered, greedily; those whose conversation does not fit are left out."""
+    """Yield the items with their earlier messages answered greedily; conversations that do not fit are dropped."""
     session = next(iter(runners.values())).session
     for item in items:
         messages: list[dict[str, str]] = []
         try:
             for turn in item.before:
                 messages.append({"role": "user", "content": turn})
-                said = collect(Session(session.loaded, session.method).run(messages, length)).text
-                messages.append({"role": "assistant", "content": said})
+                answer = collect(Session(session.loaded, session.method).run(messages, length)).text
+                messages.append({"role": "assistant", "content": answer})
         except SessionError:
             continue
         yield replace(item, prompt=[*messages, {"role": "user", "content": item.prompt}]) if messages else item
 
 
 def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
-    """Whether the prompt and its answer fit into the context, so that no run is cut short by it."""
+    """Return whether prompt and answer fit into the context."""
     session = next(iter(runners.values())).session
     try:
         return len(session.encode(item.prompt)) + length <= session.loaded.context
@@ -149,9 +149,9 @@ class Ours:
 
 def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
              deterministic: bool = False) -> tuple[dict[str, Runner], dict[str, str]]:
-    """Plain decoding first, then the methods that can run; and why the others cannot."""
+    """Return runners (plain decoding first) and the reasons for skipped methods."""
     chosen = [find_method(key) for key in keys]
-    plain = next(iter(catalogue().values()))  # plain decoding opens the catalogue
+    plain = next(iter(catalogue().values()))  # plain decoding is the first method
     runners, skipped = {plain.key: Ours(Session(loaded, plain, None, sampling, deterministic=deterministic))}, {}
     for method in chosen:
         try:
@@ -165,7 +165,7 @@ def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
 
 def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length: int, sampling: Sampling,
             quiet: bool | None = None) -> tuple[dict[tuple[str, str], Cell], bool]:
-    """Cells by (method, task), and whether Ctrl-C cut the measurement short. The first runner is the baseline."""
+    """Return cells by (method, task) and whether Ctrl-C interrupted. The first runner is the baseline."""
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
@@ -192,7 +192,7 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
 
 
 def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any]]:
-    """The table: each method's tasks, then their plain mean, figure by figure."""
+    """Return the table: each method's tasks, then the mean of every figure."""
     out = []
     for name in dict.fromkeys(name for name, _ in cells):
         mine = [{"method": name, "task": task, **cell.row(greedy)} for (who, task), cell in cells.items() if who == name]
@@ -209,7 +209,7 @@ def quartiles(values: list[float]) -> Sequence[float | None]:
 
 
 def _mean(values: list[Any]) -> Any:
-    """Of numbers, or of intervals end by end; None where one is unknown."""
+    """Return the mean of numbers, or of intervals bound by bound; None if any is unknown."""
     if isinstance(values[0], list):
         return [_mean([value[0] for value in values]), _mean([value[1] for value in values])]
     return None if any(value is None for value in values) else fmean(values)

@@ -30,8 +30,8 @@ def page(methods: Iterable[Method]) -> str:
 
 def _cells(method: Method) -> Iterable[str]:
     knobs = ", ".join(f"{name} {_shown(value)}" for name, value in method.published.items())
-    told = "equal" if method.differs == AS_PUBLISHED else method.differs
-    return (_plain(cell) for cell in (method.title, method.paper or "none", WHAT[method.compared], told, knobs or "the defaults"))
+    differs = "equal" if method.differs == AS_PUBLISHED else method.differs
+    return (_plain(cell) for cell in (method.title, method.paper or "none", WHAT[method.compared], differs, knobs or "the defaults"))
 
 
 def _shown(value: Any) -> str:

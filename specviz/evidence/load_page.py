@@ -49,11 +49,11 @@ def figures(report: dict[str, Any] | None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def written(page: str, told: str) -> str:
+def written(page: str, text: str) -> str:
     """The page with the figures between its marks. Raises SessionError for a page without them."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.")
-    return f"{page.partition(BEGIN)[0]}{BEGIN}\n{told}\n{END}{page.partition(END)[2]}"
+    return f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
 
 
 def where(env: Row) -> str:
@@ -129,11 +129,11 @@ def judgement(what: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[R
 
 def reason(mine: Row, other: Row) -> str:
     """What the two spent and got, where the first fell short."""
-    def told(row: Row) -> str:
+    def summary(row: Row) -> str:
         each, count = row["tokens"] / (row["rounds"] * row["batch"]), row["rounds"]
         return (f"{each:.2f} tokens a request in rounds of {1000 * row['seconds'] / count:.1f} ms and {row['rows'] / count:.1f} rows, "
                 f"{percent(row['drafting'])} of the time on drafts and {percent(row['reading'])} on prompts")
-    return f"Why: it wrote {told(mine)}; {named(other['method'])} wrote {told(other)}."
+    return f"Why: it wrote {summary(mine)}; {named(other['method'])} wrote {summary(other)}."
 
 
 def speed(row: Row) -> float:

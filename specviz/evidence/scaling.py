@@ -1,8 +1,7 @@
-"""How a draft's acceptance grows with what it was trained on and with its size: laws in the logarithm, fitted to checkpoints.
+"""Scaling of a draft's acceptance rate with training tokens and model size: logarithmic fits to checkpoints (Scylla, 2505.07858).
 
-Scylla's question (2505.07858): acceptance = a + b ln(training tokens), and = a + b ln(parameters). A recipe leaves ``training.json``
-beside a draft's weights: figures on held-out answers of its target after so many tokens. What a law says beyond its points is a
-prediction. No torch here: the page asks, too.
+acceptance = a + b ln(training tokens), and = a + b ln(parameters). Training writes ``training.json`` next to a draft's weights, with
+acceptance rates on held-out answers at several token counts. Values beyond the points are predictions. This module does not import torch.
 """
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from typing import Any, Iterable, Sequence
 
 FILE = "training.json"
 FIGURES = {"acceptance_rate_greedy": "temperature 0", "acceptance_rate_sampled": "temperature 1"}
-FEWEST = 3  # different sizes that a law is laid through: two fit any line
-AHEAD = 4  # times the largest size that a prediction is made for
+FEWEST = 3  # distinct sizes needed for a fit
+AHEAD = 4  # prediction at this multiple of the largest size
 
 
 class ScalingError(ValueError):
-    """What lies beside a draft cannot be used; the message is one sentence."""
+    """A draft's training.json cannot be used; the message is one sentence."""
 
 
 @dataclass(frozen=True)
-class Law:
-    """y = a + b ln(x), least squares. r2: the share of the spread it explains, None where there is none; most: the largest x."""
+class LogFit:
+    """y = a + b ln(x), least squares. r2: explained variance, None without variance; most: the largest x."""
 
     a: float
     b: float
@@ -36,8 +35,8 @@ class Law:
         return self.a + self.b * math.log(x)
 
 
-def fit(points: Sequence[tuple[float, float]]) -> Law | None:
-    """The law through points (x, y), x above 0; None with fewer than three different x."""
+def fit(points: Sequence[tuple[float, float]]) -> LogFit | None:
+    """Fit points (x, y), x above 0; None with fewer than three distinct x."""
     if len({x for x, _ in points}) < FEWEST:
         return None
     logs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
@@ -46,11 +45,11 @@ def fit(points: Sequence[tuple[float, float]]) -> Law | None:
     a = level - b * mean
     spread = sum((y - level) ** 2 for y in ys)
     missed = sum((y - a - b * x) ** 2 for x, y in zip(logs, ys))
-    return Law(a, b, 1 - missed / spread if spread > 1e-12 else None, len(points), max(x for x, _ in points))
+    return LogFit(a, b, 1 - missed / spread if spread > 1e-12 else None, len(points), max(x for x, _ in points))
 
 
 def drafts_in(*folders: Path) -> list[dict[str, Any]]:
-    """What the drafts in these folders carry, with their ``name``, small ones first; of one name the first. Raises ScalingError."""
+    """Read training.json of all drafts in these folders, smallest first; duplicate names keep the first. Raises ScalingError."""
     found: dict[str, dict[str, Any]] = {}
     for path in (path for folder in folders for path in sorted(folder.glob(f"*/{FILE}"))):
         if path.parent.name not in found:
@@ -60,53 +59,53 @@ def drafts_in(*folders: Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        points = [{"tokens": int(p["tokens"]), **{name: float(p[name]) for name in FIGURES if name in p}} for p in told["points"]]
-        size, target, began = int(told["parameters"]), str(told["target"]), told["from"]
+        data = json.loads(path.read_text(encoding="utf-8"))
+        points = [{"tokens": int(p["tokens"]), **{name: float(p[name]) for name in FIGURES if name in p}} for p in data["points"]]
+        size, target, began = int(data["parameters"]), str(data["target"]), data["from"]
         if size < 1 or not all(p["tokens"] > 0 and all(0 <= p.get(name, 0) <= 1 for name in FIGURES) for p in points):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        raise ScalingError(f"{path.parent.name}/{path.name} does not say what a draft earned: train that draft again.") from None
-    return {"target": target, "parameters": size, "from": began and str(began), "answers": told.get("answers"), "points": points}
+        raise ScalingError(f"{path.parent.name}/{path.name} is not a valid training record: train that draft again.") from None
+    return {"target": target, "parameters": size, "from": began and str(began), "answers": data.get("answers"), "points": points}
 
 
-def distributions(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
-    """{each: {name: law over its tokens}, tokens: law over the points of all, parameters: law over where each ended}. A draft that
-    began as another one learned from tokens that are not counted: the law over the tokens of all leaves it out."""
+def log_fits(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
+    """Return {each: {name: fit over its tokens}, tokens: fit over all points, parameters: fit over final points}. A draft initialised from
+    another one is excluded from the fit over all tokens, because its earlier tokens are not counted."""
     drafts = list(drafts)
     each = {one["name"]: [(p["tokens"], p[figure]) for p in one["points"] if figure in p] for one in drafts}
-    anew = [point for one in drafts if not one["from"] for point in each[one["name"]]]
+    from_scratch = [point for one in drafts if not one["from"] for point in each[one["name"]]]
     ends = [(one["parameters"], max(each[one["name"]])[1]) for one in drafts if each[one["name"]]]
-    return {"each": {name: _told(fit(points)) for name, points in each.items()}, "tokens": _told(fit(anew)),
-            "parameters": _told(fit(ends))}
+    return {"each": {name: _fit_report(fit(points)) for name, points in each.items()}, "tokens": _fit_report(fit(from_scratch)),
+            "parameters": _fit_report(fit(ends))}
 
 
-def _told(probs: Law | None) -> dict[str, Any] | None:
-    """A law with its prediction: what it says of four times the largest size, kept between 0 and 1."""
-    if probs is None:
+def _fit_report(fitted: LogFit | None) -> dict[str, Any] | None:
+    """Return a fit with its prediction at AHEAD times the largest size, clamped to [0, 1]."""
+    if fitted is None:
         return None
-    return {**asdict(probs), "prediction": {"at": AHEAD * probs.most, "value": min(1.0, max(0.0, probs.at(AHEAD * probs.most)))}}
+    return {**asdict(fitted), "prediction": {"at": AHEAD * fitted.most, "value": min(1.0, max(0.0, fitted.at(AHEAD * fitted.most)))}}
 
 
 def report(target: str, drafts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """{target, drafts, figures: {figure: laws with what they say in sentences}, began: [sentence on a draft that was another one],
-    missing: [command that makes more points]} of one target."""
+    """Return the report of one target: {target, drafts, figures: {figure: fits with sentences}, began: [sentence on an initialised draft],
+    missing: [command that creates more points]}."""
     mine = [one for one in drafts if one["target"] == target]
-    figures = {figure: distributions(mine, figure) for figure in FIGURES}
+    figures = {figure: log_fits(mine, figure) for figure in FIGURES}
     for found in figures.values():
-        found["said"] = said(found, sum(not one["from"] for one in mine))
+        found["said"] = sentences(found, sum(not one["from"] for one in mine))
     first = figures[next(iter(FIGURES))]
     missing = [] if any(first["each"].values()) else [command(target)]
     missing += [] if first["parameters"] else [command(target, size) for size in ("small", "wide", "deep")]
     return {"target": target, "drafts": mine, "figures": figures, "missing": missing,
-            "began": [f"{one['name']} began as {one['from']}, whose tokens are not counted." for one in mine if one["from"]]}
+            "began": [f"{one['name']} was initialised from {one['from']}, whose tokens are not counted." for one in mine if one["from"]]}
 
 
-def said(found: dict[str, Any], anew: int) -> list[str]:
-    """A sentence for each law there is; ``anew``: drafts that the law over all tokens speaks of."""
-    out = [sentence(f"Over the tokens of {name}", "tokens", probs) for name, probs in found["each"].items() if probs]
-    if found["tokens"] and anew > 1:
-        out.append(sentence("Over the tokens of all drafts that began anew", "tokens", found["tokens"]))
+def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
+    """Return a sentence per fit; ``from_scratch``: number of drafts in the fit over all tokens."""
+    out = [sentence(f"Over the tokens of {name}", "tokens", fitted) for name, fitted in found["each"].items() if fitted]
+    if found["tokens"] and from_scratch > 1:
+        out.append(sentence("Over the tokens of all drafts trained from scratch", "tokens", found["tokens"]))
     if found["parameters"]:
         out.append(sentence("Over the sizes of all drafts", "parameters", found["parameters"]))
     return out
@@ -116,12 +115,12 @@ def command(target: str, size: str = "") -> str:
     return f"python -m specviz.training draft{f' --size {size}' if size else ''} --target {target} --data DIR"
 
 
-def sentence(over: str, unit: str, probs: dict[str, Any]) -> str:
-    r2 = "all points are alike" if probs["r2"] is None else f"R\u00b2 {probs['r2']:.3f}"
-    ahead, sign = probs["prediction"], "+" if probs["b"] >= 0 else "\u2212"
-    begins = f"{probs['a']:.3f}".replace("-", "\u2212")
-    return (f"{over}: acceptance = {begins} {sign} {abs(probs['b']):.4f} \u00b7 ln({unit}), {r2} with "
-            f"{probs['points']} points; prediction for {AHEAD} times the most, {short(ahead['at'])} {unit}: {ahead['value']:.2f}.")
+def sentence(over: str, unit: str, fitted: dict[str, Any]) -> str:
+    r2 = "all points are alike" if fitted["r2"] is None else f"R\u00b2 {fitted['r2']:.3f}"
+    ahead, sign = fitted["prediction"], "+" if fitted["b"] >= 0 else "\u2212"
+    begins = f"{fitted['a']:.3f}".replace("-", "\u2212")
+    return (f"{over}: acceptance = {begins} {sign} {abs(fitted['b']):.4f} \u00b7 ln({unit}), {r2} with "
+            f"{fitted['points']} points; prediction for {AHEAD} times the most, {short(ahead['at'])} {unit}: {ahead['value']:.2f}.")
 
 
 def short(number: float) -> str:

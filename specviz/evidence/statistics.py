@@ -1,5 +1,4 @@
-"""Counts against the law they should follow: a chi-square test over continuations of a prompt, the rate at which the first draft
-token is accepted, and tests of uniformity."""
+"""Goodness-of-fit tests: chi-square over continuations of a prompt, acceptance rate of the first draft token, and uniformity."""
 from __future__ import annotations
 
 import math
@@ -11,13 +10,13 @@ import torch
 from torch import Tensor
 
 Tokens = tuple[int, ...]
-LEAST = 5.0  # expected count of a cell; what is rarer is pooled
-FEW, CELLS, SIDE = 40, 16, 4  # values below which nothing is tested; cells of a chi-square; side of the table of neighbours
+LEAST = 5.0  # smallest expected count of a cell; rarer ones are pooled
+FEW, CELLS, SIDE = 40, 16, 4  # minimum values per test; cells of the chi-square; side of the table of neighbours
 
 
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
-    """(statistic, degrees of freedom) of counts against expected probabilities; an infinite statistic where a count falls on a
-    cell of probability 0. Cells too rare to count belong pooled before."""
+    """Return (statistic, degrees of freedom) of counts against expected probabilities; infinite if a cell of probability 0 was hit. Rare
+    cells must be pooled before."""
     freedom = len(expected) - 1
     if any(cell not in expected or expected[cell] <= 0 for cell in counts):
         return math.inf, freedom
@@ -25,13 +24,13 @@ def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tup
 
 
 def as_normal(statistic: float, freedom: int) -> float:
-    """A chi-square statistic as a standard normal (Wilson and Hilferty)."""
+    """Convert a chi-square statistic to a standard normal (Wilson and Hilferty)."""
     spread = 2 / (9 * max(1, freedom))
     return ((statistic / max(1, freedom)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
 def p_value(statistic: float, freedom: int) -> float:
-    """Chance of a chi-square statistic at least as large; with one cell there is nothing to compare, and it is 1."""
+    """Return the probability of a chi-square statistic at least as large; 1 with a single cell."""
     if freedom < 1 and math.isfinite(statistic):
         return 1.0
     tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (freedom, statistic))))
@@ -39,8 +38,8 @@ def p_value(statistic: float, freedom: int) -> float:
 
 
 def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
-    """p-values of values that should be uniform on [0, 1]: Kolmogorov and Smirnov's, a chi-square over even cells, and with
-    ``serial`` (the values are in order and should be independent) one over the table of neighbours; none for too few values."""
+    """Return p-values for uniformity on [0, 1]: Kolmogorov-Smirnov, chi-square over equal cells, and with ``serial`` (values in order,
+    independent) a chi-square over the table of neighbours; empty for too few values."""
     if len(values) < FEW:
         return []
     x = torch.tensor(values, dtype=torch.float64)
@@ -57,7 +56,7 @@ def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
 
 
 def kolmogorov(x: Tensor) -> float:
-    """p-value of the greatest distance between the empirical distribution of x [n] and the uniform one (Stephens 1970)."""
+    """Return the Kolmogorov-Smirnov p-value of x [n] against the uniform distribution (Stephens 1970)."""
     x, count = x.sort().values, len(x)
     steps = torch.arange(count + 1, dtype=x.dtype) / count
     distance = float(torch.maximum(steps[1:] - x, x - steps[:-1]).max())
@@ -67,8 +66,8 @@ def kolmogorov(x: Tensor) -> float:
 
 @dataclass
 class Cells:
-    """Continuations as cells: ``expected`` probability of each. A prefix with None behind it is all of it that is rare; POOL
-    holds what is too rare even so. ``inner``: prefixes that were split further; ``pooled``: one that the pool took whole."""
+    """Cells of continuations with their ``expected`` probabilities. A prefix followed by None pools its rare continuations; POOL holds what
+    is still too rare. ``inner``: prefixes that were split; ``pooled``: a cell merged into the pool."""
 
     expected: dict[Any, float] = field(default_factory=dict)
     inner: set[Tokens] = field(default_factory=set)
@@ -78,18 +77,18 @@ class Cells:
 
     @classmethod
     def of(cls, probs: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
-        """Cells for ``samples`` runs of ``depth`` tokens; law(tokens so far) -> [vocab]."""
+        """Build cells for ``samples`` runs of ``depth`` tokens; probs(tokens so far) -> [vocab]."""
         cells = cls()
         pool = cells._split(probs, samples, stop, depth, (), 1.0)
         if pool * samples >= LEAST:
             cells.expected[cls.POOL] = pool
-        elif pool > 1e-12:  # too rare for a cell of its own: the rarest cell takes it
+        elif pool > 1e-12:  # too rare for its own cell: merge with the rarest cell
             cells.pooled = min(cells.expected, key=cells.expected.get)
             cells.expected[cls.POOL] = cells.expected.pop(cells.pooled) + pool
         return cells
 
     def _split(self, probs, samples, stop, depth, prefix: Tokens, mass: float) -> float:
-        """Fill the cells below a prefix; returns the probability that found no cell."""
+        """Add the cells below a prefix; return the probability without a cell."""
         if len(prefix) == depth or (prefix and prefix[-1] in stop) or (prefix and mass * samples < 2 * LEAST):
             self.expected[prefix] = mass
             return 0.0
@@ -104,7 +103,7 @@ class Cells:
         return pool
 
     def find(self, tokens: Tokens) -> Any:
-        """The cell of a run's tokens."""
+        """Return the cell of a run's tokens."""
         for i in range(len(tokens) + 1):
             if tokens[:i] in self.expected:
                 return tokens[:i]
@@ -118,7 +117,7 @@ class Cells:
 
 @dataclass
 class Acceptance:
-    """How often the first draft token was accepted, against sum(min(p, q)); only where it was drawn from the draft's law q."""
+    """Acceptance rate of the first draft token against sum(min(p, q)); valid only if it was sampled from the draft distribution q."""
 
     target: Tensor
     draft: Tensor | None
@@ -126,7 +125,7 @@ class Acceptance:
     accepted: int = 0
 
     def add(self, trial: dict[str, Any] | None) -> None:
-        """Count a trial of the round's first node; one that was not drawn from q ends the comparison."""
+        """Count a trial of the first node; a node that was not sampled from q disables the test."""
         if self.draft is None or trial is None:
             return
         if trial["rule"] != "ratio" or not math.isclose(trial["q"], float(self.draft[trial["tok"]]), rel_tol=1e-2, abs_tol=1e-4):

@@ -1,16 +1,21 @@
-"""The certificate over whole sampled answers: is every written token where the target's own law puts it?
+"""The certificate over whole sampled answers: does every token follow the target's distribution at its position?
 
-A token's place in the law at its own position, most likely token first, is a point in the interval of its mass; drawn evenly in
-there it is uniform on [0, 1] exactly when the token was drawn from that law, whatever stands before it (the randomised probability
-integral transform; Rosenblatt 1952). So all places of all answers are independent and uniform exactly when the answers follow the
-target's law. The laws are computed anew by plain scoring of the text that was written, one forward an answer.
+The randomised probability integral transform (Rosenblatt 1952) of a token, with the tokens ordered by probability, is uniform on [0, 1]
+exactly if the token was sampled from that distribution, whatever precedes it. So the values of all tokens of all answers are independent
+and uniform exactly if the answers follow the target's distribution. Distributions are recomputed by plain scoring, one pass per answer.
 
-The places are also looked at by how a token came about. What was accepted and what corrected a refusal are uniform only together:
-which of the two a token is depends on the token. Whether a draft stands at a position at all does not, so a bonus and a token
-written without a draft are uniform by themselves.
+Values are also tested by the origin of the token. Accepted tokens and corrections are uniform only together, because which of the two a
+token is depends on the token. Whether a position has a draft does not, so bonus tokens and tokens without a draft are uniform by
+themselves. Any order that is fixed before the token is drawn is valid; for a sampled chain the order by the ratio of target to draft
+probability finds verification errors sooner ("ratio").
 
-Any order that is known before the token is drawn would do. Under a drawn chain there is one that shows soonest where its draws
-were judged wrongly: by how much less the draft thinks of a token than the target. Those places are tested as well ("ratio").
+Three kinds of tokens are also tested apart by betting (betting.py), which is powerful where the distribution is flat:
+
+- bonus: tokens after a fully accepted draft, against "always the top-1 token" and against a sharper or flatter distribution;
+- accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by the ratio rule;
+- correction: the token after a rejection, against the residual distribution norm((p - q)+), for the same chains.
+
+The answers are written at settings with a high temperature, too, and ``power`` says with which probability each mistake would be found.
 """
 from __future__ import annotations
 
@@ -25,54 +30,62 @@ from ..core import DraftTree, Method, Sampling, Scores, State, Target, Verdict, 
 from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
+from .betting import FLOOR, TestMartingale
 from .certificate import PROMPTS, encode
 from .statistics import uniformity
 
-TOKENS, LENGTH = 2400, 48  # tokens in all, and of one answer at most
-CHANCE = 1e-4  # a right method fails as often as this
-BINS = 20  # of the histogram
+TOKENS, LENGTH = 2400, 48  # tokens in total and at most per answer
+CHANCE = 1e-4  # probability that a correct method fails
+BINS = 20  # bins of the histogram
 DRAFTED = ("accepted", "correction")
 GROUPS = ("all", "drafted", "bonus", "plain", "other")
 RATIO = "ratio"
-WIDER = 1e-3  # of top-p: a token this near to the cut may be on the other side when more rows are computed together
-# how deep to draft (None: as the method does by itself) and how to draw: short drafts, so that all of one is often accepted; away
-# from temperature 1, where mistakes show sooner because few tokens are likely
-SETTINGS = ((1, Sampling(0.7)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(0.7)))
-DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that say how many tokens ahead a draft goes
+APART = {"bonus": "always the top-1 token", "accepted": "every tested draft token accepted",
+         "correction": "sampled from the target's distribution instead of the residual one"}  # main alternative of each kind
+WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
+# draft depth (None: the method's default) and sampling: short drafts, so that a whole draft is often accepted; low temperatures, where
+# few tokens are probable, and high ones, where no token dominates
+SETTINGS = ((1, Sampling(0.7)), (1, Sampling(1.5)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(1.5)))
+PROMPTS_OPEN = ("Write ten random words.", "Invent a name for a new city, a drink and a song.")  # answers of high entropy
+DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft depth
 
 
 @dataclass
-class Places:
-    """Places of written tokens in the target's laws, in the order they were written, and how each token came about."""
+class TokenPlaces:
+    """PIT values of tokens in the order they were generated, and the origin of each token."""
 
     values: list[float] = field(default_factory=list)
     how: list[str] = field(default_factory=list)
     impossible: int = 0
     ratios: list[float | None] = field(default_factory=list)
+    apart: dict[str, TestMartingale] = field(default_factory=lambda: {kind: TestMartingale(why) for kind, why in APART.items()})
 
     def group(self, name: str) -> list[float]:
         if name == RATIO:
             return [value for value in self.ratios if value is not None]
         return self.values if name == "all" else [value for value, how in zip(self.values, self.how) if how == name]
 
-    def first(self, count: int) -> Places:
-        """The first so many: a fixed number of them is uniform, one that depends on how long the answers were is not quite."""
-        return Places(self.values[:count], self.how[:count], self.impossible, self.ratios[:count])
+    def first(self, count: int) -> TokenPlaces:
+        """Return the first ``count`` values: a fixed number is uniform, one that depends on the lengths of the answers is not quite."""
+        return replace(self, values=self.values[:count], how=self.how[:count], ratios=self.ratios[:count])
 
-    def told(self) -> dict[str, Any]:
-        """{p, samples, histogram, groups: {name: {p, samples, histogram}}, impossible}: p is corrected for the number of tests."""
+    def report(self) -> dict[str, Any]:
+        """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind: {p, samples, power, against}}}.
+        p is corrected for the number of tests."""
         groups = {name: self.group(name) for name in (*GROUPS, RATIO)}
         found = {name: uniformity(values, serial=name == "all") for name, values in groups.items()}
-        worst = min((p for tests in found.values() for p in tests), default=1.0)
-        tests = 2 * len(groups) + 1
+        worst = min([p for tests in found.values() for p in tests] + [m.p for m in self.apart.values() if m.p is not None], default=1.0)
+        tests = 2 * len(groups) + 1 + len(self.apart)
         p = 0.0 if self.impossible else min(1.0, tests * worst)
-        return {"p": p, "samples": len(self.values), "histogram": histogram(self.values), "impossible": self.impossible,
+        apart = {kind: {"p": m.p, "samples": len(m.gains), "power": m.power(CHANCE / tests), "against": m.alternative}
+                 for kind, m in self.apart.items() if m.gains}
+        return {"p": p, "samples": len(self.values), "histogram": histogram(self.values), "impossible": self.impossible, "apart": apart,
                 "groups": {name: {"p": min(found[name], default=None), "samples": len(values), "histogram": histogram(values)}
                            for name, values in groups.items() if values}}
 
 
 def histogram(values: Sequence[float]) -> list[int]:
-    """How many lie in each of the bins of [0, 1]."""
+    """Count the values in each bin of [0, 1]."""
     counts = [0] * BINS
     for value in values:
         counts[min(BINS - 1, int(value * BINS))] += 1
@@ -81,10 +94,10 @@ def histogram(values: Sequence[float]) -> list[int]:
 
 def answers(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
             knobs: dict[str, Any] | None = None, seed: int = 0) -> dict[str, Any]:
-    """Write answers with a method (its key, or a Method that no catalogue lists) at SETTINGS, and test the places of their tokens.
+    """Write answers with a method (a key or a Method) at SETTINGS and test their tokens.
 
-    status: "pass"; "fail" (a right method fails once in 1 / CHANCE times); "not applicable" (the method promises no law);
-    "unavailable". Else as ``Places.told``, and ``detail``, a sentence. Raises ValueError for knobs that do not fit.
+    status: "pass"; "fail" (a correct method fails with probability CHANCE); "not applicable" (the method is not exact); "unavailable".
+    The rest as in ``TokenPlaces.report``, plus ``detail``, a sentence. Raises ValueError for invalid knobs.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
@@ -94,46 +107,49 @@ def answers(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] |
         return {"status": "not applicable",
                 "detail": f"{method.title} is {method.exactness}: it does not promise the target's distribution."}
     method.read_knobs(knobs or {})
-    places, texts = Places(), [encode(loaded, prompt) for prompt in prompts or PROMPTS]
-    walks = [written(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))
-             for i, (depth, sampling) in enumerate(SETTINGS)]  # no two answers share their dice
+    places, texts = TokenPlaces(), [encode(loaded, prompt) for prompt in prompts or (*PROMPTS, *PROMPTS_OPEN)]
+    writers = [answer_writer(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))
+               for i, (depth, sampling) in enumerate(SETTINGS)]  # no two answers share random numbers
     while len(places.values) < tokens:
-        for walk in walks:
-            next(walk)(places)
-    return judged(places.first(tokens))
+        for writer in writers:
+            next(writer)(places)
+    return conclude(places.first(tokens))
 
 
-def judged(places: Places) -> dict[str, Any]:
-    """The verdict over places, with a sentence."""
-    told = places.told()
-    passed = told["p"] >= CHANCE
-    counts = ", ".join(f"{group['samples']} {name}" for name, group in told["groups"].items() if name not in ("all", RATIO))
-    words = f"{told['samples']} tokens of whole answers ({counts}): p = {told['p']:.2g}."
+def conclude(places: TokenPlaces) -> dict[str, Any]:
+    """Return the report with status and a sentence."""
+    report = places.report()
+    passed = report["p"] >= CHANCE
+    counts = ", ".join(f"{group['samples']} {name}" for name, group in report["groups"].items() if name not in ("all", RATIO))
+    words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
     if places.impossible:
         words += f" {places.impossible} of them the target never writes."
     elif not passed:
-        tried = {name: group["p"] for name, group in told["groups"].items() if group["p"] is not None and name != "all"}
+        tried = {name: group["p"] for name, group in report["groups"].items() if group["p"] is not None and name != "all"}
+        tried |= {kind: kind_["p"] for kind, kind_ in report["apart"].items() if kind_["p"] < tried.get(kind, 1.0)}
         words += f" Furthest off: {min(tried, key=tried.get)}." if tried else ""
-    return {"status": "pass" if passed else "fail", **told, "detail": words}
+    words += "".join(f" {kind.capitalize()} ({one['samples']}): {one['against']} would be found with {one['power']:.0%}."
+                     for kind, one in report["apart"].items())
+    return {"status": "pass" if passed else "fail", **report, "detail": words}
 
 
 def short(method: Method, depth: int | None) -> dict[str, Any]:
-    """The knobs that make a method draft ``depth`` tokens ahead, as far as their ranges let them; none for None."""
+    """Return the knobs that set a method's draft depth, within their ranges; none for None."""
     if depth is None:
         return {}
     return {knob.name: min(max(depth, int(knob.low)), int(knob.high)) for knob in method.knobs
             if knob.name in DEPTHS and isinstance(knob.default, int)}
 
 
-def written(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
-            length: int = LENGTH) -> Iterator[Any]:
-    """Answers without end, prompt after prompt: each item, called with Places, writes one and adds the places of its tokens."""
+def answer_writer(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
+                  length: int = LENGTH) -> Iterator[Any]:
+    """Yield functions without end, cycling through the prompts: each one, called with TokenPlaces, writes an answer and adds its tokens."""
     kit = loaded.kit()
-    parts, judge, seed = method.build(kit, **method.read_knobs(knobs)), loaded.open_target(), 0
-    watch = Watch(parts.verifier)
-    parts = replace(parts, verifier=watch)
+    parts, scorer, seed = method.build(kit, **method.read_knobs(knobs)), loaded.open_target(), 0
+    recorder = RecordingVerifier(parts.verifier)
+    parts = replace(parts, verifier=recorder)
 
-    def write(places: Places) -> None:
+    def write(places: TokenPlaces) -> None:
         ids = prompts[seed % len(prompts)]
         state = State(list(ids), replace(sampling, seed=1_000_003 * sampling.seed + seed), stop=loaded.end_tokens,
                       limit=min(length, loaded.context - len(ids)))
@@ -143,24 +159,53 @@ def written(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequenc
                 for event in events:
                     if isinstance(event, Committed):
                         how += ["accepted"] * (len(event.tokens) - 1) + [event.kind]
-                        drafts += watch.distributions(len(event.tokens))
+                        drafts += recorder.drafted(len(event.tokens))
             tokens = state.tokens[len(ids):]
             places.how += [_group(kind) for kind in how[:len(tokens)]]
-            for place, ratio in places_of(judge, ids, tokens, state.sampling, drafts):
+            rng = torch.Generator().manual_seed(state.sampling.seed ^ 0xBE7)
+            for i, (probs, place, ratio) in enumerate(places_of(scorer, ids, tokens, state.sampling, [probs for probs, _ in drafts])):
                 places.impossible += place is None
                 places.values.append(1.0 if place is None else place)
                 places.ratios.append(ratio)
+                bet(places.apart, how[i], probs, drafts[i][0] if drafts[i][1] else None, tokens[i], rng)
 
     while True:
         yield write
         seed += 1
 
 
+def bet(apart: dict[str, TestMartingale], kind: str, probs: Tensor, draft: Tensor | None, token: int, rng: torch.Generator) -> None:
+    """Test one token by its origin. probs [vocab]: the target's distribution; draft [vocab]: that of a draft token tested by the ratio
+    rule, else None; rng: for the simulated alternative."""
+    def ratio(other: Tensor, null: Tensor, token: int) -> float:
+        return float(other[token]) / max(float(null[token]), FLOOR)
+
+    if kind == "bonus":
+        top = int(probs.argmax())
+        sharp, flat = (probs ** power for power in (2.0, 0.5))
+        best = 1 / float(probs[top])
+        apart["bonus"].bet({"top-1": best * (token == top), "sharper": ratio(sharp / sharp.sum(), probs, token),
+                            "flatter": ratio(flat / flat.sum(), probs, token)}, best)
+    elif draft is not None and draft.shape == probs.shape and kind in DRAFTED:
+        draft = draft.double().cpu()
+        rate, accepted = float(torch.minimum(probs, draft).sum()), kind == "accepted"
+        low, high = max(rate, FLOOR), max(1 - rate, FLOOR)
+        apart["accepted"].bet({"always": accepted / low, "more": (1 + rate) / 2 / low if accepted else (1 - rate) / 2 / high,
+                               "less": rate / 2 / low if accepted else (1 - rate / 2) / high}, 1 / low)
+        residual = (probs - draft).clamp(min=0)
+        if not accepted and float(residual.sum()) > FLOOR:
+            residual = residual / residual.sum()
+            other = int(torch.multinomial(probs, 1, generator=rng))
+            top = float(residual.max())
+            apart["correction"].bet({"target": ratio(probs, residual, token), "top-1": (token == int(residual.argmax())) / top},
+                                    ratio(probs, residual, other))
+
+
 def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
-              drafts: Sequence[Tensor | None] = ()) -> Iterator[tuple[float | None, float | None]]:
-    """Where each token lies in the target's law at its position: most likely token first (None where the law has no room for it),
-    and, where ``drafts`` has the draft's law [vocab] of that position, the likelier than the draft thinks first (else None).
-    The draws within a token's mass are seeded by ``sampling``, apart from every draw of the run."""
+              drafts: Sequence[Tensor | None] = ()) -> Iterator[tuple[Tensor, float | None, float | None]]:
+    """Yield for each token the target's distribution [vocab] at its position, the PIT value with the most probable tokens first (None if
+    the token has probability 0), and, where ``drafts`` has the draft distribution [vocab], the value with the tokens of the largest
+    ratio of target to draft probability first (else None). The random numbers are seeded by ``sampling`` and separate from the run's."""
     target.capture(frozenset())
     target.sync(prompt)
     logits = target.score(DraftTree.chain(tokens[:-1])).logits[:len(tokens)]
@@ -171,36 +216,39 @@ def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sa
     for i, token in enumerate(tokens):
         draft = drafts[i] if i < len(drafts) else None
         known = draft is not None and draft.shape == distributions[i].shape
-        yield (_place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None,
+        yield (distributions[i],
+               _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None,
                _place(distributions[i], distributions[i] / draft.double().cpu().clamp(min=1e-30), token, within[i]) if known else None)
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
-    """A token's place in its law when the tokens of most worth come first (of equal ones, the lower number)."""
+    """Return a token's PIT value with the tokens of largest worth first (ties: the lower id)."""
     first = worth > worth[token]
     first[:token] |= worth[:token] == worth[token]
     return min(1.0, float(probs[first].sum()) + within * float(probs[token]))
 
 
-class Watch:
-    """A verifier, watched: what it was asked to judge last."""
+class RecordingVerifier:
+    """A verifier that records its last draft tree and the rules applied to it."""
 
     def __init__(self, verifier: Verifier):
-        self._verifier, self._tree = verifier, DraftTree()
+        self._verifier, self._tree, self._by_ratio = verifier, DraftTree(), False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._verifier, name)
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        verdict = self._verifier.verify(tree, scores, state)
         self._tree = tree
-        return self._verifier.verify(tree, scores, state)
+        self._by_ratio = bool(verdict.decisions) and all(one.rule == "ratio" for one in verdict.decisions)
+        return verdict
 
-    def distributions(self, count: int) -> list[Tensor | None]:
-        """The laws that a drawn chain was drawn from, of the round's ``count`` tokens. Only of chains: in a tree the tokens drawn
-        may decide whose law stands at a place, and then the order would know of the token."""
+    def drafted(self, count: int) -> list[tuple[Tensor | None, bool]]:
+        """Return for each of the round's ``count`` tokens the distribution its draft was sampled from and whether the ratio rule tested it.
+        Only for sampled chains: in a tree the sampled tokens may decide whose distribution stands at a position."""
         tree, self._tree = self._tree, DraftTree()
         drawn = len(tree) > 0 and all(tree.parents[i] == i - 1 and tree.draft_probs(i) is not None for i in range(len(tree)))
-        return [tree.draft_probs(i) if drawn and i < len(tree) else None for i in range(count)]
+        return [(tree.draft_probs(i), self._by_ratio) if drawn and i < len(tree) else (None, False) for i in range(count)]
 
 
 def _group(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Short pieces of text in a trie with frequencies: the lookahead framework of Ant Group (Zhao et al. 2312.12728)."""
+"""Trie of short token sequences with frequencies: the Lookahead framework of Ant Group (Zhao et al. 2312.12728)."""
 from __future__ import annotations
 
 import heapq
@@ -6,7 +6,7 @@ from typing import Sequence
 
 
 class Branch:
-    """A token behind those above it: how often it stood there, and what followed."""
+    """A trie node: frequency and children."""
 
     __slots__ = ("count", "next")
 
@@ -16,14 +16,14 @@ class Branch:
 
 
 class BranchTrie:
-    """Every piece of ``length`` tokens of the texts put in. Beyond ``most`` nodes all frequencies are halved and what is left with
-    less than one is forgotten."""
+    """Trie of all sequences of ``length`` tokens of the texts. Beyond ``most`` nodes all frequencies are halved and nodes below one are
+    dropped."""
 
     def __init__(self, length: int, most: int = 65_536):
         self.length, self.most, self.size, self.root = length, most, 0, Branch()
 
     def put(self, tokens: Sequence[int], begin: int = 0, end: int | None = None) -> None:
-        """The pieces that start at begin .. end - 1; a piece at the end of the text is shorter."""
+        """Add the sequences that start at begin .. end - 1; those at the end of the text are shorter."""
         for at in range(begin, len(tokens) if end is None else end):
             node = self.root
             for token in tokens[at:at + self.length]:
@@ -37,7 +37,7 @@ class BranchTrie:
             self.size = _squeeze(self.root)
 
     def find(self, prefix: Sequence[int]) -> Branch | None:
-        """The node at the end of a path from the root."""
+        """Return the node of a prefix, or None."""
         node: Branch | None = self.root
         for token in prefix:
             node = node.next.get(token)
@@ -47,8 +47,8 @@ class BranchTrie:
 
 
 def grow(nodes: Sequence[Branch], deep: int, room: int, wide: int) -> list[tuple[int, int, float]]:
-    """The ``room`` most frequent nodes below some nodes of several tries that stand for one place: (token, parent, frequency), the
-    parent an index into the result, -1 at the top; at most ``wide`` children a parent and ``deep`` tokens."""
+    """Return the ``room`` most frequent nodes below equivalent nodes of several tries: (token, parent, frequency), parent an index into the
+    result, -1 at the root; at most ``wide`` children per node and ``deep`` tokens."""
     out: list[tuple[int, int, float]] = []
     heap: list[tuple] = []
     serial = 0
@@ -75,7 +75,7 @@ def grow(nodes: Sequence[Branch], deep: int, room: int, wide: int) -> list[tuple
 
 
 def _squeeze(node: Branch) -> int:
-    """Halve the frequencies below a node and drop what is rare; how many nodes are left below it."""
+    """Halve the frequencies below a node and drop rare nodes; return the number of nodes left."""
     left = 0
     for token, child in list(node.next.items()):
         child.count /= 2

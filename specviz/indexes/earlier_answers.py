@@ -1,7 +1,7 @@
-"""What one visitor's runs leave for the next ones: their answers, and tables that methods keep. It lives with the visitor.
+"""Memory between the runs of one visitor: earlier answers and tables of the methods.
 
-Nothing in it grows without bound: the newest answers up to ``room`` tokens, at most ``TABLES`` tables, each bounded by the
-method that keeps it. Drafts taken from it may be wrong but never unlawful: it knows nothing of what is drawn next.
+It is bounded: the latest answers up to ``capacity`` tokens and at most ``TABLES`` tables, each bounded by its method. Drafts from it
+cannot bias the output, because they do not depend on future random numbers.
 """
 from __future__ import annotations
 
@@ -9,63 +9,63 @@ from collections import deque
 from copy import deepcopy
 from typing import Any, Callable, Hashable, Sequence
 
-ROOM = 8_000  # tokens; an automaton over two halves of so many takes some ten megabytes
+CAPACITY = 8_000  # tokens; an automaton over two halves of this size takes about 10 MB
 TABLES = 16
-ANSWERS = ("answers", "older answers")  # what an Origin calls the halves
+ANSWERS = ("answers", "older answers")  # names of the halves in an Origin
 
 
 class Memory:
-    """``answers``: what was written, oldest first; ``taken``: how many answers were ever added."""
+    """``answers``: oldest first; ``taken``: number of answers ever added."""
 
-    def __init__(self, room: int = ROOM):
-        self.room = room
+    def __init__(self, capacity: int = CAPACITY):
+        self.capacity = capacity
         self.clear()
 
     def clear(self, mark: Hashable = None) -> None:
-        """Forget everything. ``mark`` says whose tokens will be remembered from now on."""
+        """Clear everything. ``mark`` identifies the target and tokenizer of the following answers."""
         self.mark, self.taken, self._size = mark, 0, 0
         self.answers: deque[tuple[int, ...]] = deque()
         self._tables: dict[Hashable, Any] = {}
-        self._lent: dict[Hashable, Any] = {}
+        self._shared_tables: dict[Hashable, Any] = {}
 
     def frozen(self) -> Memory:
-        """As it is now, whatever is added later; to be copied from."""
+        """Return an immutable snapshot to copy from."""
         found = self.copy()
-        found._tables = deepcopy(self._lent | self._tables)
+        found._tables = deepcopy(self._shared_tables | self._tables)
         return found
 
     def copy(self) -> Memory:
-        """One that begins as this one is and leaves no mark on it; a table is copied when it is first asked for."""
-        found = Memory(self.room)
+        """Return an independent copy; tables are copied lazily on first use."""
+        found = Memory(self.capacity)
         found.mark, found.taken, found._size, found.answers = self.mark, self.taken, self._size, self.answers.copy()
-        found._lent = self._lent | self._tables
+        found._shared_tables = self._shared_tables | self._tables
         return found
 
     def belong(self, mark: Hashable) -> None:
-        """Tokens of another target or tokenizer mean something else: what was remembered for it is forgotten."""
+        """Clear the memory if ``mark`` differs: tokens of another target or tokenizer have another meaning."""
         if mark != self.mark:
             self.clear(mark)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """An answer, whoever wrote it; one that is remembered already (a race writes it several times) is not kept twice."""
-        answer = tuple(tokens)[-self.room:]
+        """Add an answer, unless it is stored already (a race generates it several times)."""
+        answer = tuple(tokens)[-self.capacity:]
         if not answer or answer in self.answers:
             return
         self.answers.append(answer)
         self.taken += 1
         self._size += len(answer)
-        while self._size > self.room:
+        while self._size > self.capacity:
             self._size -= len(self.answers.popleft())
 
     def since(self, taken: int) -> list[tuple[int, ...]]:
-        """The answers added after the first ``taken`` ones, as far as they are still remembered."""
+        """Return the stored answers added after the first ``taken`` ones."""
         new = min(self.taken - taken, len(self.answers))
         return [self.answers[i] for i in range(len(self.answers) - new, len(self.answers))]
 
     def table(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        """A method's own table, made when it is first asked for; the one not asked for longest goes when there are too many."""
-        if name not in self._tables and name in self._lent:
-            self._tables[name] = deepcopy(self._lent[name])
+        """Return a method's table, creating it on first use; the least recently used table is dropped when there are too many."""
+        if name not in self._tables and name in self._shared_tables:
+            self._tables[name] = deepcopy(self._shared_tables[name])
         self._tables[name] = self._tables.pop(name) if name in self._tables else make()
         while len(self._tables) > TABLES:
             self._tables.pop(next(iter(self._tables)))
@@ -73,5 +73,5 @@ class Memory:
 
 
 def memory_of(kit: Any) -> Memory:
-    """The memory that the caller of a run brought along; a kit without one forgets with the run."""
+    """Return the visitor's memory; without one, a memory for this run only."""
     return getattr(kit, "memory", None) or Memory()

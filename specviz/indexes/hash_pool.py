@@ -1,5 +1,4 @@
-"""The next token of every n-gram in a table of fixed size, by hash alone (llama.cpp's ngram-mod): constant memory, constant time,
-and now and then a token that belongs to another n-gram of the same hash.
+"""Fixed-size hash table from n-grams to their next token, without collision checks (llama.cpp's ngram-mod): constant memory and time.
 """
 from __future__ import annotations
 
@@ -12,26 +11,26 @@ SIZE = 1 << 16
 
 
 class HashPool:
-    """n: tokens of a key; size: places of the table. ``used``: places that hold a token."""
+    """n: tokens of a key; size: slots of the table; ``used``: occupied slots."""
 
     def __init__(self, n: int, size: int = SIZE):
         self.n, self.used = n, 0
         self.next = array("q", [EMPTY]) * size
-        self._oldest = pow(FACTOR, n, 1 << 64)  # what the first token of a key weighs once another one follows
+        self._oldest = pow(FACTOR, n, 1 << 64)  # weight of the first token of a key after one shift
 
     def hash(self, tokens: Sequence[int]) -> int:
-        """Of exactly n tokens."""
+        """Return the hash of exactly n tokens."""
         value = 0
         for token in tokens:
             value = (value * FACTOR + token) & BITS
         return value
 
     def rolled(self, value: int, gone: int, new: int) -> int:
-        """The hash of the key one token further on."""
+        """Return the rolling hash of the key one token later."""
         return (value * FACTOR + new - gone * self._oldest) & BITS
 
     def add(self, tokens: Sequence[int], begin: int = 0) -> None:
-        """What follows each n-gram of a text, for the followers from place ``begin`` on; the newest one counts."""
+        """Store the successor of each n-gram of a text, from position ``begin`` on; newer ones overwrite older ones."""
         first = max(begin, self.n)
         if first >= len(tokens):
             return
@@ -43,7 +42,7 @@ class HashPool:
             value = self.rolled(value, tokens[at - self.n], tokens[at])
 
     def follow(self, tokens: Sequence[int], most: int, stop: frozenset[int] = frozenset()) -> list[int]:
-        """The chain that the table knows after the last n tokens: each token found becomes part of the next key."""
+        """Return the chain of stored successors after the last n tokens."""
         out: list[int] = []
         if len(tokens) < self.n:
             return out

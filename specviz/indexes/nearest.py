@@ -1,10 +1,9 @@
-"""The nearest of many states: exactly, or with an approximate index where a large store has one.
+"""Nearest-neighbour search over the hidden states of a datastore, exact or approximate.
 
-The states that wrote the tokens of a store, one row a token: standardised, projected on their main directions (PCA), unit
-length, half precision, memory-mapped (DReSD, Gritta et al. 2502.15572, who search with ScaNN). Exact search compares only the
-places of the token in question, which the store's suffix array knows; up to ``FEW`` of them, spread over the store. Beyond that
-an HNSW graph by faiss (Malkov and Yashunin 1603.09320), if the store was built with one and faiss is installed; faiss is
-optional: ``pip install faiss-cpu``. ``how`` says which of the two is in use.
+One key per token: the hidden state that produced it, standardised, projected on principal components, normalised, in half precision,
+memory-mapped (DReSD, Gritta et al. 2502.15572, who use ScaNN). Exact search compares only the positions of the token in question, from
+the suffix array; at most ``FEW`` of them, spread evenly. Beyond that an HNSW graph of faiss (Malkov and Yashunin 1603.09320) is used if
+the datastore has one and faiss is installed (optional: ``pip install faiss-cpu``). ``how`` names the search in use.
 """
 from __future__ import annotations
 
@@ -18,15 +17,15 @@ from torch import Tensor
 
 from .suffix_array import SuffixArray
 
-FEW = 20_000  # places of one token that are compared exactly
-SPARE = 16  # neighbours of a graph that are asked for each one wanted: those behind another token are thrown away
-NEAR = 0.02  # of the largest: how far the logits by which a target is known may be off
-EFFORT = 128  # states a search of the graph visits at least
+FEW = 20_000  # positions of one token that are compared exactly
+SPARE = 16  # neighbours requested per result: those of other tokens are dropped
+NEAR = 0.02  # tolerance of the fingerprint logits, relative to the largest
+EFFORT = 128  # minimum nodes visited by a graph search
 
 
 @dataclass(frozen=True)
 class Frame:
-    """From a target's last states to keys. centre, spread [d]; axes [d, dim]."""
+    """Projection from hidden states to keys. centre, spread [d]; axes [d, dim]."""
 
     centre: Tensor
     spread: Tensor
@@ -34,7 +33,7 @@ class Frame:
 
     @classmethod
     def fit(cls, states: Tensor, dim: int) -> Frame:
-        """On states [rows, d]: their mean, their spread, and their ``dim`` directions of greatest variance."""
+        """Fit on hidden states [rows, d]: mean, standard deviation and the first ``dim`` principal components."""
         states = states.double()
         centre, spread = states.mean(0), states.std(0, correction=0) + 1e-6
         z = (states - centre) / spread
@@ -42,15 +41,15 @@ class Frame:
         return cls(centre.float(), spread.float(), axes.float().contiguous())
 
     def keys(self, states: Tensor) -> Tensor:
-        """[rows, dim], unit length."""
+        """Return keys [rows, dim] of unit length."""
         z = (states.float().cpu() - self.centre) / self.spread
         return torch.nn.functional.normalize(z @ self.axes, dim=-1)
 
 
 @dataclass(frozen=True)
 class Dense:
-    """keys float16 [tokens, dim]: of the state that wrote each token of a store (zeros for a document's first one); graph: an
-    approximate index of them, or None."""
+    """Hidden-state keys of a datastore. keys: float16 [tokens, dim], zeros for a document's first token; graph: approximate index
+    or None."""
 
     keys: np.ndarray
     frame: Frame
@@ -61,7 +60,7 @@ class Dense:
         return "exact" if self.graph is None else "faiss HNSW"
 
     def nearest(self, array: SuffixArray, token: int, key: Tensor, count: int) -> list[tuple[int, float]]:
-        """(place, cosine) of up to ``count`` places where ``token`` stands, written in the states nearest to ``key`` [dim]."""
+        """Return (place, cosine) of up to ``count`` positions of ``token`` with the keys nearest to ``key`` [dim]."""
         low, high = array.range([token])
         if low == high:
             return []
@@ -76,7 +75,7 @@ class Dense:
 
 
 def open_dense(folder: Path, tokens: int) -> Dense | None:
-    """What a store's folder holds besides its text; None when it holds no states. Raises ValueError when they are damaged."""
+    """Open the hidden-state keys of a datastore; None if it has none. Raises ValueError if they are damaged."""
     if not (folder / "keys.npy").is_file():
         return None
     keys = np.load(folder / "keys.npy", mmap_mode="r", allow_pickle=False)
@@ -88,7 +87,7 @@ def open_dense(folder: Path, tokens: int) -> Dense | None:
 
 
 def open_graph(path: Path, tokens: int) -> Any:
-    """The memory-mapped approximate index, or None where there is none or faiss is not installed. Raises ValueError."""
+    """Open the memory-mapped approximate index; None if missing or faiss is not installed. Raises ValueError."""
     faiss = library()
     if faiss is None or not path.is_file():
         return None
@@ -103,7 +102,7 @@ def open_graph(path: Path, tokens: int) -> Any:
 
 
 def make_graph(keys: np.ndarray) -> Any:
-    """An HNSW graph of keys [tokens, dim] for inner products; None without faiss."""
+    """Build an HNSW inner-product graph of keys [tokens, dim]; None without faiss."""
     faiss = library()
     if faiss is None:
         return None
@@ -115,7 +114,7 @@ def make_graph(keys: np.ndarray) -> Any:
 
 
 def library() -> Any:
-    """The module faiss, or None where it is not installed."""
+    """Return the module faiss, or None if it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -124,16 +123,14 @@ def library() -> Any:
 
 
 def mark_of(target: Any) -> list[float]:
-    """What a target is known by, as far as its states depend on its weights at both ends: some of what its output matrix says of
-    some of its embeddings."""
-    ids = list(range(0, target.vocab, max(1, target.vocab // 8)))[:8]  # the first tokens of all are seldom seen and learn little
+    """Return a fingerprint of a target: logits of its output matrix on some of its embeddings."""
+    ids = list(range(0, target.vocab, max(1, target.vocab // 8)))[:8]  # spread out: the first tokens are rarely trained
     return [round(float(x), 4) for x in target.head(target.embed(ids)).detach().float().cpu()[:, ids].flatten()]
 
 
-def marks(told: Any, target: Any) -> bool:
-    """Whether ``mark_of`` some target says that it was this one. Every processor and every layout of the weights rounds otherwise, and
-    half precision more so; other weights are further off by far."""
+def marks(fingerprint: Any, target: Any) -> bool:
+    """Return whether a fingerprint belongs to this target, up to the rounding differences of processors, layouts and half precision."""
     now = np.array(mark_of(target))
-    if not isinstance(told, list) or len(told) != len(now) or not all(type(x) in (int, float) for x in told):
+    if not isinstance(fingerprint, list) or len(fingerprint) != len(now) or not all(type(x) in (int, float) for x in fingerprint):
         return False
-    return bool(np.abs(np.array(told, float) - now).max(initial=0) <= NEAR * np.abs(now).max(initial=0))
+    return bool(np.abs(np.array(fingerprint, float) - now).max(initial=0) <= NEAR * np.abs(now).max(initial=0))

@@ -1,16 +1,16 @@
-"""Counts of n-grams, learned as the text grows (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al. 2407.12021)."""
+"""Incremental n-gram counts (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al. 2407.12021)."""
 from __future__ import annotations
 
 from .suffix_automaton import Text
 
 
 class NgramCounts(Text):
-    """For every string of 1 .. most-1 tokens: how often each token followed it, and where last.
+    """Successor counts and last positions for every n-gram of 1 .. most-1 tokens.
 
-    The most frequent successor is kept up to date, ties go to the latest; both are looked up in constant time.
+    The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant time.
     """
 
-    lasting = True
+    always_reversible = True
 
     def __init__(self, most: int):
         if most < 2:
@@ -24,7 +24,7 @@ class NgramCounts(Text):
         self._best: dict[tuple[int, ...], int] = {}
 
     def _keys(self):
-        """The strings before the last token, shortest first."""
+        """Yield the n-grams before the last token, shortest first."""
         end = len(self.text) - 1
         for n in range(1, min(self.most - 1, end) + 1):
             yield tuple(self.text[end - n:end])
@@ -50,9 +50,9 @@ class NgramCounts(Text):
                 del self.after[key], self._best[key]
 
     def best(self, context) -> tuple[int, int, int]:
-        """(token, n, place): the successor after the longest known end of ``context``, that n-gram's size, where it last stood.
+        """Return (token, n, place): the successor of the longest known suffix of ``context``, the size of that n-gram, its last position.
 
-        (-1, 0, 0) when even the last token was never followed by anything.
+        (-1, 0, 0) if the last token has no successor.
         """
         for n in range(min(self.most - 1, len(context)), 0, -1):
             key = tuple(context[-n:])
@@ -62,6 +62,6 @@ class NgramCounts(Text):
         return -1, 0, 0
 
     def successors(self, key: tuple[int, ...], most: int) -> list[tuple[int, int]]:
-        """(token, count) of what followed ``key``, most frequent first, ties to the latest."""
+        """Return (token, count) of the successors of ``key``, most frequent first, ties to the latest."""
         known = self.after.get(key, {})
         return [(x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:most]]

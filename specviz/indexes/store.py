@@ -1,7 +1,7 @@
 """A datastore on disk: tokens and their suffix array, memory-mapped, for retrieval drafters (REST, He et al. 2311.08252).
 
-A folder holds ``store.json`` (what it is), ``tokens.npy`` and ``order.npy``. It fits one tokenizer only: ``mark`` is the
-fingerprint of its vocabulary. `python -m specviz.training.datastore` builds one.
+A folder holds ``store.json`` (metadata), ``tokens.npy`` and ``order.npy``. It belongs to one tokenizer: ``mark`` is the fingerprint of
+its vocabulary. `python -m specviz.training.datastore` builds one.
 """
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .suffix_array import SuffixArray
 
 FORMAT = "specviz-store/1"
 HOW = "python -m specviz.training.datastore"
-HOW_TO = {"dense": f"{HOW} --dense --ship"}  # by store, where it takes more
+HOW_TO = {"dense": f"{HOW} --dense --ship"}  # by datastore, where the command differs
 
 
 class StoreError(ValueError):
-    """A datastore cannot be used; the message is one sentence for a person."""
+    """A datastore cannot be used; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """name: as drafted tokens name it; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: the
-    states that wrote the tokens, where the store was built with them."""
+    """name: used as origin of draft tokens; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: hidden
+    states that produced the tokens, if the datastore was built with them."""
 
     name: str
     array: SuffixArray
@@ -38,7 +38,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | Path, mark: str | None = None) -> Store:
-        """Map a store from disk. Raises StoreError when it is missing, damaged, or made for another vocabulary than ``mark``."""
+        """Map a datastore from disk. Raises StoreError if it is missing, damaged, or built for another vocabulary than ``mark``."""
         folder = Path(folder)
         if not (folder / "store.json").is_file():
             raise StoreError(f"There is no datastore in {folder}: build one with `{HOW}`.")
@@ -58,7 +58,7 @@ class Store:
 
 
 def check(tokens: np.ndarray, order: np.ndarray, facts: dict[str, Any]) -> None:
-    """Raise ValueError where the arrays cannot be what the facts say."""
+    """Raise ValueError if the arrays do not match the metadata."""
     if tokens.dtype != np.uint32 or order.dtype != np.int32 or tokens.ndim != 1 or tokens.shape != order.shape:
         raise ValueError("its arrays have the wrong shape")
     if len(tokens) != facts["tokens"] or not 1 <= int(facts["depth"]) <= 1024:
@@ -68,6 +68,6 @@ def check(tokens: np.ndarray, order: np.ndarray, facts: dict[str, Any]) -> None:
 
 
 def vocabulary_mark(tokenizer) -> str:
-    """Fingerprint of a tokenizer's vocabulary: sixteen hex digits."""
+    """Return the fingerprint of a tokenizer's vocabulary: 16 hex digits."""
     text = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,5 +1,5 @@
-"""A suffix array over a fixed store of tokens (REST, He et al. 2311.08252): every place where a string occurs lies in one range
-of the array, found by halving. The arrays may be memory-mapped; nothing is copied.
+"""Suffix array over a fixed token store (REST, He et al. 2311.08252): all occurrences of a string form one range, found by binary search.
+The arrays may be memory-mapped; nothing is copied.
 """
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Sequence
 
 import numpy as np
 
-PART = np.uint32(0xFFFFFFFF)  # stands between documents; above every token id
+PART = np.uint32(0xFFFFFFFF)  # separator between documents; larger than every token id
 
 
 class SuffixArray:
-    """tokens: uint32 [n], documents parted by PART; order: int32 [n], places sorted by the first ``depth`` tokens from there."""
+    """tokens: uint32 [n], documents separated by PART; order: int32 [n], positions sorted by their next ``depth`` tokens."""
 
     def __init__(self, tokens: np.ndarray, order: np.ndarray, depth: int):
         if len(tokens) != len(order):
@@ -43,13 +43,13 @@ class SuffixArray:
             done *= 2
 
     def range(self, pattern: Sequence[int]) -> tuple[int, int]:
-        """[low, high) of ``order``: the places where the pattern, at most ``depth`` tokens, occurs."""
+        """Return the range [low, high) of ``order`` with the occurrences of the pattern, at most ``depth`` tokens."""
         pattern = [int(x) for x in pattern][:self.depth]
         low = self._first(pattern, 0, len(self.order), False)
         return low, self._first(pattern, low, len(self.order), True)
 
     def _first(self, pattern: list[int], low: int, high: int, after: bool) -> int:
-        """The first place in order[low:high] that is not before the pattern, or that is past all that begin with it."""
+        """Return the lower (or with ``after`` the upper) bound of the pattern in order[low:high]."""
         size = len(pattern)
         while low < high:
             middle = (low + high) // 2
@@ -62,11 +62,11 @@ class SuffixArray:
         return low
 
     def longest(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, int, int]:
-        """(n, low, high): the longest end of ``context`` of least..most tokens that occurs, and its range; n = 0 when none does."""
+        """Return (n, low, high): length and range of the longest matching suffix of ``context`` of least..most tokens; n = 0 if none."""
         most = min(most, len(context), self.depth)
         found = (0, 0, 0)
         while least <= most:
-            n = (least + most + 1) // 2  # if n tokens occur, so does every shorter end
+            n = (least + most + 1) // 2  # if a suffix occurs, so does every shorter one
             low, high = self.range(context[len(context) - n:])
             if low < high:
                 found, least = (n, low, high), n + 1
@@ -75,9 +75,8 @@ class SuffixArray:
         return found
 
     def whole(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
-        """(length, place): of the places order[low:high], where the last ``n`` tokens of ``context`` stand, the one before which the
-        most tokens of it stand too, and how many that are in all, beyond ``depth``; ``place`` is the token after them. At most
-        ``hits`` places are compared, spread evenly over the range."""
+        """Extend a match beyond ``depth``: return (length, place) of the longest match of ``context`` among the positions order[low:high],
+        where ``place`` is the position after it. At most ``hits`` positions are compared, spread evenly over the range."""
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // hits))], dtype=np.int64)
         length = n
         while length < len(context):
@@ -90,22 +89,22 @@ class SuffixArray:
         return length, int(places[0]) + n
 
     def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
-        """(token, a, b) of each token that stands ``skip`` tokens after places[a:b], in order of token id.
+        """Return (token, a, b) of each token found ``skip`` tokens after places[a:b], by token id.
 
-        The places must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
+        The positions must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
         """
         at = places.astype(np.int64) + skip
-        late = int((at >= len(self.tokens)).sum())  # past the end: such places come first
+        late = int((at >= len(self.tokens)).sum())  # positions past the end come first
         heads = self.tokens[at[late:]]
         cuts = np.flatnonzero(heads[1:] != heads[:-1]) + 1
         edges = [0, *cuts.tolist(), len(heads)] if len(heads) else []
         return [(int(heads[a]), late + a, late + b) for a, b in zip(edges, edges[1:]) if heads[a] != PART]
 
     def frequent(self, matched: int, low: int, high: int, *, deep: int, nodes: int, hits: int, wide: int = 10**9):
-        """The ``nodes`` most frequent continuations of a range's places: (token, parent, count, place), most frequent first.
+        """Return the ``nodes`` most frequent continuations of a range: (token, parent, count, place), most frequent first.
 
-        parent is an index into the result, -1 at the top; of equally frequent ones the shorter goes first, so every parent is
-        there. deep: most tokens; hits: most places looked at, spread evenly over the range; wide: most children of a parent.
+        parent is an index into the result, -1 at the root; ties go to the shorter one, so parents come first. deep: maximum tokens;
+        hits: maximum positions examined, spread evenly over the range; wide: maximum children of a node.
         """
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // max(hits, 1)))])
         out: list[tuple[int, int, int, int]] = []

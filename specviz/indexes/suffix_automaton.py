@@ -1,10 +1,9 @@
-"""Where did the end of this text occur before? Indexes over a text that grows at its end and may be taken back.
+"""Indexes for matching the suffix of a growing text; appended tokens can be undone.
 
-``SuffixAutomaton`` answers with the longest match and every shorter one in constant amortised time a token and at most 2n
-states (Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string
-of at most that many tokens, which is what the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975) holds, without a node
-for every string. ``GramIndex`` knows the places of every n-gram (CopySpec, Dumitru et al. 2502.08923), ``Grams`` those of several
-lengths (prompt lookup).
+``SuffixAutomaton`` finds the longest and all shorter matches in constant amortised time per token with at most 2n states (Blumer et al.
+1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string of at most that many tokens,
+like the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975). ``GramIndex`` holds the positions of every n-gram (CopySpec, Dumitru
+et al. 2502.08923), ``Grams`` those of several lengths (prompt lookup).
 """
 from __future__ import annotations
 
@@ -14,29 +13,29 @@ from ..core import common
 
 
 class Text:
-    """Follows a list of tokens: what is common stays, what is gone is taken back, what is new is added.
+    """Base class: keep an index in sync with a token list by undoing and adding tokens at its end.
 
-    A subclass says ``_add(token)`` and ``_undo()`` for one token at the end. The run's own list, once settled, only ever grows,
-    so following it costs no more than what is new; any other list (a hypothetical continuation) is compared in full.
+    A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` only grows, so following it costs no more than the
+    new tokens; any other list (a hypothetical continuation) is compared in full.
     """
 
-    lasting = False  # whether a token can be taken back after it was settled, too
+    always_reversible = False  # whether committed tokens can be undone, too
 
     def __init__(self):
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear the index."""
         self.text: list[int] = []
         self._sure, self._home = 0, None
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Make the index hold exactly ``tokens``."""
+        """Bring the index to exactly ``tokens``."""
         same = self._sure if tokens is self._home else 0
         if same > len(tokens):
             same = 0
         same += common(self.text[same:], tokens[same:len(self.text)])
-        if same < self._sure and not self.lasting:
+        if same < self._sure and not self.always_reversible:
             self.clear()
             same = 0
         self._sure = min(self._sure, same)
@@ -47,8 +46,8 @@ class Text:
             self.text.append(token)
             self._add(token)
 
-    def settle(self, tokens: Sequence[int]) -> None:
-        """Follow tokens that will not be taken back any more; how to take them back is forgotten."""
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Follow committed tokens and drop their undo log."""
         self.follow(tokens)
         self._sure, self._home = len(tokens), tokens
         self._forget()
@@ -60,15 +59,15 @@ class Text:
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Undo will not be asked for what was added so far."""
+        """Drop the undo log."""
 
 
 class SuffixAutomaton(Text):
-    """States are the classes of substrings that end at the same places; state 0 is the empty string.
+    """States are classes of substrings with the same end positions; state 0 is the empty string.
 
     next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]: longest string of s;
     first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept for strings of at most ``depth`` tokens.
-    ``state, matched``: the longest suffix of the text that occurred earlier in it. Tokens below 0 part documents.
+    ``state, matched``: the longest suffix of the text that occurred earlier in it. Negative tokens separate documents.
     """
 
     def __init__(self, depth: int = 0):
@@ -87,8 +86,8 @@ class SuffixAutomaton(Text):
         return len(self.next)
 
     def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
-        """The longest suffix of (the string ``matched`` long in ``state``) + token that the automaton knows."""
-        while state and matched <= self.length[self.link[state]]:  # the state was split since: the string lies in its link
+        """Return (state, length) of the longest suffix of (string of length ``matched`` in ``state``) + token in the automaton."""
+        while state and matched <= self.length[self.link[state]]:  # the state was split: the string belongs to its link
             state = self.link[state]
         while state and token not in self.next[state]:
             state = self.link[state]
@@ -100,7 +99,7 @@ class SuffixAutomaton(Text):
     def _add(self, token: int) -> None:
         before = (len(self.next), self._last, self.state, self.matched, self._tail, self._tail_length)
         edges: list[tuple[int, int, int | None]] = []
-        # a part mark is unlike every other, so nothing is matched across it
+        # separators never match
         self.state, self.matched = self.step(self.state, self.matched, token) if token >= 0 else (0, 0)
         moved = self._grow(token, edges)
         self._log.append((before, edges, moved))
@@ -108,7 +107,7 @@ class SuffixAutomaton(Text):
             self._recount(token)
 
     def _grow(self, token: int, edges: list) -> tuple[int, int] | None:
-        """One more token at the end; edges collects what was written over. Returns (state, old link) when one was split."""
+        """Append a token; ``edges`` collects overwritten edges. Return (state, old link) if a state was split."""
         new = self._state({}, -1, self.length[self._last] + 1, len(self.text))
         p, self._last = self._last, new
         while p >= 0 and token not in self.next[p]:
@@ -152,7 +151,7 @@ class SuffixAutomaton(Text):
         self.count[0] += 1
 
     def _within(self, state: int, length: int) -> int:
-        """The state that holds the suffix ``length`` long of the strings in ``state``."""
+        """Return the state of the suffix of this length of the strings in ``state``."""
         while state and length <= self.length[self.link[state]]:
             state = self.link[state]
         return state
@@ -179,9 +178,9 @@ class SuffixAutomaton(Text):
         self._log.clear()
 
     def longest(self, want: int = 1) -> tuple[int, int]:
-        """(n, end): text[end-n:end] equals the last n tokens, n as large as possible, ``end`` the first such place.
+        """Return (n, end): text[end-n:end] equals the last n tokens, n maximal, ``end`` the first such position.
 
-        A shorter match is taken where fewer than ``want`` tokens follow the longer one. (0, 0) when there is none.
+        A shorter match is used if fewer than ``want`` tokens follow the longer one. (0, 0) if there is none.
         """
         state, n = self._within(self.state, self.matched), self.matched
         while self.link[state] > 0 and len(self.text) - self.first[state] < want:
@@ -190,11 +189,11 @@ class SuffixAutomaton(Text):
         return (n, self.first[state]) if n else (0, 0)
 
     def suffixes(self, most: int) -> list[tuple[int, int]]:
-        """(n, state) of the suffixes 1, 2, ... up to ``most`` tokens long that occurred earlier."""
+        """Return (n, state) of the suffixes of 1, 2, ... up to ``most`` tokens that occurred earlier."""
         return list(self.matches(self.state, self.matched, most))
 
     def matches(self, state: int, matched: int, most: int) -> list[tuple[int, int]]:
-        """(n, state) of every suffix of the string ``matched`` long in ``state``, shortest first, up to ``most`` tokens."""
+        """Return (n, state) of every suffix of the string of length ``matched`` in ``state``, shortest first, up to ``most`` tokens."""
         out, state = [], self._within(state, min(matched, most))
         for n in range(min(matched, most), 0, -1):
             state = self._within(state, n)
@@ -203,9 +202,9 @@ class SuffixAutomaton(Text):
 
 
 class GramIndex(Text):
-    """The places (exclusive ends) of every n-gram of the text; the one at the very end is found only once something follows."""
+    """End positions (exclusive) of every n-gram of the text; the last one counts only once a token follows."""
 
-    lasting = True
+    always_reversible = True
 
     def __init__(self, n: int):
         self.n = n
@@ -228,27 +227,27 @@ class GramIndex(Text):
                 del self.places[gram]
 
     def before(self) -> list[int]:
-        """Ends of the earlier occurrences of the last n tokens, first one first; empty when there is none.
+        """Return the ends of the earlier occurrences of the last n tokens in order.
 
-        Costs as much as there are occurrences; ``places`` holds the same list with the last n tokens themselves at its end.
+        Linear in the number of occurrences; ``places`` holds the same list including the last n tokens themselves.
         """
         return self.places.get(tuple(self.text[-self.n:]), [])[:-1] if len(self.text) >= self.n else []
 
     def earliest(self) -> int:
-        """End of the first earlier occurrence of the last n tokens, in constant time; 0 when there is none."""
+        """Return the end of the first earlier occurrence of the last n tokens in constant time; 0 if none."""
         places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
         return places[0] if len(places) > 1 else 0
 
     def latest(self) -> int:
-        """End of the last earlier occurrence, in constant time; 0 when there is none."""
+        """Return the end of the latest earlier occurrence in constant time; 0 if none."""
         places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
         return places[-2] if len(places) > 1 else 0
 
 
 class Grams(Text):
-    """The places of every piece of 1 .. ``longest`` tokens."""
+    """Positions of every n-gram of 1 .. ``longest`` tokens."""
 
-    lasting = True
+    always_reversible = True
 
     def __init__(self, longest: int):
         self.sizes = [GramIndex(n) for n in range(1, longest + 1)]
@@ -258,7 +257,7 @@ class Grams(Text):
         super().clear()
         for index in self.sizes:
             index.clear()
-            index.text = self.text  # all read the same text
+            index.text = self.text  # all share the same text
 
     def _add(self, token: int) -> None:
         for index in self.sizes:
@@ -269,9 +268,9 @@ class Grams(Text):
             index._undo()
 
     def match(self, latest: bool = False) -> tuple[int, int]:
-        """(end, n): text[end-n:end] equals the last n tokens, n as large as possible, and something follows.
+        """Return (end, n): text[end-n:end] equals the last n tokens, n maximal, and a token follows.
 
-        Of equally long matches the first, or the last where ``latest``. (0, 0) when the last token occurred nowhere before.
+        Of equally long matches the first, or with ``latest`` the last. (0, 0) if the last token is new.
         """
         for index in reversed(self.sizes):
             end = index.latest() if latest else index.earliest()

@@ -1,5 +1,4 @@
-"""What followed which two tokens in a store of texts, and how often: sorted arrays, found by halving (the corpus of ADED, Liu et al.
-2407.12021)."""
+"""Tri-gram counts of a datastore as sorted arrays with binary search (the corpus of ADED, Liu et al. 2407.12021)."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -10,7 +9,7 @@ from .suffix_array import PART
 
 
 class Trigrams:
-    """tokens: uint32 [n], documents parted by PART."""
+    """tokens: uint32 [n], documents separated by PART."""
 
     def __init__(self, tokens: np.ndarray):
         text = np.asarray(tokens, dtype=np.uint64)
@@ -29,7 +28,7 @@ class Trigrams:
         return len(self.pairs)
 
     def successors(self, pair: tuple[int, int], most: int) -> list[tuple[int, float]]:
-        """(token, share of what followed the pair) of its ``most`` most frequent successors, best first."""
+        """Return (token, relative frequency) of the ``most`` most frequent successors of a pair, best first."""
         key = np.uint64(pair[0] << 32 | pair[1])
         low, high = np.searchsorted(self.pairs, key), np.searchsorted(self.pairs, key, side="right")
         counts = self.counts[low:high]
@@ -38,7 +37,7 @@ class Trigrams:
 
 
 def trigrams_of(tokens: np.ndarray) -> Trigrams:
-    """Those of a store's tokens; of tokens that lie in a file they are counted once a process."""
+    """Return the tri-grams of a token array; memory-mapped arrays are counted once per process."""
     path = getattr(tokens, "filename", None)
     return _of_file(str(path)) if path else Trigrams(tokens)
 

@@ -1,26 +1,27 @@
-"""The Lab: small experiments on the loaded models, each a question with a plain answer. Nothing here imports torch by itself.
+"""The Lab: small experiments on the loaded models. This module does not import torch.
 
-``answer(name, payload, loaded, stop)`` yields the answer as it grows, the last one being whole; a string is a word on progress.
+``answer(name, payload, loaded, stop)`` yields growing results, the last one complete; a string is a progress message.
 """
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any, Callable, Iterator
 
-from .tasks import company
+from .tasks import sample_prompts
 
-# question: (module, function); those of LIGHT need no model
-ENGINE = {"cost_curve": "costs", "context_costs": "contexts", "distribution": "distribution_test", "break_it": "broken", "sweep": "sweep", "load": "load"}
-LIGHT = {"mistakes": "mistakes", "library": "library", "library_trace": "library", "html": "export",
+# question -> module; those of LIGHT need no model
+ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
+          "sweep": "sweep", "load": "load"}
+LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
          "tasks": "tasks", "scaling": "scaling"}
 
 
 class LabError(ValueError):
-    """This cannot be answered; the message is one sentence."""
+    """The question cannot be answered; the message is one sentence."""
 
 
 def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
-    """Answer one question. Raises SessionError or LabError with a sentence for what cannot be answered."""
+    """Answer one question. Raises SessionError or LabError with a one-sentence message."""
     if name in LIGHT:
         yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**_only(payload, ("name",)))
         return

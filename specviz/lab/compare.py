@@ -1,20 +1,20 @@
-"""Who won a race, and is that more than noise? From the runs of each lane, [[tokens, seconds], ...]; no torch, no clock.
+"""Find the winner of a race, if the difference exceeds noise, from the runs of each lane, [[tokens, seconds], ...].
 
-The i-th runs of two lanes were measured in one pass over the lanes: they are a pair. A winner won every pair, and by more than the
-lanes' spread or by ``CLOSE`` in the closest of them. The viewer says the same (assets/viewer/verdict.js)."""
+The i-th runs of two lanes form a pair, because they were measured in one sweep over the lanes. A winner won every pair, by more than
+the lanes' spread or by ``CLOSE`` in the closest pair. The viewer says the same (assets/viewer/verdict.js)."""
 from __future__ import annotations
 
 from statistics import median
 from typing import Any
 
-LEAST = 2  # runs of a lane from which an interval can be told
-CLOSE = 1.05  # times as fast as another: less is no difference
+LEAST = 2  # runs per lane needed for an interval
+CLOSE = 1.05  # speed ratio below which there is no difference
 
 
 def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
     """lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}], fastest
-    first, winner: key of the first or null where nothing can be said, sentence}. low, high: slowest and fastest run. All of it over
-    as many runs of each lane as all of them have. What else a lane says of itself stays in its row."""
+    first, winner: key of the first or null if undecided, sentence}. low, high: slowest and fastest run. Uses as many
+    runs per lane as every lane has. Other fields of a lane are kept in its row."""
     measured = [(lane, of) for lane in lanes if (of := _speeds(lane["runs"]))]
     most = min((len(of) for _, of in measured), default=0)
     plain = next((of[:most] for lane, of in measured if lane["key"] == baseline), None)
@@ -26,7 +26,7 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lanes of a trace, as ``compare`` takes them; those that finished. A server's is on a clock of its own and not among them."""
+    """Return the finished lanes of a trace for ``compare``. Server lanes are excluded, because their clock differs."""
     heads = {r["lane"]: r for r in records if r["type"] == "header" and r.get("clock") != "client"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
     return [{"lane": r["lane"], "key": heads[r["lane"]]["method"]["key"], "title": heads[r["lane"]]["method"]["title"],

@@ -1,5 +1,5 @@
-"""Does a method follow the target's law? Its first tokens over many short seeded runs on the real engine, counted, against the
-law itself, enumerated by plain decoding of the same target. The counts grow while one watches."""
+"""Test whether a method samples from the target's distribution: counts of its first tokens over many short seeded runs against the
+enumerated distribution of the same target. Results grow while the test runs."""
 from __future__ import annotations
 
 import math
@@ -8,22 +8,22 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from ..evidence.certificate import DEPTH, PROMPTS, NextLaw, encode, first_tokens
+from ..evidence.certificate import DEPTH, PROMPTS, NextTokenDistribution, encode, first_tokens
 from ..core import Method, Sampling
 from ..evidence.statistics import Cells, chi_square, p_value
-from ..evidence.whole_answers import CHANCE, Places, written
+from ..evidence.whole_answers import CHANCE, TokenPlaces, answer_writer
 from ..run.request import SessionError, read_whole
-from .read import knobs_of, method_of, prompt_of, sampling_of
+from .payload import knobs_of, method_of, prompt_of, sampling_of
 
 SAMPLES, EVERY = 400, 20
-FEWEST = 20  # runs that are played even when time is up
-RED = 1e-3  # a right method is called wrong once in a thousand tests
-ENOUGH = 100  # runs below which nothing is said in favour of a method
-ANSWER = 24  # tokens of a whole answer
+FEWEST = 20  # minimum runs, even after a stop
+RED = 1e-3  # significance level: a correct method fails once in 1,000 tests
+ENOUGH = 100  # minimum runs for a positive claim
+ANSWER = 24  # tokens per whole answer
 
 
 def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [what each cell begins with],
+    """payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell],
     plain_law, method_counts, chi_square, freedom, p_value, asked, exactness, places: {p, samples, histogram, impossible} of the
     tokens of whole answers,
     verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, growing."""
@@ -42,38 +42,38 @@ def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool])
 
 def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
            stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """The test of one method, listed anywhere or not."""
+    """Test one method, from the catalogue or not."""
     ids = encode(loaded, prompt)
-    distributions = NextLaw(loaded.open_target(), ids, probs)
+    distributions = NextTokenDistribution(loaded.open_target(), ids, probs)
     with torch.inference_mode():
         cells = Cells.of(distributions, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
         raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.")
     seen: list[Any] = []
-    counts, places = Counter(), Places()
+    counts, places = Counter(), TokenPlaces()
     runs = first_tokens(loaded, method, knobs, ids, probs, samples)
-    walk = written(loaded, method, knobs, [ids], probs, ANSWER)
+    walk = answer_writer(loaded, method, knobs, [ids], probs, ANSWER)
     while len(seen) < samples and not (len(seen) >= FEWEST and stop()):
         with torch.inference_mode():
             seen.append(next(runs)[0])
         counts[cells.find(seen[-1])] += 1
         if len(seen) % EVERY == 0 and len(seen) < samples and not stop():
             next(walk)(places)
-            yield _told(loaded, method, cells, counts, places, len(seen), samples, False)
+            yield _report(loaded, method, cells, counts, places, len(seen), samples, False)
     runs.close()
-    if len(seen) < samples:  # the cells were made for more: made anew, so that none expects too few
+    if len(seen) < samples:  # rebuild the cells for fewer samples, so that none expects too few
         with torch.inference_mode():
             cells = Cells.of(distributions, len(seen), DEPTH, loaded.end_tokens)
         counts = Counter(cells.find(tokens) for tokens in seen)
-    yield _told(loaded, method, cells, counts, places, len(seen), samples, True)
+    yield _report(loaded, method, cells, counts, places, len(seen), samples, True)
 
 
-def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, places: Places, played: int, asked: int,
+def _report(loaded: Any, method: Method, cells: Cells, counts: Counter, places: TokenPlaces, played: int, asked: int,
           over: bool) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
     prob = p_value(statistic, freedom)
     keys = sorted(cells.expected, key=lambda cell: -cells.expected[cell])
-    whole = places.told()
+    whole = places.report()
     wrong = prob <= RED or whole["p"] < CHANCE
     enough = played >= min(asked, SAMPLES) and played >= ENOUGH
     verdict = "open" if not over else "fail" if wrong else "pass" if enough else "few"
@@ -82,11 +82,11 @@ def _told(loaded: Any, method: Method, cells: Cells, counts: Counter, places: Pl
             "method_counts": [counts[cell] for cell in keys], "freedom": freedom, "p_value": prob,
             "chi_square": statistic if math.isfinite(statistic) else None,
             "places": {key: whole[key] for key in ("p", "samples", "histogram", "impossible")}, "verdict": verdict,
-            "said": _said(verdict, played, asked)}
+            "said": _claim(verdict, played, asked)}
 
 
-def _said(verdict: str, played: int, asked: int) -> str:
-    """What may be claimed."""
+def _claim(verdict: str, played: int, asked: int) -> str:
+    """Return the sentence that the result supports."""
     if verdict == "few":
         return (f"{asked} samples were asked for and {played} were drawn. That is not enough to say that they follow the target's "
                 f"distribution: no difference showed, but {max(ENOUGH, asked)} would be needed to look.")
@@ -95,7 +95,7 @@ def _said(verdict: str, played: int, asked: int) -> str:
 
 
 def _named(loaded: Any, cell: Any) -> str:
-    """What a cell's continuations begin with, as text; an ellipsis for what it pools."""
+    """Return the prefix of a cell as text, with an ellipsis if it pools continuations."""
     if cell == Cells.POOL:
         return "everything else"
     known = [token for token in cell if token is not None]

@@ -1,4 +1,4 @@
-"""The viewer as one page without a trace: the browser puts its own records in, so that they need not come to the server."""
+"""Export the viewer as one page without a trace: the browser inserts its own records, so they are not sent to the server."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,5 +7,5 @@ from ..trace.page import to_html
 
 
 def html(name: Any = None) -> str:
-    """The stand-alone page; the block ``<script id="trace">`` holds a place for records."""
+    """Return the stand-alone page with an empty block ``<script id="trace">`` for records."""
     return to_html([{}])

@@ -1,19 +1,19 @@
-"""Many users at once: plain decoding and batched methods on the same arrivals, load by load."""
+"""Load test: plain decoding and batched methods on the same arrivals, load by load."""
 from __future__ import annotations
 
 from typing import Any, Callable, Iterator
 
-from ..evidence.load import METHODS, measuring
+from ..evidence.load_test import METHODS, measuring
 from ..run.request import SessionError, read_whole
-from .costs import machine
-from .read import sampling_of
+from .pass_costs import machine
+from .payload import sampling_of
 
-LOADS, METHODS_MOST, USERS, REQUESTS, LONGEST = 6, 6, 32, 128, 128  # most of each that a visitor may ask for
+LOADS, METHODS_MOST, USERS, REQUESTS, LONGEST = 6, 6, 32, 128, 128  # limits per request
 
 
 def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?, seed?} -> the report of
-    evidence.load.measuring with ``machine``, growing; one that was stopped is whole as far as it goes."""
+    evidence.load.measuring with ``machine``, growing; a stopped test returns what was measured."""
     methods, tasks = _listed(payload, "methods", METHODS_MOST) or METHODS, _listed(payload, "tasks", 20)
     users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
     if not all(isinstance(word, str) for word in (*methods, *tasks)):

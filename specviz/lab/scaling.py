@@ -1,4 +1,4 @@
-"""How acceptance grew while the shipped drafts were trained, and with their sizes: points and laws, a target at a time."""
+"""Acceptance rate of the shipped drafts over training tokens and model size: points and fits per target."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,8 +10,8 @@ from . import LabError
 
 
 def scaling(name: Any = None, folder: Path = ASSETS / "models") -> dict[str, Any]:
-    """{figures: {name: title}, targets: [report]}: of every target that a draft here carries points of. ``name``: the target whose
-    report comes first; where it is a shipped one without points, its report says which commands make them. Raises LabError."""
+    """{figures: {name: title}, targets: [report]}: for every target with points. ``name``: the target whose report
+    comes first; for a shipped one without points the report lists the commands that create them. Raises LabError."""
     try:
         drafts = drafts_in(folder)
     except ScalingError as error:

@@ -1,5 +1,5 @@
-"""One knob of one method, over several values: how fast, how many tokens a pass. Plain decoding and every value take turns in a
-shuffled order, so that a slow minute of the machine hits all of them."""
+"""Measure one knob of one method over several values. Plain decoding and all values run in shuffled order, so that noise of the machine
+affects all of them."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""The shipped prompts: their tasks, and a class of them."""
+"""The shipped prompts by task."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,12 +11,12 @@ FILE = ASSETS / "prompts" / "bench.yaml"
 
 
 def tasks(name: Any = None) -> list[dict[str, Any]]:
-    """[{task, prompts: how many there are}]"""
+    """Return [{task, prompts: their number}]."""
     return [{"task": task, "prompts": len(prompts)} for task, prompts in _read().items()]
 
 
-def company(count: int) -> list[str]:
-    """So many prompts, one of each task in turn."""
+def sample_prompts(count: int) -> list[str]:
+    """Return ``count`` prompts, cycling through the tasks."""
     return [prompt for row in zip(*_read().values()) for prompt in row][:count]
 
 

@@ -1,4 +1,4 @@
-"""Loops: how rounds follow each other. Nearly every method uses ``speculate``."""
+"""Decoding loops. Nearly every method uses ``speculate``."""
 from .pipelined import Pipelined
 from .speculate import speculate
 from .stepwise import Stepwise

@@ -1,28 +1,28 @@
-"""Many requests in one loop: each is drafted for and judged by its own parts, and all their trees are scored in one pass.
+"""Continuous batching: every request drafts and verifies with its own parts, and all draft trees are scored in one forward pass.
 
-A request joins between two rounds and leaves when it is done; none waits for another's tokens, because rows are packed and not
-padded (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al. 2405.07542). Each keeps its own dice and cache, so that it writes what it
-writes alone. ``alone`` is the same loop for a single request.
+A request joins between two rounds and leaves when it is done. Tokens are packed without padding, so no request waits for another one's
+tokens (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al. 2405.07542). Each request has its own random streams and KV cache, so its
+output does not depend on the batch. ``batch_of_one`` is the same loop for a single request.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, Iterable, Iterator, Sequence
 
-from ..core import (Budget, Clock, DraftTree, JointPolicy, Outcome, Parts, Pass, Proposal, Scores, State, Target, clip, conclude, open_run,
-                    within)
-from ..trace.events import Event, Prefilled, tell
-from .speculate import opening, told
+from ..core import (Budget, Clock, DraftTree, ForwardPass, JointPolicy, Outcome, Parts, Proposal, Scores, State, Target, clip, conclude,
+                    open_run, within)
+from ..trace.events import Event, Prefilled, round_events
+from .speculate import start_run, emit_rounds
 
 OWN_LAYERS = frozenset({"early", "skip", "fuzzy"})
 
 
 def why_not_batched(parts: Parts) -> str | None:
-    """Why these parts cannot share passes with other requests, as the end of a sentence; None where they can."""
-    if parts.loop is not None and not isinstance(parts.loop, Alone):
-        return "plays its rounds in a loop of its own"
+    """Return why these parts cannot share forward passes with other requests, as the end of a sentence; None if they can."""
+    if parts.loop is not None and not isinstance(parts.loop, BatchOfOne):
+        return "has its own decoding loop"
     if parts.drafter.needs & OWN_LAYERS:
-        return "drafts with the target's own layers, which would run for each request by itself"
+        return "drafts with the target's own layers, which run for one request at a time"
     return None
 
 
@@ -36,35 +36,35 @@ class Request:
 
 
 class Batch:
-    """Requests that decode together, on one clock. Not for requests of different methods where their policies are joint: these
-    share the first one's. ``joint``: where these are kept, for a next batch that is to go on with what they have learned."""
+    """Requests that decode together, on one clock. Requests with a joint policy of the same class share the first one's, so they must
+    use the same method. ``joint``: store of these policies, to keep what they have learned for the next batch."""
 
     def __init__(self, clock: Clock | None = None, joint: dict[type, JointPolicy] | None = None):
         self.clock, self.requests = clock or Clock(), []
         self._joint: dict[type, JointPolicy] = {} if joint is None else joint
 
     def join(self, parts: Parts, target: Target, state: State) -> tuple[Request, Scores]:
-        """Prefill a request and take it in; it plays from the next round on. Raises ValueError for parts that cannot be batched."""
+        """Prefill a request and add it; it takes part from the next round on. Raises ValueError for parts that cannot be batched."""
         reason = why_not_batched(parts)
         if reason:
-            raise ValueError(f"a method cannot be batched that {reason}")
+            raise ValueError(f"the method cannot be batched: it {reason}")
         state.clock = self.clock
         prefill = open_run(parts, target, state)
         return self.take(parts, target, state), prefill
 
     def take(self, parts: Parts, target: Target, state: State) -> Request:
-        """Take in a request whose prompt is read already."""
+        """Add a request whose prompt is already prefilled."""
         if isinstance(parts.policy, JointPolicy):
             parts = replace(parts, policy=self._joint.setdefault(type(parts.policy), parts.policy))
         self.requests.append(Request(parts, target, state))
         return self.requests[-1]
 
     def leave(self, request: Request) -> None:
-        """Take a request out, done or not; its cache stays its own."""
+        """Remove a request, finished or not; it keeps its KV cache."""
         self.requests.remove(request)
 
     def round(self) -> list[tuple[Request, Outcome]]:
-        """One round of all requests that are not done."""
+        """Run one round for all unfinished requests."""
         live, now = [request for request in self.requests if not request.state.done], self.clock.now
         if not live:
             return []
@@ -81,11 +81,11 @@ class Batch:
             for i, tree in zip(members, policy.share([live[i].state for i in members], [trees[i] for i in members]) if members else ()):
                 trees[i] = tree
         t2 = now()
-        scores = score_all([Pass(request.target, tree) for request, tree in zip(live, trees)])
+        scores = score_all([ForwardPass(request.target, tree) for request, tree in zip(live, trees)])
         t3 = now()
         outcomes = []
         for request, budget, tree, scored in zip(live, budgets, trees, scores):
-            # who is in a batch waits for all of its drafts and for its pass: these are each one's seconds
+            # every request waits for all drafts and for the shared pass, so each is charged the full times
             mine = Proposal(budget, tree, t0, t1 - t0, t2 - t1)
             outcomes.append(conclude(request.parts, request.target, request.state, mine, scored, t3 - t2))
         for policy, members in groups:
@@ -95,7 +95,7 @@ class Batch:
 
 
 def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftTree]:
-    """Everybody's draft, clipped. Drafters that draft in steps take them together: the n-th of each is one pass of their model."""
+    """Return every request's draft, clipped. Step-wise drafters run in lockstep: the n-th steps share one pass of the draft model."""
     under_way = {i: r.parts.drafter.steps(r.state, budget) for i, (r, budget) in enumerate(zip(live, budgets))}
     scores: dict[int, Scores | None] = dict.fromkeys(under_way)
     trees: dict[int, DraftTree] = {}
@@ -104,7 +104,7 @@ def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftT
         for i, steps in [*under_way.items()]:
             try:
                 asked[i] = steps.send(scores[i])
-                while asked[i].alone:  # what is quicker by itself is not quicker than one pass for all
+                while asked[i].alone:  # the fast path of a single request is slower than one pass for all
                     asked[i] = steps.send(asked[i].run() if len(live) == 1 else None)
             except StopIteration as over:
                 trees[i] = clip(over.value, live[i].state)
@@ -114,8 +114,8 @@ def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftT
     return [trees[i] for i in range(len(live))]
 
 
-def score_all(passes: Sequence[Pass]) -> list[Scores]:
-    """The scores of each, those of the same weights in one pass where their targets can; else one after the other."""
+def score_all(passes: Sequence[ForwardPass]) -> list[Scores]:
+    """Score the passes; those of the same weights are batched where the model supports it."""
     groups: dict[Any, list[int]] = {}
     for i, asked in enumerate(passes):
         groups.setdefault(asked.model.weights if "batch" in asked.model.capabilities else i, []).append(i)
@@ -130,29 +130,30 @@ def score_all(passes: Sequence[Pass]) -> list[Scores]:
     return [out[i] for i in range(len(passes))]
 
 
-class Alone:
-    """The loop of a batched method for one request: a batch of one."""
+class BatchOfOne:
+    """Decoding loop of a batched method for a single request."""
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
-        yield from opening(parts, target, state)
-        yield from told(self._rounds(parts, target, state), state)
+        yield from start_run(parts, target, state)
+        yield from emit_rounds(self._rounds(parts, target, state), state)
 
     def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         while not state.done:
-            yield tell(self.round(parts, target, state), state)
+            yield round_events(self.round(parts, target, state), state)
 
     def round(self, parts: Parts, target: Target, state: State) -> Outcome:
-        """One round of the only request."""
+        """Run one round of the only request."""
         batch = Batch(state.clock)
         batch.take(parts, target, state)
         return batch.round()[0][1]
 
 
-class Among:
-    """The loop of one request that shares its passes with others. The events are its own; a note says how far everybody is.
+class SharedBatch:
+    """Decoding loop of one request that shares its forward passes with others. Events are those of this request; an annotation reports
+    the progress of all.
 
-    others: (parts, target, state) of each, whose prompts are read together with this one's; names: what each prompt is called, this
-    one's first. The run ends with this request; whoever is done before it leaves.
+    others: (parts, target, state) of each, prefilled at the start; names: display names of the prompts, this request's first. The run
+    ends with this request; requests that finish earlier leave the batch.
     """
 
     def __init__(self, others: Sequence[tuple[Parts, Target, State]], names: Sequence[str]):
@@ -165,7 +166,7 @@ class Among:
         state.clock.pause()
         yield Prefilled(t0, state.clock.now(), prefill.num_computed or len(prefill.logits))
         state.clock.resume()
-        yield from told(self._rounds(batch, everybody), state)
+        yield from emit_rounds(self._rounds(batch, everybody), state)
 
     def _rounds(self, batch: Batch, everybody: list[Request]) -> Iterator[Iterable[Event]]:
         state, began = everybody[0].state, batch.clock.now()
@@ -176,7 +177,7 @@ class Among:
             state.note("class", prompts=self.names, written=[len(r.state.tokens) - r.state.start for r in everybody],
                        rows=[1 + len(outcomes[r].tree) if r in outcomes else 0 for r in everybody],
                        done=[r.state.done for r in everybody], seconds=round(batch.clock.now() - began, 6))
-            yield tell(outcomes[everybody[0]], state)
+            yield round_events(outcomes[everybody[0]], state)
 
 
-alone = Alone()
+batch_of_one = BatchOfOne()

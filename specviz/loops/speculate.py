@@ -1,19 +1,19 @@
-"""Draft, verify, commit, again: the loop of speculative decoding (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
+"""The speculative decoding loop: draft, verify, commit (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
 
-It is a generator and the only version of the loop: a page, a benchmark and a test all walk the same one. The engine's clock
-stands still while an event is built or looked at.
+It is a generator and the only version of the loop: the page, the benchmark and the tests iterate over it. The clock is paused while an
+event is built or consumed.
 """
 from __future__ import annotations
 
 from contextlib import closing
 from typing import Generator, Iterable, Iterator
 
-from ..trace.events import Event, Prefilled, tell
+from ..trace.events import Event, Prefilled, round_events
 from ..core import Parts, Scores, State, Target, open_run, play
 
 
-def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:
-    """Prefill the prompt and start the parts; the prefill's Scores are what ``yield from`` gives back."""
+def start_run(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:
+    """Prefill the prompt and start the parts; return the Scores of the prefill."""
     t0 = state.clock.now()
     prefill = open_run(parts, target, state)
     state.clock.pause()
@@ -22,9 +22,9 @@ def opening(parts: Parts, target: Target, state: State) -> Generator[Event, None
     return prefill
 
 
-def told(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Event]:
-    """The events of rounds that a loop plays one after another. Each item is a round just played, as events that are made when
-    they are asked for: the clock stands still until all of them have been looked at."""
+def emit_rounds(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Event]:
+    """Emit the events of a sequence of rounds. Each item is the lazily built events of a round that has just run; the clock is paused
+    until all of them are consumed."""
     with closing(rounds):
         for events in rounds:
             state.clock.pause()
@@ -33,12 +33,12 @@ def told(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Event]:
 
 
 def speculate(parts: Parts, target: Target, state: State) -> Iterator[Event]:
-    """Rounds until the end token or the limit; the prompt is in state.tokens."""
-    yield from opening(parts, target, state)
-    yield from told(ordinary(parts, target, state), state)
+    """Run rounds until the end token or the limit; state.tokens holds the prompt."""
+    yield from start_run(parts, target, state)
+    yield from emit_rounds(speculative_rounds(parts, target, state), state)
 
 
-def ordinary(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
-    """The ordinary rounds, for ``told``."""
+def speculative_rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    """Run ordinary rounds, for ``emit_rounds``."""
     while not state.done:
-        yield tell(play(parts, target, state), state)
+        yield round_events(play(parts, target, state), state)

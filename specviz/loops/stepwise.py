@@ -1,27 +1,27 @@
-"""Reasoning step by step: the small model writes a step, the target grades it, and writes it anew where the grade is too low
-(SpecReason, Pan et al. 2504.07891). A step that passes is kept as it is, whatever the target would have written."""
+"""Step-level speculative reasoning: the small model drafts a step, the target scores it and rewrites it if the score is too low
+(SpecReason, Pan et al. 2504.07891). An accepted step is kept unchanged, so the output is not the target's."""
 from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, Sequence
 
-from ..trace.events import Event, tell
+from ..trace.events import Event, round_events
 from ..core import Parts, State, Target, play
-from .speculate import opening, told
+from .speculate import start_run, emit_rounds
 
 
 class Stepwise:
-    """A round drafts one step and grades it; after a refusal plain rounds of the target, ``alone``, write up to the step's end.
+    """Draft one step per round and score it; after a rejection the parts ``alone`` (plain decoding) write the step.
 
-    ends(tokens): whether a step that begins with these tokens ends with the last of them; longest: most tokens of a step; first:
-    steps that the target writes by itself before the small model may.
+    ends(tokens): whether these tokens form a complete step; longest: maximum tokens of a step; first: steps written by the target
+    before the small model is used.
     """
 
     def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):
         self.alone, self.ends, self.longest, self.first = alone, ends, longest, first
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
-        yield from opening(parts, target, state)
-        yield from told(self._rounds(parts, target, state), state)
+        yield from start_run(parts, target, state)
+        yield from emit_rounds(self._rounds(parts, target, state), state)
 
     def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
         steps = 0
@@ -32,5 +32,5 @@ class Stepwise:
                 outcome = play(who, target, state)
                 passed, written = outcome.verdict.kind == "accepted", written + len(outcome.committed)
                 state.note("step", step=steps, writer="small" if passed else "large", tokens=list(outcome.committed))
-                yield tell(outcome, state)
+                yield round_events(outcome, state)
             steps += 1

@@ -1,7 +1,7 @@
-"""BanditSpec: which way to draft pays is learned while decoding; each is an arm of a bandit (Hou et al. 2505.15141).
+"""Choose the drafting configuration with a multi-armed bandit: BanditSpec (Hou et al. 2505.15141).
 
-The arm is chosen before the round, from earlier rounds alone, so the output stays exact. What a round earns is its tokens a second,
-as a share of the best round seen, or its tokens alone, which is what the paper's theory counts.
+The candidate is chosen before the round, from earlier rounds only, so the output stays exact. The reward of a round is its tokens per
+second, relative to the best round so far, or its number of tokens, which is what the paper's theory uses.
 """
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SPEED, TOKENS = "speed", "tokens"
 
 
 class Bandit(Policy):
-    """arms: the budgets to choose from; names: of the arms, for people; reward: "speed" or "tokens". What a rule adds is ``choose``
-    and ``learn``.
+    """Base class of the bandit rules; a subclass adds ``choose`` and ``learn``.
 
-    A reward lies in [0, 1]: the round's speed by the best one seen, or (tokens - 1) / L with L the longest arm's draft.
+    candidates: the budgets to choose from; names: their display names; reward: "speed" or "tokens". A reward lies in [0, 1]: the
+    round's speed over the best one so far, or (tokens - 1) / L with L the longest draft of any candidate.
     """
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
-        self.arms = tuple(replace(arm, arm=i) for i, arm in enumerate(arms))
-        self.names, self.gammas, self.reward = tuple(names), tuple(arm.gamma for arm in self.arms), reward
-        self.pulls, self.speeds, self.top = [0] * len(self.arms), [0.0] * len(self.arms), 0.0
+    def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
+        self.candidates = tuple(replace(arm, arm=i) for i, arm in enumerate(candidates))
+        self.names, self.gammas, self.reward = tuple(names), tuple(arm.gamma for arm in self.candidates), reward
+        self.pulls, self.speeds, self.top = [0] * len(self.candidates), [0.0] * len(self.candidates), 0.0
 
     @property
     def means(self) -> list[float]:
-        """Mean reward of each arm. Speeds are kept and not rewards, so that a faster round changes what earlier ones were worth."""
+        """Mean reward of each candidate. Speeds are stored, not rewards, because a faster round rescales all earlier rewards."""
         return [self._worth(speed) for speed in self.speeds]
 
     def _worth(self, earned: float) -> float:
@@ -40,9 +40,9 @@ class Bandit(Policy):
 
     def plan(self, state: State) -> Budget:
         arm = self.choose(state)
-        told = {"names": list(self.names)} if self.names else {}
-        state.note("arms", arm=arm, gammas=list(self.gammas), pulls=list(self.pulls), means=self.means, **told)
-        return self.arms[arm]
+        names = {"names": list(self.names)} if self.names else {}
+        state.note("arms", arm=arm, gammas=list(self.gammas), pulls=list(self.pulls), means=self.means, **names)
+        return self.candidates[arm]
 
     def observe(self, outcome: Outcome) -> None:
         arm, seconds = outcome.budget.arm, max(sum(outcome.seconds.values()), 1e-9)
@@ -53,39 +53,39 @@ class Bandit(Policy):
         self.learn(arm, self._worth(earned))
 
     def choose(self, state: State) -> int:
-        raise TypeError(f"{type(self).__name__} does not say how to choose")
+        raise TypeError(f"{type(self).__name__} does not implement choose()")
 
     def learn(self, arm: int, reward: float) -> None:
-        """Take in the reward, in [0, 1], of the arm pulled last."""
+        """Update the rule with the reward, in [0, 1], of the candidate used last."""
 
 
 class Ucb(Bandit):
-    """UCBSpec: every arm ``tries`` times, then the one with the greatest mean + allowance.
+    """UCBSpec: try every candidate ``tries`` times, then take the largest upper confidence bound.
 
-    radius: "narrow", sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper", the published one, with confidence ``delta`` and one
-    pull of each arm first; "code", the authors' program: sqrt(6 ln t / pulls) on tokens a second as they are.
+    radius: "narrow", sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper", the published radius, with confidence ``delta`` and
+    one pull of each candidate first; "code", the authors' program: sqrt(6 ln t / pulls) on raw tokens per second.
     """
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",
+    def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",
                  explore: float = 0.05, delta: float = 0.1):
-        super().__init__(arms, names, reward)
+        super().__init__(candidates, names, reward)
         self.radius, self.explore, self.delta = RADII[radius], explore, delta
         self.tries, self.scaled = 1 if radius == "paper" else 2, radius != "code"
 
     def choose(self, state: State) -> int:
-        fresh = min(range(len(self.arms)), key=lambda arm: self.pulls[arm])
+        fresh = min(range(len(self.candidates)), key=lambda arm: self.pulls[arm])
         if self.pulls[fresh] < self.tries:
             return fresh
         worth = self.means if self.scaled else self.speeds
-        return max(range(len(self.arms)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
+        return max(range(len(self.candidates)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
 
     def narrow(self, pulls: int) -> float:
         return math.sqrt(self.explore * math.log(sum(self.pulls)) / pulls)
 
     def published(self, pulls: int) -> float:
-        """Half the width of the rewards times the radius of a self-normalised bound, at round t of K arms."""
-        t, arms = sum(self.pulls) + 1, len(self.arms)
-        return math.sqrt((1 + pulls) / pulls**2 * (1 + 2 * math.log(arms * t**2 * math.sqrt(1 + pulls) / self.delta))) / 2
+        """Return the radius of the self-normalised bound at round t of K candidates, times half the width of the rewards."""
+        t, candidates = sum(self.pulls) + 1, len(self.candidates)
+        return math.sqrt((1 + pulls) / pulls**2 * (1 + 2 * math.log(candidates * t**2 * math.sqrt(1 + pulls) / self.delta))) / 2
 
     def programmed(self, pulls: int) -> float:
         return math.sqrt(6 * math.log(sum(self.pulls)) / pulls)
@@ -95,16 +95,16 @@ RADII = {"narrow": Ucb.narrow, "paper": Ucb.published, "code": Ucb.programmed}
 
 
 class Exp3(Bandit):
-    """EXP3Spec: arms are drawn with weights exp(-eta * estimated loss), which holds even where the best arm keeps changing."""
+    """EXP3Spec: draw candidates with weights exp(-eta * estimated loss); the regret bound holds for adversarial rewards, too."""
 
-    def __init__(self, arms: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
-        super().__init__(arms, names, reward)
-        self.losses = [0.0] * len(self.arms)
-        self.token_probs = [1 / len(self.arms)] * len(self.arms)
+    def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
+        super().__init__(candidates, names, reward)
+        self.losses = [0.0] * len(self.candidates)
+        self.token_probs = [1 / len(self.candidates)] * len(self.candidates)
 
     def choose(self, state: State) -> int:
-        arms, pulled = len(self.arms), sum(self.pulls) + 1
-        eta = math.sqrt(math.log(arms) / (arms * pulled)) if arms > 1 else 0.0
+        candidates, pulled = len(self.candidates), sum(self.pulls) + 1
+        eta = math.sqrt(math.log(candidates) / (candidates * pulled)) if candidates > 1 else 0.0
         least = min(self.losses)
         weights = [math.exp(-eta * (loss - least)) for loss in self.losses]
         self.token_probs = [weight / sum(weights) for weight in weights]

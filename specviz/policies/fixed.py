@@ -1,11 +1,11 @@
-"""The same budget every round."""
+"""Use the same budget in every round."""
 from __future__ import annotations
 
 from ..core import Budget, Policy, State
 
 
 class Fixed(Policy):
-    """gamma: greatest depth; width: children a node; nodes: most nodes."""
+    """A constant budget. gamma: maximum depth; width: children per node; nodes: maximum number of nodes."""
 
     def __init__(self, gamma: int = 4, width: int = 1, nodes: int = 64):
         self._budget = Budget(gamma, width, nodes)

@@ -1,10 +1,10 @@
-"""SmartSpec (Liu et al. 2406.14066): the draft length with the most goodput, that is tokens a second that end up written.
+"""Choose the draft length of a batch by goodput, the accepted tokens per second: SmartSpec (Liu et al. 2406.14066).
 
-A length k brings each of B requests (1 - a^(k+1)) / (1 - a) tokens, where a is the share of tried tokens accepted lately, and
-costs a pass of B (k + 1) rows, with all that follows it, and k draft steps of B rows. What these take is measured: each is a sum
-over its sizes, a pass's one that may bend upwards. A request that was not drafted for yet has its text read by the draft model
-first; that counts as spread over what it has left to write, and where it does not pay the request is left out. With many requests
-rows grow dear, drafts shrink, and at length 0 speculation is off.
+Length k yields (1 - a^(k+1)) / (1 - a) tokens for each of B requests, where a is the recent acceptance rate, and costs one forward
+pass of B (k + 1) tokens and k draft steps of B tokens. Both costs are linear models fitted to measurements; the one of the forward
+pass is piecewise linear. A request without a draft so far needs a draft-model prefill first; its cost is spread over the tokens left
+to generate, and the request is left out where it does not pay. With many requests verification becomes compute-bound, drafts shrink,
+and length 0 switches speculation off.
 """
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from itertools import accumulate
 from typing import Sequence
 
 from ..core import Budget, DraftTree, JointPolicy, Outcome, State
-from .cost import MEMORY, PRIOR, tokens
-from .lines import Line
-from .rows import note_rows
+from .cost_ratio import MEMORY, PRIOR, tokens
+from .linear_cost import LinearCost
+from .batch_lengths import note_rows
 
-OPENING = (1, 0, 0.5, 1)  # of the first rounds, with whole drafts, halves and none: a line needs several places
-FEW = 4  # one of so many requests drafts in these rounds: measuring, too, costs the reading of its text; this is ours
-ASLEEP = 8  # rounds without drafts after which one request tries, as acceptance and costs may have changed; so is this,
-MUCH = 16  # tokens: fewer are read with a draft's first, and what that takes drowns in what passes waver by
-BENDS = (8, 24)  # rows from which each may cost more: a machine waits for its memory with few, and computes with many
-SHARE = 0.02  # and the part of the time since the last draft that trying may cost
+OPENING = (1, 0, 0.5, 1)  # draft length of the first rounds, as a share of ``first``: a linear fit needs several points
+FEW = 4  # one request in FEW drafts in these rounds, because measuring costs a draft prefill; not in the paper
+ASLEEP = 8  # rounds without drafts after which one request tries again; not in the paper
+MUCH = 16  # uncached tokens below this count are not charged as a prefill: the cost is within the noise of a pass
+BENDS = (8, 24)  # pass sizes at which the slope may rise: memory-bound below, compute-bound above
+SHARE = 0.02  # largest share of the time since the last draft that a trial may cost
 
 
 def sizes(rows: int, levels: int, context: int) -> tuple[float, ...]:
-    """What a pass's seconds are a sum over: itself, its rows, those beyond each bend, any draft at all, the text that it looks back on."""
+    """Return the regressors of a forward pass's time: constant, tokens, tokens beyond each bend, any draft at all, cached tokens."""
     return (1.0, rows, *(max(0, rows - bend) for bend in BENDS), float(levels > 0), context)
 
 
 class Goodput(JointPolicy):
-    """first: length of the opening rounds, while nothing is measured; most: longest draft considered."""
+    """first: draft length of the opening rounds, before anything is measured; most: longest draft considered."""
 
     def __init__(self, first: int = 4, most: int = 8):
         self.first, self.most, self.gamma = first, most, first
-        self.passes, self.steps = Line(len(sizes(1, 0, 0))), Line(3)  # the drafts' over (levels, rows, tokens read first)
+        self.passes, self.steps = LinearCost(len(sizes(1, 0, 0))), LinearCost(3)  # drafting: (levels, draft tokens, prefilled)
         self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
         self.asleep, self.idle, self.trying = 0, 0.0, False  # rounds and seconds since the last draft
         self.speeds: list[float] = []
-        self._read: list[tuple[State, int]] = []  # the requests, and tokens of each that the draft model has read
-        self._unread = 0  # by the requests drafted for in this round
+        self._read: list[tuple[State, int]] = []  # requests and the number of tokens in the draft model's cache for each
+        self._unread = 0  # tokens to prefill for the requests drafted for in this round
 
     @property
     def acceptance(self) -> float:
@@ -53,7 +53,7 @@ class Goodput(JointPolicy):
         self.trying = False
         if self.rounds < len(OPENING):
             self.gamma, drafting = math.ceil(self.first * OPENING[self.rounds]), -(-len(states) // FEW)
-            late = self.rounds == len(OPENING) - 1  # others, whose text must be read
+            late = self.rounds == len(OPENING) - 1  # requests that need a draft prefill
             order = sorted(range(len(states)), key=unread.__getitem__, reverse=late)
         else:
             reading = [n / max(1.0, state.left) for n, state in zip(unread, states)]
@@ -67,8 +67,8 @@ class Goodput(JointPolicy):
         return [Budget(length) for length in lengths]
 
     def _best(self, reading: Sequence[float], context: int) -> tuple[int, int]:
-        """The length, and for how many requests, those first that have least to be read for them. ``reading``: tokens of that for each
-        token that a request may still write, in order: who comes later costs more, so that a walk finds the best number."""
+        """Return the draft length and the number of requests to draft for, cheapest prefills first. ``reading``: prefill tokens per token
+        left to generate, ascending, so that a local search finds the best number of requests."""
         many, read = len(reading), [0.0, *accumulate(reading)]
         found, n = [(self.goodput(many, 0, context), many)], many
         for k in range(1, self.most + 1):
@@ -82,13 +82,13 @@ class Goodput(JointPolicy):
         return gamma, found[gamma][1]
 
     def _may_try(self, unread: int) -> bool:
-        """Whether a request drafts though no length promises to pay: seldom, and for little of the time."""
+        """Return whether one request drafts although no length is expected to pay: rarely, and for a bounded share of the time."""
         costs = self.steps.seconds(self.first, self.first, unread) + self.passes.line[1] * self.first
         return self.asleep >= ASLEEP and costs <= SHARE * self.idle
 
     def goodput(self, requests: int, k: int, context: int, unread: float = 0.0, drafting: int | None = None) -> float:
-        """Tokens a second that so many requests would write with drafts of length k for ``drafting`` of them, or for all. unread: what
-        the draft model must read first, in tokens for each that the requests may still write."""
+        """Return the expected tokens per second with drafts of length k for ``drafting`` of the requests (default: all). unread: tokens
+        the draft model must prefill, per token left to generate."""
         drafting = requests if drafting is None else drafting
         each = tokens(self.acceptance, k)
         rows = requests + drafting * k
@@ -97,9 +97,9 @@ class Goodput(JointPolicy):
         return (requests + drafting * (each - 1)) / max(seconds, 1e-9)
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        why = "nothing is measured yet" if not self.speeds else f"length {self.gamma} promises most tokens a second"
+        why = "nothing is measured yet" if not self.speeds else f"length {self.gamma} has the highest expected tokens per second"
         if self.trying:
-            why += "; one request tries whether that still holds"
+            why += "; one request drafts to update the estimate"
         note_rows(states, trees, trees, [why] * len(states), gamma=self.gamma, acceptance=self.acceptance,
                   speeds=[round(speed, 3) for speed in self.speeds])
         return trees
@@ -110,11 +110,11 @@ class Goodput(JointPolicy):
         depths = [max(outcome.tree.depths, default=0) for outcome in outcomes]
         levels, steps = max(depths), sum(depths)
         spent = dict(outcomes[0].seconds)
-        for name in ("judge", "commit", "observe"):  # these are each request's own
+        for name in ("judge", "commit", "observe"):  # measured per request
             spent[name] = sum(outcome.seconds.get(name, 0.0) for outcome in outcomes)
         spent = states[0].costs.charged(rows - 1, levels, spent)
         passed = sum(seconds for name, seconds in spent.items() if name not in ("plan", "draft"))
-        if self.rounds > 1:  # the first round's times include what is only done once
+        if self.rounds > 1:  # the first round includes one-time work
             self.passes.learn(rows, sizes(rows, levels, sum(len(state.tokens) for state in states)), passed)
             if steps:
                 self.steps.learn((levels, steps, self._unread // 32), (levels, steps, self._unread), spent["draft"])

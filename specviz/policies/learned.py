@@ -1,5 +1,4 @@
-"""When to stop drafting, by a network that was trained for it (models/draft_length.py). As in stopping.py, a token that was looked at
-stays."""
+"""Stop drafting by a trained network (models/draft_length.py). As in stopping.py, the token that was examined is kept."""
 from __future__ import annotations
 
 import math
@@ -12,10 +11,10 @@ from ..core import Budget, Policy, State, Step, to_device
 
 
 class PredictedAcceptance(Policy):
-    """SpecDec++ (Huang et al. 2405.19715): stop when the predicted chance that something was refused is above the threshold.
+    """SpecDec++ (Huang et al. 2405.19715): stop when the predicted probability of a rejection exceeds the threshold.
 
-    head: a state [hidden] of the draft model -> chance that the token it read last is accepted. The state that comes with a token has
-    read the one before it, so the newest token is not judged yet. least, most: bounds of a draft.
+    head: hidden state [hidden] of the draft model -> probability that the last token it processed is accepted. The hidden state that
+    comes with a token belongs to the token before it, so the newest token has no prediction yet. least, most: bounds of the length.
     """
 
     def __init__(self, head: Callable[[Tensor], Tensor], threshold: float = 0.3, least: int = 2, most: int = 20):
@@ -24,11 +23,11 @@ class PredictedAcceptance(Policy):
     def plan(self, state: State) -> Budget:
         self.line: list[float] = []
         self.refused: list[float] = []
-        state.note("predicted", line=self.line, limit=self.threshold, refused=self.refused)  # both grow while tokens are drafted
+        state.note("predicted", line=self.line, limit=self.threshold, refused=self.refused)  # both lists grow while tokens are drafted
         return Budget(self.most, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
-        if step.depth == 0:  # its state has read a token of the text
+        if step.depth == 0:  # the hidden state belongs to a committed token
             return False
         with torch.inference_mode():
             self.line.append(float(self.head(step.hidden)))
@@ -38,9 +37,9 @@ class PredictedAcceptance(Policy):
 
 
 class Classified(Policy):
-    """DISCO (Mamou et al. 2405.04304): stop after a token to which the classifier gives a chance below the threshold.
+    """DISCO (Mamou et al. 2405.04304): stop after a token whose predicted acceptance probability is below the threshold.
 
-    classifier: (the draft's distribution [vocab], the token's place []) -> its chance.
+    classifier: (draft distribution [vocab], position in the draft []) -> acceptance probability.
     """
 
     def __init__(self, classifier: Callable[[Tensor, Tensor], Tensor], threshold: float = 0.5, most: int = 20):
@@ -58,19 +57,19 @@ class Classified(Policy):
 
 
 class PredictedLength(Policy):
-    """AdaEAGLE (Zhang et al. 2412.18910): as many tokens as are predicted to pass, before any is drafted; none is a length, too.
+    """AdaEAGLE (Zhang et al. 2412.18910): predict the number of accepted tokens before drafting; 0 is allowed.
 
-    predict(state) -> their number, None where nothing is known to tell it by: then ``most``. sure: with it the draft goes on beyond the
-    prediction while its tokens' log-probability is not below. least: of a draft.
+    predict(state) -> expected number, or None if unknown, in which case ``most`` is used. sure: if given, drafting continues beyond the
+    prediction while the log-probability of the tokens stays above it. least: minimum length.
     """
 
     def __init__(self, predict: Callable[[State], float | None], most: int, sure: float | None = None, least: int = 0):
         self.predict, self.most, self.sure, self.least = predict, max(least, most), sure, least
 
     def plan(self, state: State) -> Budget:
-        told = self.predict(state)
-        self.wanted = self.most if told is None else min(self.most, max(self.least, round(told)))
-        state.note("length", gamma=self.wanted, **({} if told is None else {"predicted": round(told, 3)}))
+        predicted = self.predict(state)
+        self.wanted = self.most if predicted is None else min(self.most, max(self.least, round(predicted)))
+        state.note("length", gamma=self.wanted, **({} if predicted is None else {"predicted": round(predicted, 3)}))
         return Budget(self.wanted) if self.sure is None else Budget(self.most, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:

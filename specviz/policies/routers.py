@@ -1,5 +1,5 @@
-"""When two models share the work, whether the large one is asked about a place (FS-GEN, Zhang et al. 2406.12295): decided by the small
-model's law there. A router is a function of laws [rows, vocab] -> [rows] of bool."""
+"""Routers between a small and a large model (FS-GEN, Zhang et al. 2406.12295): decide from the small model's distribution whether the
+large model is used at a position. A router maps distributions [rows, vocab] to booleans [rows]."""
 from __future__ import annotations
 
 from typing import Callable
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core import Policy
 from .fixed import Fixed
-from .until import Until
+from .stop_when import StopWhen
 
 Router = Callable[[Tensor], Tensor]
 
@@ -19,12 +19,12 @@ def always(distributions: Tensor) -> Tensor:
 
 
 def unsure(limit: float = 0.5) -> Router:
-    """Asked where the best token has less than ``limit``."""
+    """Use the large model where the top-1 probability is below ``limit``."""
     return lambda distributions: distributions.amax(-1) < limit
 
 
 def near(limit: float = 0.2) -> Router:
-    """Asked where half the gap between the two best tokens is less than ``limit``."""
+    """Use the large model where half the gap between the top two probabilities is below ``limit``."""
     def router(distributions: Tensor) -> Tensor:
         best = distributions.topk(2, dim=-1).values
         return (best[:, 0] - best[:, 1]) / 2 < limit
@@ -35,6 +35,6 @@ ROUTERS: dict[str, Router] = {"always": always, "max probability": unsure(), "de
 
 
 def drafting(router: str, gamma: int) -> Policy:
-    """Drafts of up to gamma tokens, ending with the first one about which the large model is asked: elsewhere they pass anyway."""
+    """Draft up to gamma tokens, ending at the first position that is routed to the large model; other positions always pass."""
     asked = ROUTERS[router]
-    return Fixed(gamma) if asked is always else Until(gamma, lambda step: bool(asked(step.probs[None])[0]))
+    return Fixed(gamma) if asked is always else StopWhen(gamma, lambda step: bool(asked(step.probs[None])[0]))

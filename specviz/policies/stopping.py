@@ -1,4 +1,4 @@
-"""When to stop drafting, asked after every token. A token that was looked at stays: dropping it would bias the output.
+"""Stop drafting by confidence, asked after every token. The token that was examined is kept: dropping it would bias the output.
 
 Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304). Entropy: SVIP (Zhang et
 al. 2411.18462).
@@ -13,12 +13,12 @@ import torch
 
 from ..core import StopBelowProbability, Budget, Outcome, Policy, State, Step
 
-MEMORY = 256  # drafted tokens the threshold is fitted to
+MEMORY = 256  # most recent drafted tokens used to fit the threshold
 
 
 @dataclass(frozen=True)
-class Seen(StopBelowProbability):
-    """The same, and the chances it was told: of the tokens drafted in a round."""
+class RecordingStop(StopBelowProbability):
+    """Stop below a probability and record the probabilities of the tokens drafted in a round."""
 
     sure: list[float] = field(default_factory=list)
 
@@ -30,16 +30,16 @@ class Seen(StopBelowProbability):
 class Confidence(Policy):
     """Stop after a token whose draft probability is below the threshold.
 
-    learn: after each round the threshold becomes the one that would have told accepted from refused tokens best; as in
-    transformers, holding back a good token weighs three times as much as letting a bad one through.
+    learn: after each round refit the threshold that best separates accepted from rejected tokens; as in transformers, a false negative
+    weighs three times as much as a false positive.
     """
 
     def __init__(self, most: int = 20, threshold: float = 0.4, learn: bool = True):
         self.most, self.threshold, self.learn = most, threshold, learn
-        self.seen: list[tuple[float, bool]] = []  # sureness, accepted
+        self.seen: list[tuple[float, bool]] = []  # probability, accepted
 
     def plan(self, state: State) -> Budget:
-        self.stop = Seen(self.threshold)
+        self.stop = RecordingStop(self.threshold)
         state.note("threshold", value=self.threshold)
         return Budget(self.most, stop=self.stop)
 
@@ -52,8 +52,7 @@ class Confidence(Policy):
 
 
 def best_threshold(seen: list[tuple[float, bool]]) -> float:
-    """Of the sureness values seen, the one t for which calling tokens with sureness >= t good makes the least of
-    false positive rate + 3 x false negative rate; the largest such."""
+    """Return the largest observed probability t that minimises false positive rate + 3 x false negative rate of "accepted iff >= t"."""
     good = sorted(sure for sure, ok in seen if ok)
     bad = sorted(sure for sure, ok in seen if not ok)
 
@@ -64,7 +63,7 @@ def best_threshold(seen: list[tuple[float, bool]]) -> float:
 
 
 class Entropy(Policy):
-    """Stop after a token whose law had sqrt(scale * entropy) above the limit; entropy in nats."""
+    """Stop after a token whose distribution has sqrt(scale * entropy) above the limit; entropy in nats."""
 
     def __init__(self, most: int = 40, limit: float = 0.3, scale: float = 0.15):
         self.most, self.limit, self.scale = most, limit, scale
@@ -72,7 +71,7 @@ class Entropy(Policy):
 
     def plan(self, state: State) -> Budget:
         self.line = []
-        state.note("entropy", line=self.line, limit=self.limit)  # the line grows while this round's tokens are drafted
+        state.note("entropy", line=self.line, limit=self.limit)  # the list grows while tokens are drafted
         return Budget(self.most, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
@@ -82,9 +81,9 @@ class Entropy(Policy):
 
 
 class Heuristic(Policy):
-    """Draft more after a round in which everything was accepted, less after any other (transformers' heuristic schedule).
+    """Lengthen the draft after a fully accepted round, shorten it after any other (transformers' heuristic schedule).
 
-    most: longest draft; 0: no bound, as in transformers.
+    most: longest draft; 0: unbounded, as in transformers.
     """
 
     def __init__(self, first: int = 5, up: int = 2, down: int = 1, most: int = 40):

@@ -47,12 +47,12 @@ def ledger(path, *sessions):
 
 GREEDY = {"prompt_lookup": {"story": [1.0, 1.2, 1.4, 1.6], "edit": [3.0, 3.12, 3.2, 3.32]},
           "copyspec": {"story": [1.32, 1.12, 1.52, 1.24], "edit": [2.0, 2.12, 2.2, 2.3]}, "speculative": {"story": [1.5, 2.5]}}
-DICE = {"copyspec": {"story": [0.9, 1.1]}, "swift": {"edit": [0.5]}}
+SAMPLED = {"copyspec": {"story": [0.9, 1.1]}, "swift": {"edit": [0.5]}}
 
 
 def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
-    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, DICE, "2026-01-03T00:00:00+00:00")))
-    lines = {line.split(" | ")[0]: line for line in told.partition("## ")[0].splitlines() if line.startswith("| ")}
+    reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED, "2026-01-03T00:00:00+00:00")))
+    lines = {line.split(" | ")[0]: line for line in reported.partition("## ")[0].splitlines() if line.startswith("| ")}
     # prompt lookup: 1, 1.2, 1.4, 1.6, 3, 3.12, 3.2, 3.32: between the 4th and 5th; a quarter of the way is 1.2 + 3/4 of 0.2
     assert lines["| Prompt lookup"] == f"| Prompt lookup | exact | 2 | 2.3 (1.35 to 3.14) | {ABSENT} | {ABSENT} | 8 + 0 |"
     assert lines["| Speculative decoding"] == f"| Speculative decoding | exact | 2 | 2 (1.75 to 2.25) | {ABSENT} | {ABSENT} | 2 + 0 |"
@@ -60,7 +60,7 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
     assert lines["| Plain decoding"] == "| Plain decoding | exact | 1 | 1 (1 to 1) | 1 | 1 (1 to 1) | 8 + 3 |"
     order = [key for key in lines if key != "| method"]
     assert order == ["| Prompt lookup", "| Speculative decoding", "| CopySpec", "| Plain decoding", "| SWIFT"]
-    head = told.partition("\n| method")[0]
+    head = reported.partition("\n| method")[0]
     assert ("Some (R) Processor, 2 cores, cpu, float32, 2 threads, torch 2, python 3; Llama-x-16M with Llama-x-draft; "
             "2026-01-02 to 2026-01-03.") in head
     assert ("    python -m specviz bench --suite heldout.jsonl --methods prompt_lookup,copyspec,speculative --prompts 2 "
@@ -68,8 +68,8 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
     assert "Greedy: 4 prompts of 2 tasks, 3 repeats and 4 methods were asked for. 26 of 48 runs are measured (54.2 %, 2 of 12 turns" in head
     assert "in 0.1 hours" in head and "Temperature 1: 4 prompts" in head
     assert "Of 18 greedy runs of exact methods 13 wrote plain decoding's tokens" in head  # the first of each is not the same, by script
-    assert "Jacobi decoding (Jacobi needs   more)" in told and "Not measured: " in told
-    by_task = told.partition("## Speed-up by task, greedy\n\n")[2].partition("\n\n")[0].splitlines()
+    assert "Jacobi decoding (Jacobi needs   more)" in reported and "Not measured: " in reported
+    by_task = reported.partition("## Speed-up by task, greedy\n\n")[2].partition("\n\n")[0].splitlines()
     assert by_task == ["| method | story | edit | mean of the tasks |", "|---|---|---|---|", "| Prompt lookup | 1.3 | 3.16 | 2.23 |",
                        "| CopySpec | 1.28 | 2.16 | 1.72 |", "| Plain decoding | 1 | 1 | 1 |",
                        f"| Speculative decoding | 2 | {ABSENT} | {ABSENT} |"]
@@ -110,12 +110,12 @@ def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path
 def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
     one, two = ({**MACHINE, "threads": n} for n in (1, 2))
     few = {"swift": {"edit": [1.5]}}
-    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, DICE), bench_session(1.0, few, machine=one)))
-    assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in told
-    copied, swift = (next(line for line in told.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
+    reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, SAMPLED), bench_session(1.0, few, machine=one)))
+    assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in reported
+    copied, swift = (next(line for line in reported.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
     assert copied.endswith("| 8 + 2 |") and swift.endswith("| 0 + 1 |") and "0.5" in swift, "the one run with one thread is left aside"
-    assert "Left aside" in told and "2 runs of Llama-x-16M with Llama-x-draft on Some (R) Processor, 2 cores, 1 threads" in told
-    assert page(ledger(tmp_path / "g.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, DICE, machine=one, target={"name": "big"}))
+    assert "Left aside" in reported and "2 runs of Llama-x-16M with Llama-x-draft on Some (R) Processor, 2 cores, 1 threads" in reported
+    assert page(ledger(tmp_path / "g.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, SAMPLED, machine=one, target={"name": "big"}))
                 ).count("temperature 1") <= 1, "what is of another target is still left aside"
 
 
@@ -123,8 +123,8 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
     few, many = {"swift": {"edit": [1.5]}}, GREEDY
     book = ledger(tmp_path / "f.jsonl", bench_session(0.0, few, target={"name": "big"}), bench_session(0.0, many), bench_session(0.0, few, max_new_tokens=8),
                   bench_session(0.0, few, machine={**MACHINE, "threads": 1}), bench_session(1.0, {}))
-    told = page(book)
-    assert "| SWIFT" not in told and "Left aside" in told and "2 runs of big with Llama-x-draft" in told and "8 tokens" in told
+    reported = page(book)
+    assert "| SWIFT" not in reported and "Left aside" in reported and "2 runs of big with Llama-x-draft" in reported and "8 tokens" in reported
     assert "| SWIFT" in page(book, "big") and "| Prompt lookup" not in page(book, "big")
     for chosen in (("nope", None), (None, "none")):
         with pytest.raises(SessionError, match="holds no runs of these models"):
@@ -135,14 +135,14 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
 
 def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     path = tmp_path / "bench.json"
-    path.write_text(lines(figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, DICE)))))
+    path.write_text(lines(figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED)))))
     found = measured(path)
     assert found["speedups"] == {"prompt_lookup": [2.3, None], "speculative": [2.0, None], "copyspec": [1.76, 1.0], BASE: [1.0, 1.0]}
     assert found["model"] == "Llama-x-16M" and found["where"].startswith("Some (R) Processor, 2 cores")
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), path)}
     assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None
     only = tmp_path / "sampled.json"  # nothing greedy: no figure is taken for what it is not
-    only.write_text(lines(figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, DICE, draft=None)))))
+    only.write_text(lines(figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, SAMPLED, draft=None)))))
     assert measured(only)["speedups"] == {} and measured(only)["model"] == ""
 
 
@@ -151,7 +151,7 @@ def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
     assert {plain(m.family) for m in catalogue().values()} == {m.family for m in catalogue().values()}
     evil = "a | b\n| c <script> `d` [e](f) # **g**"
     speeds = {**GREEDY, f"own {evil}": {"story": [1.0]}}
-    told = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
-    assert not re.search(r"<|`|\]\(f|# \*", told.replace("](log/speed.md)", ""))
-    for block in re.findall(r"(?:^\|.*\n)+", told, re.M):
+    reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
+    assert not re.search(r"<|`|\]\(f|# \*", reported.replace("](log/speed.md)", ""))
+    for block in re.findall(r"(?:^\|.*\n)+", reported, re.M):
         assert len({line.count("|") for line in block.splitlines()}) == 1

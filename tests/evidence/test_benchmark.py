@@ -10,7 +10,7 @@ import pytest
 
 from specviz import load
 from specviz.evidence.benchmark import MEAN, answered, bench, measure, quartiles, rows
-from specviz.evidence.suites import Item, choose, read_suite
+from specviz.evidence.prompt_suites import Item, choose, read_suite
 from specviz.core import Sampling
 from specviz.trace.metrics import Totals
 from specviz import ROOT as HERE

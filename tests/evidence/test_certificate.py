@@ -17,8 +17,8 @@ from specviz.evidence.statistics import Acceptance, Cells, as_normal, chi_square
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
 
-from ..exactness import wrong as w
-from ..exactness.test_wrong import CASES, chain, parts
+from ..exactness import broken_methods as w
+from ..exactness.test_broken_methods import CASES, chain, parts
 from ..exactness.toys import random_probs, toy
 
 PROMPTS = [[1, 2, 0, 3, 1, 2], [4, 4, 1]]
@@ -84,7 +84,7 @@ class Shaky(TinyTarget):
         return logits, hidden_states
 
 
-def test_a_near_tie_is_told_from_a_defect():
+def test_a_near_tie_is_reported_from_a_defect():
     answer = certify.greedy(Loaded(target=Shaky), "speculative", PROMPTS, 40)
     assert answer["status"] == "near_tie" and answer["margin"] < 1e-6 and "rounding" in answer["detail"]
 
@@ -108,7 +108,7 @@ def test_what_cannot_run_says_why():
 
 
 @pytest.mark.parametrize("key", RIGHT)
-def test_right_methods_follow_the_law(key):
+def test_right_methods_follow_the_distribution(key):
     answer = certify.distribution(Loaded(vocab=8, sharp=1.2), key, PROMPTS[0], 150)
     assert keys(answer) == {"status", "z", "samples", "detail"} and answer["status"] == "pass" and abs(answer["z"]) < 4
     assert ("closed form" in answer["detail"]) == (key == "speculative"), answer["detail"]
@@ -134,8 +134,8 @@ def test_a_token_of_probability_zero_fails(only):
     assert keys(answer) and answer["status"] == "fail" and answer["z"] is None
 
 
-def test_a_wrong_rate_of_acceptance_fails_even_where_the_law_is_right(only):
-    """Refusing half of what could be kept is lawful when the correction is drawn from p itself; the rate gives it away."""
+def test_a_wrong_rate_of_acceptance_fails_even_where_the_distribution_is_right(only):
+    """Refusing half of what could be kept is compatible when the correction is drawn from p itself; the rate gives it away."""
     class Shy(w.Walk):
         def test(self, tree, child, p, state):
             trial = super().test(tree, child, p, state)
@@ -145,7 +145,7 @@ def test_a_wrong_rate_of_acceptance_fails_even_where_the_law_is_right(only):
     assert abs(answer["z"]) < 4 and answer["status"] == "fail" and "closed form" in answer["detail"]
 
 
-def test_no_law_is_promised_or_none_can_be_tested():
+def test_no_distribution_is_promised_or_none_can_be_tested():
     lossy = [key for key, method in catalogue().items() if method.exactness != "exact"]
     assert {certify.distribution(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
     certain = certify.distribution(Loaded(), "speculative", PROMPTS[0], 50, Sampling(1e-9))
@@ -201,7 +201,7 @@ def continuations(probs, depth, stop, prefix=(), prob=1.0):
         yield from continuations(probs, depth, stop, (*prefix, token), prob * p)
 
 
-def test_chi_square_is_a_standard_normal_where_the_law_is_right_and_far_off_where_it_is_not():
+def test_chi_square_is_a_standard_normal_where_the_distribution_is_right_and_far_off_where_it_is_not():
     probs, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
     cells = Cells.of(probs, 400, 2)
     right = [as_normal(*chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
@@ -220,12 +220,12 @@ def test_the_chi_square_tail_is_the_known_one():
     assert chi_square({"a": 0.5, "b": 0.5}, Counter({"a": 60, "b": 40}), 100) == (4.0, 1) and p_value(4.0, 1) == pytest.approx(0.0455, abs=1e-4)
 
 
-def test_acceptance_counts_only_draws_from_the_drafts_law():
+def test_acceptance_counts_only_draws_from_the_drafts_distribution():
     p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.3, 0.5])
     first = Acceptance(p, q)
     for i in range(100):
         first.add({"rule": "ratio", "q": 0.5, "tok": 2, "verdict": "accepted" if i < 70 else "rejected"})
     assert first.overlap == pytest.approx(0.7) and abs(first.z) < 1e-5 and "70.0%" in str(first)
     first.add({"rule": "ratio", "q": 0.1, "tok": 2, "verdict": "accepted"})
-    assert first.z == 0 and str(first) == "", "a token of another law ends the comparison"
+    assert first.z == 0 and str(first) == "", "a token of another distribution ends the comparison"
     assert Acceptance(p, None).z == 0 and str(Acceptance(p, q)) == ""

@@ -9,9 +9,9 @@ import pytest
 from specviz import load
 from specviz.cli import commands
 from specviz.core import Sampling
-from specviz.evidence.suites import Item
-from specviz.evidence.load import arriving, compared, load_test, measuring, requests_of, where_it_stops
-from specviz.evidence.serving import Answer, Ask, Served, Server, middle
+from specviz.evidence.prompt_suites import Item
+from specviz.evidence.load_test import arriving, compared, load_test, measuring, requests_of, where_it_stops
+from specviz.evidence.simulated_server import Answer, TimedRequest, Served, Server, middle
 from specviz.run.request import SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -23,7 +23,7 @@ def pair(at_home):
 
 
 def test_arrivals_are_the_same_for_everybody_and_come_at_the_rate():
-    asks = [Ask("a", [1], 4, i) for i in range(2000)]
+    asks = [TimedRequest("a", [1], 4, i) for i in range(2000)]
     times = [ask.at for ask in arriving(asks, 5.0, 3)]
     assert times == [ask.at for ask in arriving(asks, 5.0, 3)] and times[0] == 0 and times == sorted(times)
     assert times[-1] / 1999 == pytest.approx(1 / 5, rel=0.1) and times != [ask.at for ask in arriving(asks, 5.0, 4)]
@@ -52,18 +52,18 @@ def test_figures_by_hand():
     assert [r["against_plain"] for r in rows] == [1, 0.5, None]
 
 
-def served(pair, method, asks, users=0, slots=16, told=lambda _: None):
+def served(pair, method, asks, users=0, slots=16, reported=lambda _: None):
     """On a clock that goes on by a millisecond whenever it is read."""
     ticks = iter(range(10**7))
     server = Server(Session(pair, method, None, Sampling(1.0)), slots, lambda: next(ticks) / 1000)
     for out in server.serve(asks, users):
-        told(out)
+        reported(out)
     return out
 
 
-def asks_of(pair, count: int, length: int = 9) -> list[Ask]:
+def asks_of(pair, count: int, length: int = 9) -> list[TimedRequest]:
     ids = Session(pair, "autoregressive").encode("the cat sat")
-    return [Ask("a", ids, length, i) for i in range(count)]
+    return [TimedRequest("a", ids, length, i) for i in range(count)]
 
 
 @pytest.mark.parametrize("method", ["autoregressive", "speculative", "tetris", "smartspec"])
@@ -101,22 +101,22 @@ def test_as_many_requests_as_the_largest_load_come_first_and_count_nowhere(pair,
 
 
 def test_an_idle_server_jumps_to_the_next_arrival(pair):
-    asks = [Ask("a", ask.ids, ask.length, ask.seed, at) for ask, at in zip(asks_of(pair, 3), (0.0, 500.0, 500.0))]
+    asks = [TimedRequest("a", ask.ids, ask.length, ask.seed, at) for ask, at in zip(asks_of(pair, 3), (0.0, 500.0, 500.0))]
     out = served(pair, "autoregressive", asks)
     assert out.answers[1].first >= 500 and out.answers[1].first - 500 < 1 and set(out.rounds) == {1, 2}
 
 
 def test_under_load_a_request_writes_what_it_writes_alone(pair):
-    texts, told = {}, []
+    texts, reported = {}, []
 
     def keep(served):
-        told.append(sum(answer.tokens for answer in served.answers))
-    out = served(pair, "speculative", asks_of(pair, 4), users=4, told=keep)
+        reported.append(sum(answer.tokens for answer in served.answers))
+    out = served(pair, "speculative", asks_of(pair, 4), users=4, reported=keep)
     for ask, answer in zip(asks_of(pair, 4), out.answers):
         session = Session(pair, "speculative", None, Sampling(1.0, seed=ask.seed))
         texts[ask.seed] = len(collect(session.run("the cat sat", ask.length)).token_ids)
         assert answer.tokens == texts[ask.seed]
-    assert told == sorted(told) and told[-1] == sum(texts.values())
+    assert reported == sorted(reported) and reported[-1] == sum(texts.values())
 
 
 def test_a_stop_ends_it_after_the_round_and_gives_every_cache_back(pair, monkeypatch):
@@ -126,7 +126,7 @@ def test_a_stop_ends_it_after_the_round_and_gives_every_cache_back(pair, monkeyp
     out = next(serving)
     serving.close()
     assert len(out.rounds) == 1 and not any(answer.done for answer in out.answers)
-    assert len(kits) == 5 and all(kit.target.seen == [] and kit.target._cache is None for kit in kits)
+    assert len(kits) == 5 and all(kit.target.cached_tokens == [] and kit.target._cache is None for kit in kits)
 
 
 def test_the_command_prints_and_stores_the_same(at_home, capsys, tmp_path):
@@ -137,14 +137,14 @@ def test_the_command_prints_and_stores_the_same(at_home, capsys, tmp_path):
     assert [(row["load"], row["method"]) for row in found["rows"]] == [
         ("1 user", "autoregressive"), ("1 user", "smartspec"), ("3 users", "autoregressive"), ("3 users", "smartspec")]
     assert all(row["requests"] == 4 and row["goodput"] > 0 and row["against_plain"] > 0 for row in found["rows"])
-    assert "a loop of its own" in found["environment"]["skipped"]["pearl"] and found["environment"]["packed"]
+    assert "its own decoding loop" in found["environment"]["skipped"]["pearl"] and found["environment"]["packed"]
     assert commands.main(["load", "--rate", "50", "--requests", "3", "--max-new-tokens", "6", "--methods", "tetris"]) == 0
     assert "50 requests/s  tetris" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("wrong, says", [
     (["--users", "0"], "users must be a whole number, 1 to 64"), (["--users", "many"], "users must be a number"),
-    (["--rate", "-1"], "requests a second above 0"), (["--methods", "pearl"], "a loop of its own"),
+    (["--rate", "-1"], "requests a second above 0"), (["--methods", "pearl"], "its own decoding loop"),
     (["--methods", "speculativ"], "did you mean speculative"), (["--requests", "0"], "requests must be"),
     (["--tasks", "songs"], "no task 'songs'"), (["--slots", "1e9"], "slots must be"),
 ])
@@ -154,7 +154,7 @@ def test_a_mistake_is_one_line(at_home, capsys, wrong, says):
     assert says in said and said.count("\n") == 1
 
 
-def test_progress_is_told_and_a_stop_reports_what_there_is(pair):
+def test_progress_is_reported_and_a_stop_reports_what_there_is(pair):
     cancel, seen = threading.Event(), []
 
     def progress(at):

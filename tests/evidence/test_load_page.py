@@ -8,7 +8,7 @@ import pytest
 from specviz import ROOT
 from specviz.cli import commands
 from specviz.evidence.load_page import BEGIN, END, NONE, figures, read, written
-from specviz.evidence.serving import Answer, Served, parts
+from specviz.evidence.simulated_server import Answer, Served, parts
 from specviz.run.request import SessionError
 
 ENV = {"machine": "Some (R) | Processor", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "target": {"name": "T"},
@@ -28,20 +28,20 @@ def report(*rows, **env):
     return {"environment": ENV | env, "rows": list(rows), "said": ["SmartSpec pays <b>always</b>."]}
 
 
-def lines(told, asked):
+def lines(reported, asked):
     """The lines of one judgement."""
-    return next(part for part in told.split("**Asked**: ")[1:] if asked in part).splitlines()
+    return next(part for part in reported.split("**Asked**: ")[1:] if asked in part).splitlines()
 
 
 def test_the_table_by_hand():
-    told = figures(report(row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 125.0), row("4 users", "speculative", 9.0, requests=3)))
-    found = [line for line in told.splitlines() if line.startswith("| ")]
+    reported = figures(report(row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 125.0), row("4 users", "speculative", 9.0, requests=3)))
+    found = [line for line in reported.splitlines() if line.startswith("| ")]
     assert found[1:] == ["| 1 user | Plain decoding | 100.0 | 1.00 | 200.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |",
                          "| 1 user | Speculative decoding | 125.0 | 1.25 | 250.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |"]
-    assert "Some (R)   Processor, cpu" in told and "T with D; 2026-01-02" in told and "Load average of the machine before: 0.1." in told
+    assert "Some (R)   Processor, cpu" in reported and "T with D; 2026-01-02" in reported and "Load average of the machine before: 0.1." in reported
     assert ("    python -m specviz load --users 1,4 --methods autoregressive,speculative --requests 8 --max-new-tokens 64 --slots 16 "
-            "--temperature 0 --seed 0 --target T --draft D --out load.json") in told
-    assert "<b>" not in told and "Asked" not in told, "nothing is judged whose methods were not measured"
+            "--temperature 0 --seed 0 --target T --draft D --out load.json") in reported
+    assert "<b>" not in reported and "Asked" not in reported, "nothing is judged whose methods were not measured"
 
 
 def test_smartspec_is_judged_against_the_better_of_two_at_every_load():
@@ -59,9 +59,9 @@ def test_smartspec_is_judged_against_the_better_of_two_at_every_load():
 
 
 def test_tetris_is_judged_by_its_rows_and_by_the_clock():
-    told = figures(report(row("4 users", "speculative", 100.0, rows=500), row("4 users", "tetris", 98.0, rows=480, drafting=0.25)))
-    assert "**met**: 1.04 at the least" in lines(told, "each row that was scored")[0]
-    assert "**not met** with 4 users: 0.98 at the least" in lines(told, "TETRIS (row budget)'s goodput")[0]
+    reported = figures(report(row("4 users", "speculative", 100.0, rows=500), row("4 users", "tetris", 98.0, rows=480, drafting=0.25)))
+    assert "**met**: 1.04 at the least" in lines(reported, "each row that was scored")[0]
+    assert "**not met** with 4 users: 0.98 at the least" in lines(reported, "TETRIS (row budget)'s goodput")[0]
 
 
 def test_a_part_is_as_long_as_its_answers_take():
@@ -70,7 +70,7 @@ def test_a_part_is_as_long_as_its_answers_take():
     assert Served(done, [8], rows=80).row()["parts"] == parts(done)
 
 
-def test_a_page_keeps_its_words_and_one_without_marks_is_told():
+def test_a_page_keeps_its_words_and_one_without_marks_is_reported():
     assert written(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
     for page in ("nothing", f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"):
         with pytest.raises(SessionError, match="no place for figures"):
@@ -83,10 +83,10 @@ def test_what_a_measurement_stores_the_command_shows_and_writes(at_home, tmp_pat
     capsys.readouterr()
     page.write_text(f"# Load\n{BEGIN}\n{END}\n", encoding="utf-8")
     assert commands.main(["load", "--table", str(stored), "--write", str(page)]) == 0
-    told = capsys.readouterr().out
-    assert page.read_text(encoding="utf-8") == f"# Load\n{BEGIN}\n{told.rstrip()}\n{END}\n" and told.count("**Asked**") == 3
-    assert "--users 1,2 --methods autoregressive,speculative,smartspec,tetris --tasks chat --requests 8" in told
-    assert told.count("- 2 users: ") == 3 and "time on drafts" in told
+    reported = capsys.readouterr().out
+    assert page.read_text(encoding="utf-8") == f"# Load\n{BEGIN}\n{reported.rstrip()}\n{END}\n" and reported.count("**Asked**") == 3
+    assert "--users 1,2 --methods autoregressive,speculative,smartspec,tetris --tasks chat --requests 8" in reported
+    assert reported.count("- 2 users: ") == 3 and "time on drafts" in reported
 
 
 @pytest.mark.parametrize("words, says", [
@@ -98,7 +98,7 @@ def test_a_mistake_is_one_line(capsys, words, says):
     assert says in said and said.count("\n") == 1
 
 
-def test_a_file_that_is_no_report_is_told(tmp_path):
+def test_a_file_that_is_no_report_is_reported(tmp_path):
     for text in ("[]", "{}", json.dumps({"environment": ENV, "rows": [{}]}), "\x00"):
         (tmp_path / "f.json").write_text(text)
         with pytest.raises(SessionError, match="holds no report"):

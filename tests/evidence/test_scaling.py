@@ -1,4 +1,4 @@
-"""Laws in the logarithm: known coefficients come back, a spoiled order does not pass for a law, what is damaged is a sentence."""
+"""Fits in the logarithm: known coefficients come back, a spoiled order does not pass for a distribution, what is damaged is a sentence."""
 from __future__ import annotations
 
 import json
@@ -26,8 +26,8 @@ def carry(folder, name, parameters, *, target="t", began=None, points=None, **mo
     points = points if points is not None else [{"step": i, "tokens": n, GREEDY: probs(n, parameters), SAMPLED: probs(n, parameters) / 2}
                                                 for i, n in enumerate(TOKENS)]
     (folder / name).mkdir(parents=True)
-    told = {"target": target, "parameters": parameters, "from": began, "answers": 9, "points": points, **more}
-    (folder / name / FILE).write_text(json.dumps(told))
+    reported = {"target": target, "parameters": parameters, "from": began, "answers": 9, "points": points, **more}
+    (folder / name / FILE).write_text(json.dumps(reported))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def models(tmp_path):
     return tmp_path / "models"
 
 
-def test_a_law_with_known_coefficients_is_recovered_and_a_spoiled_order_is_none():
+def test_a_distribution_with_known_coefficients_is_recovered_and_a_spoiled_order_is_none():
     rng = random.Random(4)
     xs = [2.0**i for i in range(6, 22)]
     ys = [0.1 + 0.03 * math.log(x) + rng.gauss(0, 0.002) for x in xs]
@@ -51,7 +51,7 @@ def test_a_law_with_known_coefficients_is_recovered_and_a_spoiled_order_is_none(
 
 
 @pytest.mark.parametrize("points, r2", [([], 0), ([(1, 1), (2, 2)], 0), ([(1, 1), (2, 2), (2, 3)], 0), ([(1, 5), (2, 5), (4, 5)], None)])
-def test_no_law_through_two_sizes_and_no_share_of_no_spread(points, r2):
+def test_no_distribution_through_two_sizes_and_no_share_of_no_spread(points, r2):
     found = fit(points)
     assert (found is None) if r2 == 0 else (found.r2 is None and found.b == 0 and found.a == 5)
 
@@ -59,16 +59,16 @@ def test_no_law_through_two_sizes_and_no_share_of_no_spread(points, r2):
 def test_a_report_fits_each_draft_all_and_their_sizes(models):
     found = report("t", drafts_in(models))
     assert [one["name"] for one in found["drafts"]] == [*SIZES, "t-grown"] and found["missing"] == []
-    distributions = found["figures"][GREEDY]
+    log_fits = found["figures"][GREEDY]
     for name, size in SIZES.items():
-        assert distributions["each"][name]["b"] == pytest.approx(0.05) and distributions["each"][name]["a"] == pytest.approx(-1.2 + 0.07 * math.log(size))
-    assert distributions["parameters"]["b"] == pytest.approx(0.07) and distributions["parameters"]["r2"] == pytest.approx(1) and distributions["parameters"]["points"] == 5
-    assert distributions["tokens"]["b"] == pytest.approx(0.05) and distributions["tokens"]["r2"] < 0.9 and distributions["tokens"]["points"] == 20, "sizes apart, one grown"
+        assert log_fits["each"][name]["b"] == pytest.approx(0.05) and log_fits["each"][name]["a"] == pytest.approx(-1.2 + 0.07 * math.log(size))
+    assert log_fits["parameters"]["b"] == pytest.approx(0.07) and log_fits["parameters"]["r2"] == pytest.approx(1) and log_fits["parameters"]["points"] == 5
+    assert log_fits["tokens"]["b"] == pytest.approx(0.05) and log_fits["tokens"]["r2"] < 0.9 and log_fits["tokens"]["points"] == 20, "sizes apart, one grown"
     assert found["figures"][SAMPLED]["parameters"]["b"] == pytest.approx(0.035)
-    ahead = distributions["each"]["t-draft"]["prediction"]
+    ahead = log_fits["each"]["t-draft"]["prediction"]
     assert ahead["at"] == 4e6 and ahead["value"] == pytest.approx(probs(4e6, 1e6))
-    assert len(distributions["said"]) == 7 and all("prediction for 4 times the most" in one for one in distributions["said"])
-    assert found["began"] == ["t-grown began as t-draft, whose tokens are not counted."]
+    assert len(log_fits["said"]) == 7 and all("prediction for 4 times the most" in one for one in log_fits["said"])
+    assert found["began"] == ["t-grown was initialised from t-draft, whose tokens are not counted."]
 
 
 def test_what_is_missing_is_named_with_its_commands(models, tmp_path):
@@ -89,14 +89,14 @@ def test_a_prediction_stays_a_share():
                                    b'{"target": "t", "parameters": 5, "from": null, "points": [{"tokens": 3, "acceptance_rate_greedy": 1e9}]}'])
 def test_what_is_damaged_is_one_sentence(models, tmp_path, capsys, spoil):
     (models / "t-wide" / FILE).write_bytes(spoil)
-    with pytest.raises(lab.LabError, match="t-wide/training.json does not say"):
+    with pytest.raises(lab.LabError, match="t-wide/training.json is not a valid"):
         scaling(folder=models)
     assert main(["scaling", "--work", str(tmp_path), "--target", "t"]) == 1
     said = capsys.readouterr().err
     assert "train that draft again" in said and said.count("\n") == 1
 
 
-def test_the_command_prints_points_laws_and_json(models, tmp_path, capsys):
+def test_the_command_prints_points_distributions_and_json(models, tmp_path, capsys):
     assert main(["scaling", "--work", str(tmp_path), "--target", "t"]) == 0
     said = capsys.readouterr().out
     assert said.count("t-draft ") >= 5 and "ln(parameters), R\u00b2 1.000 with 5 points" in said and "Too few" not in said
@@ -115,11 +115,11 @@ def test_the_lab_tells_of_each_target_the_asked_one_first(models):
     assert scaling("bare", models)["targets"][0]["missing"] and [one["target"] for one in scaling("../x", models)["targets"]] == ["u", "t"]
 
 
-def test_the_shipped_drafts_carry_points_and_the_default_targets_a_law():
+def test_the_shipped_drafts_carry_points_and_the_default_targets_a_distribution():
     """What the Lab shows of this project's own checkpoints; a shipped target without points is told how they are made."""
-    told = scaling(register().default)["targets"]
-    assert told[0]["target"] == register().default and told[0]["drafts"] and all(one["points"] for one in told[0]["drafts"])
-    probs = told[0]["figures"][GREEDY]
+    reported = scaling(register().default)["targets"]
+    assert reported[0]["target"] == register().default and reported[0]["drafts"] and all(one["points"] for one in reported[0]["drafts"])
+    probs = reported[0]["figures"][GREEDY]
     longest = max((one for one in probs["each"].values() if one), key=lambda one: one["most"])
     assert probs["said"] and longest["b"] > 0  # those that go on from a learned draft, for minutes, need not gain
     bare = scaling("Llama-specviz-16M")["targets"][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from specviz import ROOT
-from specviz.evidence import space
+from specviz.evidence import space_rehearsal as space
 
 README = """---
 title: a

@@ -1,4 +1,4 @@
-"""The certificate over whole answers: uniform where the law holds, bent by each known mistake, and honest about how sure it is."""
+"""The certificate over whole answers: uniform where the distribution holds, bent by each known mistake, and honest about how sure it is."""
 from __future__ import annotations
 
 import json
@@ -11,14 +11,14 @@ from specviz.core import Method, Parts, Sampling
 from specviz.drafters.model.chain import DraftChain
 from specviz.evidence import whole_answers as whole
 from specviz.evidence.statistics import CELLS, FEW, kolmogorov, p_value, uniformity
-from specviz.lab.broken import BUILT, broken
+from specviz.lab.broken_methods import BUILT, broken
 from specviz.methods import catalogue
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
 
-from ..exactness import wrong as w
-from ..exactness.test_wrong import chain, parts
+from ..exactness import broken_methods as w
+from ..exactness.test_broken_methods import chain, parts
 from .test_certificate import PROMPTS, RIGHT, Loaded
 
 
@@ -30,8 +30,8 @@ class ArgmaxBonus(TokenRejection):
         return replace(verdict, token=int(verdict.probs.argmax())) if verdict.kind == "bonus" else verdict
 
 
-class StaleLaw(DraftChain):
-    """The first node carries the law that the first node of the round before was drawn from."""
+class StaleDistribution(DraftChain):
+    """The first node carries the distribution that the first node of the round before was drawn from."""
 
     old = None
 
@@ -52,7 +52,7 @@ WRONG = {
     "bonus from the draft": wrong(parts(chain, w.BonusFromDraft)),
     "no residual": wrong(parts(chain, w.NoResidual)),
     "wrong temperature": wrong(parts(chain, w.NoTemperature)),
-    "stale draft distribution": wrong(parts(lambda kit: StaleLaw(kit.open("draft")))),
+    "stale draft distribution": wrong(parts(lambda kit: StaleDistribution(kit.open("draft")))),
     **{key: broken(key) for key in BUILT if key != "none"},
 }
 
@@ -78,7 +78,7 @@ def test_each_known_mistake_is_caught(name):
     assert answer["status"] == "fail" and answer["p"] < whole.CHANCE, answer["detail"]
 
 
-def test_a_wrong_bonus_is_told_by_its_own_tokens():
+def test_a_wrong_bonus_is_reported_by_its_own_tokens():
     answer = ask(WRONG["bonus: the best token"])
     assert "Furthest off: bonus" in answer["detail"] and answer["groups"]["drafted"]["p"] > 1e-4
 
@@ -86,20 +86,20 @@ def test_a_wrong_bonus_is_told_by_its_own_tokens():
 def test_what_was_accepted_is_uniform_only_together_with_the_corrections():
     """Why these two are one group: apart, a right method would be called wrong."""
     loaded, method = Loaded(share=0.3, sharp=1.2), catalogue()["speculative"]
-    walk, how = whole.written(loaded, method, {"gamma": 2}, PROMPTS, Sampling(1.0)), []
+    measure_missing, how = whole.answer_writer(loaded, method, {"gamma": 2}, PROMPTS, Sampling(1.0)), []
     grouped = whole._group
     whole._group = lambda kind: how.append(kind) or grouped(kind)
     try:
-        places = whole.Places()
+        places = whole.TokenPlaces()
         while len(places.values) < 600:
-            next(walk)(places)
+            next(measure_missing)(places)
     finally:
         whole._group = grouped
     alone = [x for x, kind in zip(places.values, how) if kind == "correction"]
     assert min(uniformity(alone)) < 1e-3 < min(uniformity(places.group("drafted")))
 
 
-def test_what_promises_no_law_or_cannot_run():
+def test_what_promises_no_distribution_or_cannot_run():
     lossy = [key for key, method in catalogue().items() if method.exactness != "exact"]
     assert {whole.answers(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
     loaded = Loaded()
@@ -125,10 +125,10 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     seen = []
     spy = replace(catalogue()["speculative"], build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()))
     whole.answers(Loaded(), spy, PROMPTS, 10)
-    assert seen == [1, 2, 4, 2]
+    assert seen == [1, 1, 2, 4, 2]
     seen.clear()
     whole.answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
-    assert seen == [3, 3, 3, 3]
+    assert seen == [3] * len(whole.SETTINGS)
 
 
 def test_a_place_lies_in_the_mass_of_its_token():
@@ -158,7 +158,7 @@ def test_p_values_of_even_numbers_are_even():
 
 def test_too_few_values_are_no_evidence():
     assert uniformity([0.5] * (FEW - 1)) == [] and min(uniformity([0.5] * FEW)) < 1e-9
-    assert whole.Places([0.5] * 10, ["plain"] * 10).told()["p"] == 1.0
+    assert whole.TokenPlaces([0.5] * 10, ["plain"] * 10).report()["p"] == 1.0
 
 
 def test_neighbours_that_repeat_each_other_are_noticed():

@@ -1,6 +1,6 @@
-"""Every way a run of the real engine can go, with its probability: the law of the output, exactly.
+"""Every way a run of the real engine can go, with its probability: the distribution of the output, exactly.
 
-The dice are scripted: each decision takes the outcome the plan names, and asks for a new one where the plan ends. Between
+The random numbers are scripted: each decision takes the outcome the plan names, and asks for a new one where the plan ends. Between
 rounds the whole run (parts, target, cache, state) is copied, so that rounds two runs share are played once.
 """
 from __future__ import annotations
@@ -15,19 +15,19 @@ from specviz.core import Parts, Sampling, State
 
 from .toys import player
 
-Law = dict[Hashable, float]
+Distribution = dict[Hashable, float]
 NOTHING = 1e-14  # outcomes less likely than this are left out
 
 
 class Script:
-    """Dice that replay a plan of outcomes; ``chance`` is the probability of what was replayed."""
+    """Random streams that replay a plan of outcomes; ``chance`` is the probability of what was replayed."""
 
     def __init__(self, plan: list[int]):
         self.plan, self.sizes, self.prob = plan, [], 1.0
         self.last: list[tuple] = []  # the outcomes of the decision taken last, when a verifier drew a token
 
     def pick(self, stream: str, probs) -> int:
-        assert abs(float(probs.sum()) - 1) < 1e-5, "a law must sum to one"
+        assert abs(float(probs.sum()) - 1) < 1e-5, "a distribution must sum to one"
         options = [(i, p) for i, p in enumerate(probs.tolist()) if p > NOTHING]
         token = self._take(options)
         self.last = options if stream == "verify" else []
@@ -45,7 +45,7 @@ class Script:
         return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
 
     def raw(self, stream: str, shape: tuple[int, ...], device="cpu"):
-        """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose law is exact whatever they are."""
+        """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose distribution is exact whatever they are."""
         self.drawn = getattr(self, "drawn", 0) + 1
         return torch.rand(shape, generator=torch.Generator().manual_seed(self.drawn), dtype=torch.float64)
 
@@ -63,7 +63,7 @@ class Script:
 
 
 def every(run: Callable[[Script], object]) -> Iterator[tuple[object, float]]:
-    """(result, probability) of each way run(dice) can go."""
+    """(result, probability) of each way run(random numbers) can go."""
     plan: list[int] = []
     while True:
         rng = Script(plan)
@@ -77,8 +77,8 @@ def every(run: Callable[[Script], object]) -> Iterator[tuple[object, float]]:
         plan[-1] += 1
 
 
-def probs_of(run: Callable[[Script], Hashable]) -> Law:
-    out: Law = {}
+def probs_of(run: Callable[[Script], Hashable]) -> Distribution:
+    out: Distribution = {}
     for result, prob in every(run):
         out[result] = out.get(result, 0.0) + prob
     return out
@@ -89,8 +89,8 @@ class TooMany(RuntimeError):
 
 
 def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, prob: None,
-                  shared=(), most: int = 10**9) -> tuple[Law, int]:
-    """The law of the next ``count`` tokens of a run, and how many endings it has.
+                  shared=(), most: int = 10**9) -> tuple[Distribution, int]:
+    """The distribution of the next ``count`` tokens of a run, and how many endings it has.
 
     The run is opened already. after_round is called once for each way a round can end; ``shared``: objects (weights) that the
     copies have in common. Raises TooMany beyond ``most`` endings.
@@ -113,7 +113,7 @@ def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=
             if len(state.tokens) - first < count or outcome.verdict.token not in drawn or outcome.verdict.kind == "accepted":
                 after_round(target, state, outcome, prob * rng.prob)
                 return again
-            # nothing follows, so the last token's law is counted whole instead of token by token
+            # nothing follows, so the last token's distribution is counted whole instead of token by token
             before = prob * rng.prob / drawn[outcome.verdict.token]
             after_round(target, state, outcome, before)
             for token, odds in rng.all_of_last():
@@ -136,9 +136,9 @@ def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=
     return probs, endings
 
 
-def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()) -> Law:
-    """What plain decoding writes: the law of ``count`` tokens, shorter where an end token comes. logits(tokens) -> all rows."""
-    out: Law = {}
+def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()) -> Distribution:
+    """What plain decoding writes: the distribution of ``count`` tokens, shorter where an end token comes. logits(tokens) -> all rows."""
+    out: Distribution = {}
     for tail in itertools.product(range(vocab), repeat=count):
         distributions = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1:]
         prob, end = 1.0, count
@@ -153,6 +153,6 @@ def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, v
     return out
 
 
-def distance(a: Law, b: Law) -> float:
+def distance(a: Distribution, b: Distribution) -> float:
     """Total variation."""
     return 0.5 * sum(abs(a.get(k, 0.0) - b.get(k, 0.0)) for k in {*a, *b})

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.training.dense import with_states
+from specviz.training.dense_store import with_states
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny

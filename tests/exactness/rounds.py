@@ -1,4 +1,4 @@
-"""One round without a network: laws from a table, a tree drawn honestly on a given shape, a verifier, the law of what comes out."""
+"""One round without a network: distributions from a table, a tree drawn honestly on a given shape, a verifier, the distribution of what comes out."""
 from __future__ import annotations
 
 import itertools
@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import CHOSEN, WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, TreeBuilder, Verdict
 
-from .enumeration import Law, every
+from .enumeration import Distribution, every
 from .toys import random_probs
 
 FREE = Sampling(1.0)
@@ -16,7 +16,7 @@ Groups = tuple[tuple[str, int], ...]  # siblings: (how, how many) one after the 
 
 
 class World:
-    """Random laws of target and draft after every prefix; ``zeros`` tokens of each are impossible."""
+    """Random distributions of target and draft after every prefix; ``zeros`` tokens of each are impossible."""
 
     def __init__(self, vocab: int, seed: int = 0, zeros: int = 0):
         self.vocab, self.seed, self.zeros = vocab, seed, zeros
@@ -36,7 +36,7 @@ class World:
 
 
 class Stationary(World):
-    """The same two laws everywhere: the reference's golden numbers are for these."""
+    """The same two distributions everywhere: the reference's golden numbers are for these."""
 
     def __init__(self, p, q):
         super().__init__(len(p))
@@ -86,16 +86,16 @@ def play_once(world: World, shape, verifier, rng, draw=grow) -> tuple[DraftTree,
     return tree, verifier.verify(tree, score(world, tree), state)
 
 
-def probs_of_round(world: World, shape, verifier, draw=grow) -> tuple[Law, float, int]:
-    """The law of the first len(shape) + 1 tokens when the round's output is continued by the target itself; draft tokens
+def probs_of_round(world: World, shape, verifier, draw=grow) -> tuple[Distribution, float, int]:
+    """The distribution of the first len(shape) + 1 tokens when the round's output is continued by the target itself; draft tokens
     expected to be accepted; how many ways the round can end."""
-    written: Law = {}
+    written: Distribution = {}
     accepted, endings = 0.0, 0
     for (tree, verdict), prob in every(lambda rng: play_once(world, shape, verifier, rng, draw)):
         tokens = (*(tree.tokens[i] for i in verdict.path), verdict.token)
         written[tokens] = written.get(tokens, 0.0) + prob
         accepted, endings = accepted + prob * len(verdict.path), endings + 1
-    probs: Law = {}
+    probs: Distribution = {}
     for tokens, prob in written.items():
         for tail in itertools.product(range(world.vocab), repeat=len(shape) + 1 - len(tokens)):
             whole = tokens + tail
@@ -104,7 +104,7 @@ def probs_of_round(world: World, shape, verifier, draw=grow) -> tuple[Law, float
     return probs, accepted, endings
 
 
-def target_probs(world: World, count: int) -> Law:
+def target_probs(world: World, count: int) -> Distribution:
     return {whole: product(world, whole, 0) for whole in itertools.product(range(world.vocab), repeat=count)}
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from specviz.core import Sampling, State, open_run, play
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
-from specviz.verifiers.acceptance import favourites, optimum, recursive, single, together
+from specviz.verifiers.acceptance_rates import favourites, optimum, recursive, single, together
 from specviz.verifiers.kseq import best_rho
 
 from ..zoo.checkpoints import weights, write
@@ -25,7 +25,7 @@ def k_seq(p, q, k):
 
 
 def without_replacement(p, q, k) -> float:
-    """By walking every refusal: the second child is judged against what the first one left, with its own law."""
+    """By walking every refusal: the second child is judged against what the first one left, with its own distribution."""
     total = 0.0
     for x in q.nonzero().flatten().tolist():
         accept = min(1.0, float(p[x] / q[x]))
@@ -82,7 +82,7 @@ CASES = {  # method, knobs that make its first place one node of k drafts, close
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """Our own forward on tiny weights: a target and a draft between it and another model, laws of 300 tokens."""
+    """Our own forward on tiny weights: a target and a draft between it and another model, distributions of 300 tokens."""
     folder = tmp_path_factory.mktemp("pair")
     ours, other = weights(1, 300, 0), weights(1, 300, 5)
     for name, share in (("target", 0.0), ("draft", 0.2)):
@@ -102,7 +102,7 @@ class Kit:
 
 @pytest.mark.parametrize("key", CASES)
 def test_the_engine_accepts_as_often_as_the_closed_form_says(pair, key):
-    """Temperature 1 with top-p, which leaves the two laws with different supports; within four standard errors."""
+    """Temperature 1 with top-p, which leaves the two distributions with different supports; within four standard errors."""
     (knobs, closed), runs, sampling, prompt = CASES[key], 200, Sampling(1.0, top_p=0.8), [7, 30, 2, 90, 41]
     method, kit = catalogue()[key], Kit(*pair)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""The embedded pair, as it ships: greedy equality of every method, and the law of its first tokens by Monte-Carlo."""
+"""The embedded pair, as it ships: greedy equality of every method, and the distribution of its first tokens by Monte-Carlo."""
 from __future__ import annotations
 
 from collections import Counter
@@ -37,14 +37,14 @@ def test_methods_write_what_plain_decoding_writes(loaded, every):
 
 
 @pytest.mark.thorough
-def test_all_methods_together_follow_the_targets_law(loaded):
-    """At temperature 1 with top-p. The runs of all exact methods follow one law, so eight of each are counted together; chi-square
-    over the first tokens, where a single one outside the law's support fails."""
+def test_all_methods_together_follow_the_targets_distribution(loaded):
+    """At temperature 1 with top-p. The runs of all exact methods follow one distribution, so eight of each are counted together; chi-square
+    over the first tokens, where a single one outside the distribution's support fails."""
     many, sampling = runnable(loaded, "exact"), Sampling(1.0, top_p=0.95)
     each = max(8, 250 // len(many))
     with torch.inference_mode():
         ids = certify.encode(loaded, certify.PROMPTS[0])
-        cells = Cells.of(certify.NextLaw(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
+        cells = Cells.of(certify.NextTokenDistribution(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
         counts = Counter()
         for i, method in enumerate(many):
             seeded = replace(sampling, seed=1 + i)
@@ -52,6 +52,6 @@ def test_all_methods_together_follow_the_targets_law(loaded):
     assert len(cells.expected) > 5 and abs(as_normal(*chi_square(cells.expected, counts, each * len(many)))) < 4
 
 
-def test_speculative_decoding_follows_the_law_and_accepts_as_often_as_it_must(loaded):
+def test_speculative_decoding_follows_the_distribution_and_accepts_as_often_as_it_must(loaded):
     answer = certify.distribution(loaded, "speculative", samples=200, sampling=Sampling(1.0, top_p=0.95))
     assert answer["status"] == "pass" and "closed form" in answer["detail"], answer["detail"]

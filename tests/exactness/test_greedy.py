@@ -24,8 +24,8 @@ def write(method, knobs, kit, prompt, limit, stop=frozenset()):
         outcome = player(parts)(parts, kit.target, state)
         accepted += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert cache_error(kit.target, fresh, state.tokens) < 1e-11
-        for model in kit.opened[1:]:  # a draft with a wrong cache would still be lawful, only seldom right
-            assert kv_error(model, TinyTarget(model.net, kit.context), model.seen + [0]) < 1e-11
+        for model in kit.opened[1:]:  # a draft with a wrong cache would still be compatible, only seldom right
+            assert kv_error(model, TinyTarget(model.net, kit.context), model.cached_tokens + [0]) < 1e-11
     return state.tokens, accepted
 
 

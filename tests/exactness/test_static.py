@@ -10,7 +10,7 @@ from specviz.core import FixedCosts, Sampling, State, open_run
 from specviz.loops.batched import Batch, why_not_batched
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
-from specviz.targets.static import StaticModel
+from specviz.targets.static_shapes import StaticModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network
 from .pair import Pair
@@ -66,7 +66,7 @@ APPROXIMATE = methods("approximate")
 
 
 @torch.inference_mode()
-def told(models, method, temperature):
+def reported(models, method, temperature):
     """The text of a run whose costs no clock decides."""
     kit = Pair(*models, VOCAB, [PROMPT, [3, 21, 9, 7, 3, 40]])
     parts = method.build(kit, **method.read_knobs({}))
@@ -80,10 +80,10 @@ def told(models, method, temperature):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("method", [later(pytest.param(method, id=method.key), method in APPROXIMATE[::8]) for method in EVERY])
 def test_every_method_writes_what_it_writes_on_the_eager_forward(folders, method, temperature):
-    """Also what does not keep the target's law, which plain decoding says nothing about, and what is drawn, by the same dice."""
+    """Also what does not keep the target's distribution, which plain decoding says nothing about, and what is drawn, by the same random numbers."""
     folder, _ = folders
     eager, static = ([kind(folder / name) for name in ("target", "draft")] for kind in (FastModel, StaticModel))
-    assert told(static, method, temperature) == told(eager, method, temperature)
+    assert reported(static, method, temperature) == reported(eager, method, temperature)
 
 
 def test_the_two_tests_leave_no_method_out():

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from specviz.core import Budget, Clock, Costs, Outcome, Parts, Sampling, Scores, State, Verdict, open_run, play
-from specviz.drafters.layers.fewer import SkippedLayers
-from specviz.drafters.lookup.trigrams import TrigramSearch
+from specviz.drafters.layers.layer_skipping import SkippedLayers
+from specviz.drafters.lookup.trigram_search import TrigramSearch
 from specviz.methods import catalogue
 from specviz.policies import Fixed as FixedLength
-from specviz.training.dense import with_states
+from specviz.training.dense_store import with_states
 from specviz.verifiers import TokenRejection
 
 from ..models import tiny as heads
@@ -94,7 +94,7 @@ def next_draft(method, prompt):
 @pytest.mark.parametrize("method", of("trained_heads"))
 def test_a_heads_drafts_change_when_its_context_is_shuffled(method):
     prompts = [[(seed * 5 + 3 * i * i + i) % VOCAB for i in range(9)] for seed in range(6)]
-    drawn = Sampling(1.0)  # where nodes carry laws, those may tell before the tokens do
+    drawn = Sampling(1.0)  # where nodes carry distributions, those may tell before the tokens do
     if "entry" in method.needs:  # it is lent no states: what it reads is the text, through the target's layers
         assert any(next_draft(method, prompt) != next_draft(method, [*prompt[-3::-1], *prompt[-2:]]) for prompt in prompts)
         return

@@ -1,4 +1,4 @@
-"""Verifiers alone: drafting and judging enumerated together on random laws, and the reference's golden numbers."""
+"""Verifiers alone: drafting and judging enumerated together on random distributions, and the reference's golden numbers."""
 from __future__ import annotations
 
 import functools
@@ -98,7 +98,7 @@ def test_accepted_tokens_are_the_golden_numbers(verifier, shape, want):
     assert probs_of_round(Stationary(P, Q), shape, verifier)[1] == pytest.approx(want, abs=1e-6)
 
 
-def test_acceptance_is_the_overlap_of_the_two_laws():
+def test_acceptance_is_the_overlap_of_the_two_distributions():
     for seed in range(10):
         world = World(6, seed)
         overlap = float(torch.minimum(world.target(()), world.draft(())).sum())
@@ -126,8 +126,8 @@ def test_a_block_is_kept_over_a_token_that_fails_alone():
 
 
 @pytest.mark.parametrize("verifier", used(), ids=lambda v: type(v).__name__)
-def test_equal_laws_are_never_refused_and_never_give_nothing(verifier):
-    """In single precision too: where p = q the residual is empty, and rounding must not make a law of it."""
+def test_equal_distributions_are_never_refused_and_never_give_nothing(verifier):
+    """In single precision too: where p = q the residual is empty, and rounding must not make a distribution of it."""
     probs = torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(0)), -1)
     for token in range(50):
         tree, scores = DraftTree.chain([token] * 2, torch.stack([probs, probs])), Scores(torch.stack([probs.log()] * 3))

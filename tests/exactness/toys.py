@@ -14,7 +14,7 @@ from specviz.indexes.store import Store
 from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.training.dense import with_states
+from specviz.training.dense_store import with_states
 from specviz.methods import draft_kinds
 
 from ..drafters.vocabulary import toys as bridges
@@ -85,7 +85,7 @@ def methods(*exactness: str) -> list[Method]:
 
 
 def small_knobs(method: Method, table: dict = SMALL) -> list[dict]:
-    """Every combination of choices and switches, with each number small; where knobs restrict each other, lawful combinations
+    """Every combination of choices and switches, with each number small; where knobs restrict each other, compatible combinations
     until each choice was there."""
     options = []
     for knob in method.knobs:
@@ -166,7 +166,7 @@ def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0,
     for _ in range(warm):
         player(parts)(parts, kit.target, state)
     if hasattr(parts.loop, "pending"):
-        parts.loop.pending = DraftTree()  # the law of what follows holds over all drafts, not given one that is half judged
+        parts.loop.pending = DraftTree()  # the distribution of what follows holds over all drafts, not given one that is half judged
     state.limit = len(state.tokens) - state.start + limit
     return state
 
@@ -197,7 +197,7 @@ def kv_error(target, fresh, tokens: list[int]) -> float:
 
 
 def random_probs(rng: random.Random, vocab: int, zeros: int = 0) -> torch.Tensor:
-    """A law [vocab] in double precision; ``zeros`` of its tokens are impossible."""
+    """A distribution [vocab] in double precision; ``zeros`` of its tokens are impossible."""
     probs = torch.tensor([rng.random() ** 2 + 0.02 for _ in range(vocab)], dtype=torch.float64)
     probs[rng.sample(range(vocab), zeros)] = 0
     return probs / probs.sum()

@@ -100,12 +100,12 @@ def test_rest_greedy():
         assert check_greedy(rest.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, **knobs) > 1.2
 
 
-def test_rest_law():
+def test_rest_distribution():
     check_distribution(rest.METHOD, stored(kit(3)), least=1, depth=2, nodes=5)
 
 
 def test_published_redraw_is_caught():
-    """REST as published draws anew after a mismatch, so a drafted token has two chances: the exact law sees it."""
+    """REST as published draws anew after a mismatch, so a drafted token has two chances: the exact distribution sees it."""
     class Redraw(Verifier):
         def verify(self, tree, scores, state):
             node, path = -1, []
@@ -180,7 +180,7 @@ def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
     assert len(drafter.propose(State([3, answer[0]]), Budget(8, 1, 8))) == 0, "another text is read from its beginning"
 
 
-def test_sam_store_greedy_and_law():
+def test_sam_store_greedy_and_distribution():
     kits = [stored(kit(vocab, seed)) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
     assert check_greedy(sam_store.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1]), 24, least=1, bias=0) > 1.2
     check_distribution(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)

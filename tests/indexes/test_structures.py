@@ -71,12 +71,12 @@ def test_automaton_counts(text, depth):
 
 @MANY
 @given(strings, st.lists(strings, min_size=1, max_size=4), st.integers(0, 6), st.booleans())
-def test_automaton_follows_anything(text, others, depth, settle):
+def test_automaton_follows_anything(text, others, depth, extend):
     """Whatever it followed before, it ends as a fresh one would; also after tokens were settled."""
     index, fresh = SuffixAutomaton(depth), SuffixAutomaton(depth)
     index.follow(text)
-    if settle:
-        index.settle(text)
+    if extend:
+        index.extend(text)
     for other in others:
         index.follow(text[:len(text) // 2] + other)
     index.follow(text)

@@ -7,7 +7,7 @@ import pytest
 
 from specviz import lab
 from specviz.cli import commands as cli
-from specviz.lab.contexts import BEYOND, LEAN, Line, Played, reckoned
+from specviz.lab.context_costs import BEYOND, LEAN, Line, Played, reckoned
 from specviz.methods import catalogue
 from specviz.trace.metrics import Totals
 from specviz.zoo import load

@@ -1,4 +1,4 @@
-"""The Lab's questions: mistakes are caught and the right method is not, laws fit, costs and sweeps hold what was asked for."""
+"""The Lab's questions: mistakes are caught and the right method is not, distributions fit, costs and sweeps hold what was asked for."""
 from __future__ import annotations
 
 import gzip
@@ -9,8 +9,9 @@ import pytest
 
 from specviz.evidence import certificate as certify
 from specviz import lab
-from specviz.lab import broken, library
-from specviz.lab import distribution_test as law
+from specviz.lab import broken_methods as broken
+from specviz.lab import recordings as library
+from specviz.lab import distribution_test
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.mistakes import MISTAKES
 from specviz.run.request import SessionError
@@ -23,7 +24,7 @@ PROMPT = [1, 2, 0, 3, 1, 2]
 
 
 class Tiny(FakeLoaded):
-    """Twelve tokens, so that a few hundred runs tell a law."""
+    """Twelve tokens, so that a few hundred runs tell a distribution."""
 
     draft_problem = ""
 
@@ -40,7 +41,7 @@ class Tiny(FakeLoaded):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    for module in (certify, probs):
+    for module in (certify, distribution_test):
         monkeypatch.setattr(module, "encode", lambda loaded, prompt: list(PROMPT))
     return Tiny()
 
@@ -70,13 +71,13 @@ def test_the_right_method_stays_green(tiny):
     assert found["caught"] is False and found["greedy"]["equal"] and found["distribution"]["p_value"] > distribution_test.RED
 
 
-def test_every_mistake_is_told_and_built():
-    told = ask("mistakes", {})[-1]
-    assert [m["key"] for m in told] == list(MISTAKES) and set(MISTAKES) | {broken.NONE.key} == set(broken.BUILT)
-    assert len(told) == 5 and all(m["title"] and m["why"] and m["watch"] for m in told)
+def test_every_mistake_is_reported_and_built():
+    reported = ask("mistakes", {})[-1]
+    assert [m["key"] for m in reported] == list(MISTAKES) and set(MISTAKES) | {broken.NONE.key} == set(broken.BUILT)
+    assert len(reported) == 5 and all(m["title"] and m["why"] and m["watch"] for m in reported)
 
 
-def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
+def test_a_distribution_fills_in_and_ends_with_a_verdict(tiny):
     parts = ask("distribution", {"method": "speculative", "samples": 60}, tiny)
     assert [p["samples"] for p in parts] == [20, 40, 60] and [p["verdict"] for p in parts] == ["open", "open", "few"]
     last = parts[-1]
@@ -85,7 +86,7 @@ def test_a_law_fills_in_and_ends_with_a_verdict(tiny):
     assert last["p_value"] > distribution_test.RED and last["freedom"] == len(last["tokens"]) - 1
 
 
-def test_a_law_that_is_stopped_ends_with_what_there_is(tiny):
+def test_a_distribution_that_is_stopped_ends_with_what_there_is(tiny):
     assert [p["samples"] for p in ask("distribution", {"method": "speculative", "samples": 60}, tiny, lambda: True)] == [20]
 
 
@@ -105,7 +106,7 @@ def test_places_of_whole_answers_are_flat_and_bend_where_something_is_broken(tin
     assert bent["p"] < right["p"] and sum(bent["histogram"][:5]) != sum(bent["histogram"][-5:])
 
 
-def test_costs_are_told_for_every_count_of_rows(tiny):
+def test_costs_are_reported_for_every_count_of_rows(tiny):
     parts = ask("cost_curve", {}, tiny, lambda: True)
     last = parts[-1]
     assert last["rows"] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32] and last["turns"] == 1  # what fits beside the text
@@ -116,16 +117,16 @@ def test_costs_are_told_for_every_count_of_rows(tiny):
 def test_a_sweep_holds_every_value_beside_plain_decoding():
     loaded = FakeLoaded()
     parts = ask("sweep", {"method": "speculative", "knob": "gamma", "values": [1, "4", 4], "prompt": "the cat", "max_new_tokens": 8}, loaded)
-    told = [p for p in parts if not isinstance(p, str)]
-    assert len(told) == 3 and told[-1]["turns"] == 3
-    assert [row["value"] for row in told[-1]["rows"]] == [1, 4]
-    for row in told[-1]["rows"]:
-        assert row["tokens_per_second"] > 0 and row["plain_tokens_per_second"] == told[-1]["plain_tokens_per_second"] > 0
+    reported = [p for p in parts if not isinstance(p, str)]
+    assert len(reported) == 3 and reported[-1]["turns"] == 3
+    assert [row["value"] for row in reported[-1]["rows"]] == [1, 4]
+    for row in reported[-1]["rows"]:
+        assert row["tokens_per_second"] > 0 and row["plain_tokens_per_second"] == reported[-1]["plain_tokens_per_second"] > 0
         assert row["walltime_speedup"] == pytest.approx(row["tokens_per_second"] / row["plain_tokens_per_second"])
         assert 1 <= row["block_efficiency"] <= row["value"] + 1
 
 
-def test_a_load_is_told_as_it_grows_and_a_stop_tells_what_there_is():
+def test_a_load_is_reported_as_it_grows_and_a_stop_tells_what_there_is():
     payload = {"methods": ["autoregressive", "speculative"], "users": [2], "requests": 2, "max_new_tokens": 4, "tasks": ["chat"]}
     *growing, last = ask("load", payload, FakeLoaded(context=400))
     assert growing and all(part["at"]["users"] == 2 for part in growing) and "at" not in last and last["machine"]
@@ -135,7 +136,7 @@ def test_a_load_is_told_as_it_grows_and_a_stop_tells_what_there_is():
 
 
 def test_the_tasks_are_those_of_the_suite():
-    from specviz.evidence.suites import read_suite
+    from specviz.evidence.prompt_suites import read_suite
 
     assert {t["task"]: t["prompts"] for t in ask("tasks", {})[-1]} == Counter(item.task for item in read_suite())
 

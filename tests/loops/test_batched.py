@@ -51,7 +51,7 @@ def batched_methods():
 
 
 def request(method, models, seed: int, sampling: Sampling = Sampling()):
-    """(parts, target, state) of a request of its own: prompt, length and dice by the seed."""
+    """(parts, target, state) of a request of its own: prompt, length and random numbers by the seed."""
     source, kit = random.Random(seed), kit_of(models)
     prompt = (TEXTS[seed % 3] * 2)[:source.randrange(2, 14)]
     state = State(prompt, Sampling(sampling.temperature, seed=seed), limit=source.randrange(1, 13), stop=frozenset({11}))
@@ -122,8 +122,8 @@ def test_every_method_at_every_size(method, models):
 
 
 @pytest.mark.parametrize("size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)])
-def test_every_size_above_temperature_0_keeps_each_requests_own_dice(models, size):
-    """A request's draws are its seed's, so that the run is the same alone and in any company."""
+def test_every_size_above_temperature_0_keeps_each_requests_own_random_numbers(models, size):
+    """A request's draws are its seed's, so that the run is the same alone and in any batch."""
     method = next(m for m in METHODS if m.key == "speculative")
     temperature = Sampling(1.0)
     for seed, tokens in together(method, models, range(size), temperature).items():
@@ -139,7 +139,7 @@ def logits(target, tokens):
 
 def test_a_loop_of_its_own_and_the_targets_own_layers_are_refused(models):
     by_key = {method.key: method for method in METHODS}
-    for key, why in (("pearl", "a loop of its own"), ("layerskip", "the target's own layers")):
+    for key, why in (("pearl", "its own decoding loop"), ("layerskip", "the target's own layers")):
         with pytest.raises(ValueError, match=why):
             Batch().join(*request(by_key[key], models, 0))
 
@@ -171,7 +171,7 @@ def passes_of(model, monkeypatch):
 
 
 def test_the_drafts_of_a_batch_are_made_in_one_pass_a_token(models, monkeypatch):
-    """Each request's draft is the one that it makes alone, from its own dice."""
+    """Each request's draft is the one that it makes alone, from its own random stream."""
     method, temperature = next(m for m in METHODS if m.key == "ems_sd"), Sampling(1.0)
     batch, alone = Batch(), {}
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""FS-GEN's collaborative decoding: speculation on two models together follows the law of the two together, exactly."""
+"""FS-GEN's collaborative decoding: speculation on two models together follows the distribution of the two together, exactly."""
 from __future__ import annotations
 
 import itertools
@@ -54,8 +54,8 @@ SETTINGS += [("proxy_decoding", {"alpha": alpha, "router": router, "gamma": 2})
 
 
 @pytest.mark.parametrize("key, knobs", SETTINGS, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())))
-def test_the_law_is_that_of_the_two_together(key, knobs):
-    """Enumerated on the real engine, caches included, and told apart from the target's own law."""
+def test_the_distribution_is_that_of_the_two_together(key, knobs):
+    """Enumerated on the real engine, caches included, and told apart from the target's own distribution."""
     kit, sampling, prompt, count = toy(3, share=0.4, sharp=1.2), Sampling(1.0), [1, 2, 0], 2
     method = catalogue()[key]
     parts = method.build(kit, **method.read_knobs(knobs))
@@ -68,9 +68,9 @@ def test_the_law_is_that_of_the_two_together(key, knobs):
     def after(target, state, outcome, prob):
         accepted[0] += prob * len(outcome.verdict.path)
 
-    law_, endings = probs_of_engine(parts, pair, state, count, after, (kit.net, kit.small))
+    probs, endings = probs_of_engine(parts, pair, state, count, after, (kit.net, kit.small))
     combined = joint(reference(kit, key, knobs), prompt, count, sampling, 3)
-    assert distance(law_, combined) < 1e-12 and endings >= 6 and accepted[0] > 0.05
+    assert distance(probs, combined) < 1e-12 and endings >= 6 and accepted[0] > 0.05
     assert distance(combined, joint(kit.net.logits, prompt, count, sampling, 3)) > 0.01
     assert method.exactness == "approximate"
 
@@ -164,10 +164,10 @@ def test_tokens_the_small_model_does_not_know_are_the_targets_alone():
 def test_the_lens_tells_what_each_thought_of_every_token():
     kit = toy(6, share=0.5, sharp=1.5)
     state, events = decode("contrastive_decoding", kit, PROMPT, 20, Sampling(1.0))
-    told = notes(events, "combined")
-    assert list(itertools.chain(*(note["tokens"] for note in told))) == state.tokens[len(PROMPT):]
+    reported = notes(events, "combined")
+    assert list(itertools.chain(*(note["tokens"] for note in reported))) == state.tokens[len(PROMPT):]
     at = len(PROMPT)
-    for note in told:
+    for note in reported:
         for i, token in enumerate(note["tokens"]):
             for name, net in (("large", kit.net), ("small", kit.small)):
                 assert note[name][i] == pytest.approx(float(net.logits(state.tokens[:at])[-1].softmax(-1)[token]), abs=1e-5)

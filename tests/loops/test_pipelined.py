@@ -71,7 +71,7 @@ def test_a_thread_changes_nothing_about_what_is_drawn():
         assert written[0] == written[1]
 
 
-def test_the_law_of_a_run_with_a_real_thread_is_the_targets():
+def test_the_distribution_of_a_run_with_a_real_thread_is_the_targets():
     kit, sampling, prompt = toy(3, share=0.5, sharp=0.8), Sampling(1.0), [1, 2, 0]
 
     def once(rng):
@@ -98,7 +98,7 @@ class KeepsWhatWasRefused(Pipelined):
 
 
 class ShiftedLaws(Pipelined):
-    """The pending tokens carry the law of the token before: off by one."""
+    """The pending tokens carry the distribution of the token before: off by one."""
 
     def round(self, parts, target, state):
         outcome = super().round(parts, target, state)
@@ -254,16 +254,16 @@ def test_every_second_is_counted_once_whether_or_not_they_overlap():
 def test_without_a_second_core_the_timeline_is_simulated_from_what_was_measured():
     kit = toy(12, share=0.9, sharp=3.0)
     _, events = run(pearl(kit), kit, 20, clock=ticks())
-    told, rounds = notes(events, "timeline"), list(zip(*([e for e in events if isinstance(e, kind)] for kind in (Drafted, Verified))))
+    reported, rounds = notes(events, "timeline"), list(zip(*([e for e in events if isinstance(e, kind)] for kind in (Drafted, Verified))))
     saved = 0.0
-    for note, (draft, verify) in zip(told, rounds):
+    for note, (draft, verify) in zip(reported, rounds):
         assert note["clock"] == "simulated" and draft.t1 <= verify.t0, "the records stay what was measured"
         assert note["draft"][0] == note["verify"][0] == pytest.approx(draft.t0 - saved)
         lengths = [note[row][1] - note[row][0] for row in ("draft", "verify")]
         assert lengths == pytest.approx([draft.t1 - draft.t0, verify.t1 - verify.t0])
         saved += min(lengths)
-    ends = [max(note["draft"][1], note["verify"][1]) for note in told]
-    assert all(a < b["draft"][0] for a, b in zip(ends, told[1:])) and saved > 0
+    ends = [max(note["draft"][1], note["verify"][1]) for note in reported]
+    assert all(a < b["draft"][0] for a, b in zip(ends, reported[1:])) and saved > 0
 
 
 def test_threads_are_given_back_and_counts_of_threads_stay_what_they_were():
@@ -273,8 +273,8 @@ def test_threads_are_given_back_and_counts_of_threads_stay_what_they_were():
         def draft():
             seen.append(torch.get_num_threads())
 
-        with DraftThread(CPU) as beside:
-            beside.both(draft, lambda: seen.append(torch.get_num_threads()))
+        with DraftThread(CPU) as draft_thread:
+            draft_thread.run_both(draft, lambda: seen.append(torch.get_num_threads()))
         later = threading.Thread(target=draft)
         later.start()
         later.join()
@@ -293,7 +293,7 @@ class BreaksToo(TinyTarget):
         raise RuntimeError("the target broke")
 
 
-def test_what_breaks_in_either_thread_is_told_and_leaves_no_thread():
+def test_what_breaks_in_either_thread_is_reported_and_leaves_no_thread():
     with cores(2):
         for drafter, target, says in ((Breaks, TinyTarget, "the draft broke"), (DraftChain, BreaksToo, "the target broke")):
             kit = toy(12)

@@ -35,7 +35,7 @@ def test_rollback_takes_what_is_too_unlikely_but_never_the_best(bound, want):
 
 
 @pytest.mark.parametrize("rule", [TopBeta(2, 3.0), TopBeta(4, 1.3), Rollback(1.5)], ids=["beta 2", "tau 1.3", "rollback"])
-def test_the_law_followed_and_the_drift_have_a_closed_form(rule):
+def test_the_distribution_followed_and_the_drift_have_a_closed_form(rule):
     """e(x) = q(x) where x passes, and the rest of the mass is drawn from p; the drift noted is KL(p, e)."""
     kept = Q * rule.passing(P.log())
     want = kept + (1 - kept.sum()) * P
@@ -51,13 +51,13 @@ def test_the_law_followed_and_the_drift_have_a_closed_form(rule):
     assert ("drift", {"nats": [pytest.approx(divergence(P, want))]}) in state.notes
 
 
-def test_a_chosen_token_strays_as_far_as_the_law_that_has_only_it():
+def test_a_chosen_token_strays_as_far_as_the_distribution_that_has_only_it():
     state = State([0], ONE, RandomStreams(1))
     verdict = TopBeta(4, 9.0).verify(DraftTree.chain([3]), Scores(P.log().repeat(2, 1)), state)
     assert verdict.path == (0,) and state.notes[0][1]["nats"][0] > 10, "nothing but token 3 can come out"
 
 
-def test_a_refusal_draws_from_the_targets_law_and_ends_the_draft():
+def test_a_refusal_draws_from_the_targets_distribution_and_ends_the_draft():
     chain, scores = DraftTree.chain([3, 0], torch.stack([Q, Q])), Scores(P.log().repeat(3, 1))
     got = probs_of(lambda rng: (TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, rng)).path,
                                TopBeta(2, 3.0).verify(chain, scores, State([0], ONE, rng)).token))
@@ -82,7 +82,7 @@ def test_rollback_cuts_before_the_first_token_that_is_too_unlikely_and_says_wher
 
 
 def test_a_rule_must_say_what_passes():
-    with pytest.raises(TypeError, match="Relaxed does not say"):
+    with pytest.raises(TypeError, match="does not define"):
         AllowedTokens().verify(DraftTree.chain([1]), Scores(P.log().repeat(2, 1)), State([0]))
 
 

@@ -84,8 +84,8 @@ def test_stop_deadline_and_walking_away_end_it_and_free_the_caches(key):
 @pytest.mark.parametrize("key", MINE)
 def test_a_stop_string_cuts_a_round_and_its_rows_add_up(key):
     loaded = FakeLoaded()
-    told = list(stream(key, 24, loaded))
-    whole, text = tokens(told), b"".join(piece[1] for e in told if isinstance(e, TextEmitted) for piece in e.pieces)
+    reported = list(stream(key, 24, loaded))
+    whole, text = tokens(reported), b"".join(piece[1] for e in reported if isinstance(e, TextEmitted) for piece in e.pieces)
     stop = next(chr(byte) for byte in reversed(text) if 32 < byte < 127)
     events = list(stream(key, 24, loaded, stop=[stop]))
     last = [e for e in events if isinstance(e, Committed)][-1]

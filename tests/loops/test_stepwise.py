@@ -15,7 +15,7 @@ from .toys import Tables, commits, decode, probs, notes, with_pieces
 
 
 def counting(vocab, sure, **other):
-    """After t comes t+1, with this probability; ``other``: after these tokens another law."""
+    """After t comes t+1, with this probability; ``other``: after these tokens another distribution."""
     def of(tokens):
         return other.get(f"t{tokens[-1]}", probs(vocab, **{f"t{(tokens[-1] + 1) % vocab}": sure}))
     return of
@@ -65,10 +65,10 @@ def test_with_no_least_grade_it_is_the_small_models_text_and_with_the_highest_th
 def test_the_target_may_write_the_first_steps_by_itself_and_no_step_is_longer_than_allowed():
     kit = Tables(counting(9, 0.9), counting(9, 0.9), 9)
     _, events = decode("specreason", kit, [8], 30, knobs={"first": 2, "longest": 3})
-    told = notes(events, "step")
-    assert [note["writer"] for note in told if note["step"] < 2] == ["large"] * 4, "one token, then three"
-    assert {len(note["tokens"]) for note in told[:-2] if note["writer"] == "small"} == {3}
-    assert all(sum(len(n["tokens"]) for n in told if n["step"] == s) <= 3 for s in {n["step"] for n in told})
+    reported = notes(events, "step")
+    assert [note["writer"] for note in reported if note["step"] < 2] == ["large"] * 4, "one token, then three"
+    assert {len(note["tokens"]) for note in reported[:-2] if note["writer"] == "small"} == {3}
+    assert all(sum(len(n["tokens"]) for n in reported if n["step"] == s) <= 3 for s in {n["step"] for n in reported})
 
 
 def test_lines_may_be_steps():

@@ -15,13 +15,13 @@ from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
 from .toys import Tables, commits, decode, probs, notes, same_cache
 
 
-def told(events):
+def reported(events):
     return [(commit.kind, commit.tokens) for commit in commits(events)]
 
 
 # --- BiLD --------------------------------------------------------------------------------------------------------------
 def test_the_small_model_writes_while_it_is_sure_and_falls_back_before_it_is_not():
-    """Its law is sure of t+1 after any token but 3; there the large one writes, and it would write 7."""
+    """Its distribution is sure of t+1 after any token but 3; there the large one writes, and it would write 7."""
     def small(tokens):
         return probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.5 if tokens[-1] == 3 else 0.9})
 
@@ -29,7 +29,7 @@ def test_the_small_model_writes_while_it_is_sure_and_falls_back_before_it_is_not
         return probs(8, **{f"t{7 if tokens[-1] == 3 else (tokens[-1] + 1) % 8}": 0.7})
 
     state, events = decode("bild", Tables(large, small, 8), [6], 12)
-    assert told(events) == [("plain", (7,)), ("bonus", (0, 1, 2, 3, 7)), ("bonus", (0, 1, 2, 3, 7)), ("plain", (0,))]
+    assert reported(events) == [("plain", (7,)), ("bonus", (0, 1, 2, 3, 7)), ("bonus", (0, 1, 2, 3, 7)), ("plain", (0,))]
     first = notes(events, "fallback")[0]
     assert first == {"at": 6, "sure": [0.9, 0.9, 0.9, 0.9, 0.5], "least": 0.6, "why": "unsure"}
     assert state.tokens[first["at"]] == 7, "the token at that place is the large one's"
@@ -45,7 +45,7 @@ def test_what_the_large_model_finds_too_unlikely_is_rolled_back_with_all_behind_
         return probs(8, t6=0.9, t3=0.001) if tokens[-1] == 2 else probs(8, **{f"t{(tokens[-1] + 1) % 8}": 0.7})
 
     _, events = decode("bild", Tables(large, small, 8), [7], 9, knobs={"most": 4})
-    assert told(events)[:2] == [("plain", (0,)), ("correction", (1, 2, 6))]
+    assert reported(events)[:2] == [("plain", (0,)), ("correction", (1, 2, 6))]
     note = notes(events, "rollback")[0]
     assert (note["at"], note["back"], note["gone"]) == (2, True, 2) and note["nats"][2] == pytest.approx(6.9078, abs=1e-3)
     assert [t["verdict"] for e in events if isinstance(e, Judged) and e.round == 1 for t in e.decisions] == ["accepted", "accepted", "rejected", "skipped"]
@@ -81,7 +81,7 @@ def test_caches_are_a_fresh_prefills_after_every_round(key, knobs, temperature):
 
 # --- entropy-adaptive decoding -----------------------------------------------------------------------------------------
 def outcome(entropy):
-    """A round whose law has this entropy: two tokens, found by bisection."""
+    """A round whose distribution has this entropy: two tokens, found by bisection."""
     low, high = 1e-9, 0.5
     for _ in range(60):
         p = (low + high) / 2
@@ -134,10 +134,10 @@ def test_each_token_is_its_writers_own_choice_and_only_the_large_ones_have_a_pas
 def test_the_mean_in_the_lens_is_what_decided():
     kit = toy(12, share=0.5, sharp=2.0)
     _, events = decode("entropy_adaptive", kit, PROMPT, 40, knobs={"limit": 1.2, "window": 3, "dwell": 1})
-    told = notes(events, "switch")
-    for i in range(3, len(told) - 1):
-        assert told[i]["mean"] == pytest.approx(sum(x["entropy"] for x in told[i - 2:i + 1]) / 3, abs=1e-4)
-        assert told[i + 1]["writer"] == ("large" if told[i]["mean"] > 1.2 else "small")
+    reported = notes(events, "switch")
+    for i in range(3, len(reported) - 1):
+        assert reported[i]["mean"] == pytest.approx(sum(x["entropy"] for x in reported[i - 2:i + 1]) / 3, abs=1e-4)
+        assert reported[i + 1]["writer"] == ("large" if reported[i]["mean"] > 1.2 else "small")
 
 
 def test_without_a_limit_it_is_one_model_or_the_other():

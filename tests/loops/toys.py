@@ -1,4 +1,4 @@
-"""What the tests of the loops share: a way to run a method's loop over the toys, and models that are tables of laws."""
+"""What the tests of the loops share: a way to run a method's loop over the toys, and models that are tables of distributions."""
 from __future__ import annotations
 
 import itertools
@@ -51,8 +51,8 @@ def commits(events):
     return [event for event in events if isinstance(event, Committed)]
 
 
-class Laws(Rows):
-    """A model that is a function from tokens to a law, and follows what is committed."""
+class ProbabilityRows(Rows):
+    """A model that is a function from tokens to a distribution, and follows what is committed."""
 
     def score(self, tree, start=0):
         self.tree = tree
@@ -64,7 +64,7 @@ class Laws(Rows):
 
 @dataclass
 class Tables:
-    """A kit of two models that are laws: large(tokens) and small(tokens) -> [vocab]. A step ends with token 0."""
+    """A kit of two models that are distributions: large(tokens) and small(tokens) -> [vocab]. A step ends with token 0."""
 
     large: object
     small: object
@@ -72,10 +72,10 @@ class Tables:
     opened: list = field(default_factory=list)
 
     def __post_init__(self):
-        self.target = Laws(self.large, self.vocab)
+        self.target = ProbabilityRows(self.large, self.vocab)
 
     def open(self, role):
-        self.opened.append(Laws(self.small, self.vocab))
+        self.opened.append(ProbabilityRows(self.small, self.vocab))
         return self.opened[-1]
 
     def piece(self, token):
@@ -83,7 +83,7 @@ class Tables:
 
 
 def probs(vocab, **token_probs):
-    """A law [vocab] with these chances ("t3" is token 3), the rest spread over the other tokens."""
+    """A distribution [vocab] with these chances ("t3" is token 3), the rest spread over the other tokens."""
     named = {int(name[1:]): prob for name, prob in token_probs.items()}
     rest = (1 - sum(named.values())) / (vocab - len(named))
     return torch.tensor([named.get(i, rest) for i in range(vocab)], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Each method end to end on a tiny model: greedy equality, and its law where enumeration is cheap."""
+"""Each method end to end on a tiny model: greedy equality, and its distribution where enumeration is cheap."""
 import pytest
 from .toys import distance, greedy, joint, kit, probs_of, run
 
@@ -75,7 +75,7 @@ def test_methods_without_a_draft_model_gain_on_a_loop():
 
 
 @pytest.mark.parametrize("key,knobs", SMALL)
-def test_the_law_at_temperature_one_is_the_targets(key, knobs):
+def test_the_distribution_at_temperature_one_is_the_targets(key, knobs):
     things, prompt, sampling = kit(3, 0.7, 1), [1, 2, 0, 1, 1, 2], Sampling(1.0)
     got = probs_of(lambda rng: tuple(run(catalogue()[key], things, prompt, 2, sampling, rng, **knobs)[0]))
     assert distance(got, joint(things.net, prompt, 2, sampling)) < 1e-12

@@ -1,4 +1,4 @@
-"""Small things to test methods on: a loop over a scripted target, dice that enumerate every run, laws of three tokens."""
+"""Small things to test methods on: a loop over a scripted target, random numbers that enumerate every run, distributions of three tokens."""
 from __future__ import annotations
 
 import itertools
@@ -12,8 +12,8 @@ from specviz.targets.tiny import TinyNet, TinyTarget
 
 
 class Script:
-    """Dice that replay a plan and note how likely it was; ``every`` walks all plans. Bulk uniforms cannot be enumerated: they are
-    the same numbers in every plan, for methods whose law is exact whatever they are."""
+    """Random streams that replay a plan and note how likely it was; ``every`` walks all plans. Bulk uniforms cannot be enumerated: they are
+    the same numbers in every plan, for methods whose distribution is exact whatever they are."""
 
     def __init__(self, plan, seed=0):
         self.plan, self.used, self.prob, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
@@ -45,7 +45,7 @@ class Script:
 
 
 def every(run, seed=0):
-    """(result, chance) of each way run(dice) can go."""
+    """(result, chance) of each way run(random numbers) can go."""
     plan = []
     while True:
         rng = Script(plan, seed)
@@ -66,7 +66,7 @@ def probs_of(run, seed=0):
 
 
 def distance(a, b):
-    """Total variation of two laws given as dicts."""
+    """Total variation of two distributions given as dicts."""
     return 0.5 * sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b})
 
 
@@ -114,7 +114,7 @@ def run(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=frozense
     open_run(parts, target, state)
     while not state.done:
         outcomes.append(play(parts, target, state))
-        assert target.seen == state.tokens[:-1]
+        assert target.cached_tokens == state.tokens[:-1]
     return state.tokens[len(prompt):], outcomes
 
 
@@ -126,7 +126,7 @@ def greedy(net, prompt, count):
 
 
 def joint(net, prompt, count, sampling):
-    """The target's law of the next ``count`` tokens."""
+    """The target's distribution of the next ``count`` tokens."""
     out = {}
     for tail in itertools.product(range(net.vocab), repeat=count):
         rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
@@ -135,7 +135,7 @@ def joint(net, prompt, count, sampling):
 
 
 def table(vocab, seed):
-    """A law for every context, peaked now and then."""
+    """A distribution for every context, peaked now and then."""
     def probs(tokens):
         source = torch.Generator().manual_seed(seed + sum((x + 1) * 11**i for i, x in enumerate(tokens)))
         return (2 * torch.randn(vocab, generator=source, dtype=torch.float64)).softmax(-1)
@@ -143,7 +143,7 @@ def table(vocab, seed):
 
 
 def round_probs(propose, verifier, target, depth, seed=0):
-    """The law of the first ``depth`` tokens when one round (propose(state) -> tree, judged against ``target``) is completed by plain
+    """The distribution of the first ``depth`` tokens when one round (propose(state) -> tree, judged against ``target``) is completed by plain
     draws; the expected accepted length; the chance that the first token was drafted."""
     out, accepted, first = {}, 0.0, 0.0
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
-from specviz.policies import Goodput, Grown, Ragged, RowBudget
-from specviz.policies.budget import token_probs, shares
-from specviz.policies.lines import Line
+from specviz.policies import Goodput, BatchDraftLength, RaggedDraftLengths, BatchTokenBudget
+from specviz.policies.batch_budget import token_probs, shares
+from specviz.policies.linear_cost import LinearCost
 
 
 def states(count: int, tokens: int = 10) -> list[State]:
@@ -28,7 +28,7 @@ def sure(prob: float, depth: int = 0) -> Step:
 
 
 def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
-    policy, crowd, lengths = Grown(7, 2, 12), states(2), []
+    policy, crowd, lengths = BatchDraftLength(7, 2, 12), states(2), []
     for accepted in ((7, 0), (1, 9), (4, 11), (12, 12), (0, 0), (1, 0), (0, 0), (8, 2)):
         assert {budget.gamma for budget in policy.plan_all(crowd)} == {policy.gamma}
         policy.learn_all(crowd, [outcome(policy.gamma, n) for n in accepted])
@@ -39,7 +39,7 @@ def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
     assert policy.gamma == 1
 
 
-def test_tetris_gives_rows_to_the_likeliest_tokens_of_all():
+def test_tetris_gives_rows_to_the_most_probable_tokens_of_all():
     assert shares([[0.9, 0.8, 0.7, 0.6], [0.5, 0.1], [0.3]], 5) == [4, 1, 0]
     assert shares([[0.5, 0.5], [0.5, 0.5]], 2) == [1, 1], "of equal ones the nearer to the root"
     assert shares([[0.5], []], 9) == [1, 0] and shares([], 3) == []
@@ -81,13 +81,13 @@ def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(req
             played += 1
         return written
 
-    rows, tetris, fixed = {}, RowBudget(gamma, extra), Always(gamma)
+    rows, tetris, fixed = {}, BatchTokenBudget(gamma, extra), Always(gamma)
     earned, wanted = rounds(tetris), rounds(fixed)
     assert rows[tetris] == rows[fixed] == 40 * requests * gamma and (earned > wanted if requests > 1 else earned == wanted), (earned, wanted)
 
 
-def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
-    policy, crowd = RowBudget(2, 1), states(2)
+def test_tetris_cuts_by_the_distributions_and_keeps_the_draws():
+    policy, crowd = BatchTokenBudget(2, 1), states(2)
     budgets = policy.plan_all(crowd)
     assert [budget.gamma for budget in budgets] == [3, 3]
     distributions = torch.full((3, 4), 0.25)
@@ -97,14 +97,14 @@ def test_tetris_cuts_by_the_laws_and_keeps_the_draws():
     assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
     note = dict(crowd[1].notes)["rows"]
     assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
-    assert note["why"] == "1 of its 3 drafted tokens are among the batch's 4 likeliest" and note["request"] == 1
+    assert note["why"] == "1 of its 3 drafted tokens are among the batch's 4 most probable" and note["request"] == 1
 
 
 def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole_drafts_would_have_given():
     """In levels, as a batch drafts: who stops would have got no further row."""
     rng, saved = random.Random(5), 0
     for _ in range(300):
-        count, policy = rng.randint(1, 6), RowBudget(rng.randint(1, 4), rng.randint(0, 3))
+        count, policy = rng.randint(1, 6), BatchTokenBudget(rng.randint(1, 4), rng.randint(0, 3))
         crowd = [State([0] * 10, limit=rng.choice((1, 2, 4, 99))) for _ in range(count)]
         beliefs = [[rng.choice((0.375, 0.5, 0.875, 0.96875)) for _ in range(7)] for _ in crowd]
         budgets = policy.plan_all(crowd)
@@ -125,7 +125,7 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
 
 def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_before():
     """Beside others; a request alone drafts what the fixed length drafts, however it doubts."""
-    policy, crowd = RowBudget(2, 1), states(2)
+    policy, crowd = BatchTokenBudget(2, 1), states(2)
     for budget, prob in zip(policy.plan_all(crowd), (0.9, 0.6)):
         assert not budget.stop(sure(prob))
     policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
@@ -137,18 +137,18 @@ def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_bef
 
 
 def test_a_request_without_beliefs_gets_rows_all_the_same():
-    policy, crowd = RowBudget(1, 1), states(2)
+    policy, crowd = BatchTokenBudget(1, 1), states(2)
     policy.plan_all(crowd)[0].stop(sure(0.4))
     assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1, 2])])] == [1, 1]
 
 
 def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
-    policy, crowd = Ragged(5, 0.5), states(2)
+    policy, crowd = RaggedDraftLengths(5, 0.5), states(2)
     stop = policy.plan_all(crowd)[0].stop
     assert [stop(sure(prob)) for prob in (0.9, 0.51, 0.49)] == [False, False, True]
     policy.share(crowd, [DraftTree.chain([1] * 5), DraftTree.chain([1])])
     why = [dict(state.notes)["rows"]["why"] for state in crowd]
-    assert why == ["its draft model never doubted", "its draft model doubted after 1"]
+    assert why == ["its draft stayed above the threshold", "its draft fell below the threshold after 1"]
     assert dict(crowd[0].notes)["rows"]["padded"] == 12
 
 
@@ -165,8 +165,8 @@ def settled(requests: int, row: float, step: float, accept: float) -> Goodput:
 
 
 def test_smartspec_drafts_for_few_and_not_for_many():
-    free, dear = settled(1, 0.0, 0.01, 0.8), settled(1, 0.0, 2.0, 0.8)
-    assert free.plan_all(states(1))[0].gamma >= 5 and dear.plan_all(states(1))[0].gamma == 0
+    free, costly = settled(1, 0.0, 0.01, 0.8), settled(1, 0.0, 2.0, 0.8)
+    assert free.plan_all(states(1))[0].gamma >= 5 and costly.plan_all(states(1))[0].gamma == 0
     few, many = settled(1, 0.05, 0.01, 0.8), settled(32, 0.5, 0.2, 0.4)
     assert few.plan_all(states(1))[0].gamma >= 3 and many.plan_all(states(32))[0].gamma == 0
     loads = [few.goodput(n, 4, 10) / few.goodput(n, 0, 10) for n in (1, 8, 64)]
@@ -195,11 +195,11 @@ def test_smartspec_wakes_up_now_and_then():
 
 # name -> (a pass by rows, a level of drafts by its rows, the draft model's reading of a token); seconds
 COSTS = {"rows ride along": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.05 + 0.005 * rows, 0.01),
-         "rows are dear": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
-         "drafts are dear": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
+         "rows are expensive": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
+         "drafts are expensive": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
          "one row is cheap": (lambda rows: 1 if rows == 1 else 1.35 + 0.04 * rows, lambda rows: 0.12 + 0.01 * rows, 0.01),
          "the embedded pair": (lambda rows: 0.9 + 0.04 * rows + 0.03 * max(0, rows - 8), lambda rows: 0.06 + 0.02 * rows, 0.006),
-         "from seven rows on they are dear": (lambda rows: max(1, 0.15 * rows), lambda rows: 0.06 + 0.02 * rows, 0.02)}
+         "from seven rows on they are expensive": (lambda rows: max(1, 0.15 * rows), lambda rows: 0.06 + 0.02 * rows, 0.02)}
 
 
 PLAYED = {(drafted, accepted): outcome(drafted, accepted) for drafted in range(9) for accepted in range(drafted + 1)}
@@ -259,7 +259,7 @@ def test_smartspec_is_never_far_under_the_better_of_plain_and_fixed(costs, accep
 
 
 @pytest.mark.parametrize("seed", [7, 11, 23])
-def test_a_wavering_clock_never_makes_reading_a_text_seem_too_dear_to_try(seed):
+def test_a_wavering_clock_never_makes_reading_a_text_seem_too_costly_to_try(seed):
     """A request's text is read once; what its drafts waver by is not taken for the price of that, which no later round would mend."""
     drafts = (lambda rows: 0.61 + 0.06 * rows, lambda rows: 0.08 + 0.025 * rows, 0.006)
     policy = Goodput(4, 8)
@@ -288,18 +288,18 @@ def test_no_clock_decides_where_none_may():
 
 
 def test_a_cost_is_a_line_over_its_sizes_that_never_falls():
-    cost = Line(3)
+    cost = LinearCost(3)
     for rows, context in ((1, 10), (5, 12), (9, 30), (2, 80), (16, 7)):
         cost.learn(rows, (1.0, rows, context), 2.0 + 0.3 * rows + 0.01 * context)
     assert cost.line == pytest.approx([2.0, 0.3, 0.01], rel=1e-2)
-    odd = Line(3)
+    odd = LinearCost(3)
     for rows, seconds in ((1, 3.0), (8, 1.0), (1, 3.2), (8, 0.9)):
         odd.learn(rows, (1.0, rows, 5.0), seconds)
     assert min(odd.line) >= 0 and odd.seconds(1, 99, 5) >= odd.seconds(1, 1, 5) > 0
 
 
 def test_a_place_visited_often_outweighs_no_other_and_a_slow_pass_does_little():
-    cost = Line(2)
+    cost = LinearCost(2)
     for _ in range(400):
         cost.learn(2, (1.0, 2.0), 2.0)
     for _ in range(8):

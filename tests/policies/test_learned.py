@@ -9,7 +9,7 @@ from specviz.drafters.model.chain import StateChain
 from specviz.policies import Classified, PredictedAcceptance, PredictedLength
 from specviz.targets.tiny import TinyNet, TinyTarget
 
-LAW = torch.tensor([0.7, 0.3])
+PROBS = torch.tensor([0.7, 0.3])
 
 
 def drafted(policy, token_probs):
@@ -17,7 +17,7 @@ def drafted(policy, token_probs):
     notes = State([0])
     budget = policy.plan(notes)
     for depth in range(budget.gamma):
-        if budget.stop(Step(0, LAW, depth, torch.tensor([token_probs[depth]]))):
+        if budget.stop(Step(0, PROBS, depth, torch.tensor([token_probs[depth]]))):
             return depth + 1
     return budget.gamma
 
@@ -37,7 +37,7 @@ def test_specdecpp_stops_when_a_refusal_has_become_likely():
 def test_disco_stops_after_the_token_it_doubts():
     """Its chance is of the token just drafted, also of the first."""
     def prob(probs, depth):
-        assert probs is LAW
+        assert probs is PROBS
         return torch.tensor([0.9, 0.6, 0.4, 0.9])[depth]
 
     assert drafted(Classified(prob, 0.5, 4), [0] * 4) == 3
@@ -45,18 +45,18 @@ def test_disco_stops_after_the_token_it_doubts():
     assert drafted(Classified(prob, 0.95, 4), [0] * 4) == 1
 
 
-@pytest.mark.parametrize("told, length", [(2.4, 2), (2.6, 3), (-3.0, 0), (0.4, 0), (9.7, 6), (None, 6)])
-def test_adaeagle_drafts_what_was_predicted(told, length):
+@pytest.mark.parametrize("reported, length", [(2.4, 2), (2.6, 3), (-3.0, 0), (0.4, 0), (9.7, 6), (None, 6)])
+def test_adaeagle_drafts_what_was_predicted(reported, length):
     state = State([0])
-    assert PredictedLength(lambda _: told, 6).plan(state).gamma == length
+    assert PredictedLength(lambda _: reported, 6).plan(state).gamma == length
     note = state.notes[-1][1]
-    assert note["gamma"] == length and note.get("predicted") == told
+    assert note["gamma"] == length and note.get("predicted") == reported
 
 
 def test_adaeagle_goes_on_beyond_the_prediction_while_the_draft_is_sure():
     """Both must say so: the prediction is reached, and the token's log-probability is below the limit."""
-    def drafted(told, token_probs):
-        budget = PredictedLength(lambda _: told, 6, -0.6).plan(State([0]))
+    def drafted(reported, token_probs):
+        budget = PredictedLength(lambda _: reported, 6, -0.6).plan(State([0]))
         assert budget.gamma == 6
         return next((d + 1 for d, p in enumerate(token_probs) if budget.stop(Step(0, torch.tensor([p, 1 - p]), d))), 6)
 

@@ -8,10 +8,10 @@ import torch
 from specviz.core import Budget, Costs, RandomStreams, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict, open_run, play
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.drafters.model.staged import Staged
+from specviz.drafters.model.staged import StagedDrafter
 from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
-from specviz.policies.cost import tokens
+from specviz.policies.cost_ratio import tokens
 from specviz.policies.stopping import best_threshold
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import product, sparse
@@ -152,7 +152,7 @@ def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
     kit = SimpleNamespace(open=lambda role: TinyTarget(TinyNet(6, 1)))
     parts = catalogue()["banditspec"].build(kit, **catalogue()["banditspec"].read_knobs(catalogue()["banditspec"].published))
     assert parts.policy.gammas == (0, 1, 2, 3, 4) and parts.policy.radius is Ucb.published
-    assert len(parts.drafter.propose(State([1, 2]), parts.policy.arms[0])) == 0 and len(parts.drafter.propose(State([1, 2]), parts.policy.arms[3])) == 3
+    assert len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[0])) == 0 and len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[3])) == 3
 
 
 def test_an_arm_may_be_a_whole_configuration():
@@ -181,12 +181,12 @@ def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
     assert policy.token_probs[1] > policy.token_probs[0]
 
 
-def test_staged_tokens_follow_the_draft_models_law():
+def test_staged_tokens_follow_the_draft_models_distribution():
     net = TinyNet(6, 2)
     inner = Parts(PromptLookup(2), Fixed(3), TokenRejection())
     for sampling in (Sampling(), Sampling(1.0)):
         state = State([1, 2, 0, 1, 2], sampling, RandomStreams(5))
-        drafter = Staged(inner, TinyTarget(net))
+        drafter = StagedDrafter(inner, TinyTarget(net))
         drafter.start(state, None, None)
         tree = drafter.propose(state, Budget(gamma=6))
         assert len(tree) == 6 and state.tokens == [1, 2, 0, 1, 2]
@@ -199,10 +199,10 @@ def test_staged_tokens_follow_the_draft_models_law():
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("shape", [sparse(3, 4, 14), product((2, 2, 2))], ids=["sparse", "full"])
-def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sampling, shape):
+def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_distribution(sampling, shape):
     net = TinyNet(6, 2)
     state = State([1, 2, 0, 1, 2], sampling, RandomStreams(5))
-    drafter = Staged(Parts(PromptLookup(2), Fixed(3), TokenRejection()), TinyTarget(net), shape)
+    drafter = StagedDrafter(Parts(PromptLookup(2), Fixed(3), TokenRejection()), TinyTarget(net), shape)
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(gamma=4, width=3, nodes=64))
     assert sorted(tree.depths) == sorted(shape.depths)
@@ -222,7 +222,7 @@ def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_law(sam
 def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():
     net = TinyNet(12, 3)
     state, model = State([1, 2, 0, 3, 1, 2]), TinyTarget(net, 128)
-    drafter = Staged(Parts(PromptLookup(2, latest=True), Fixed(4), TokenRejection()), model)
+    drafter = StagedDrafter(Parts(PromptLookup(2, latest=True), Fixed(4), TokenRejection()), model)
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(gamma=40))
     assert len(tree) == 40 and state.notes[-1][1]["rounds"] < 30

@@ -1,1 +1,1 @@
-"""The target drafts with fewer of its own layers."""
+"""Self-speculation: the target drafts with fewer of its own layers or less of its cache."""

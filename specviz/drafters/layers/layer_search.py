@@ -1,24 +1,24 @@
-"""Which sublayers to leave out: random search with a Bayesian step now and then (SWIFT, Xia et al. 2410.06916)."""
+"""Search for the sublayers to skip: random search with periodic Bayesian steps (SWIFT, Xia et al. 2410.06916)."""
 from __future__ import annotations
 
 import random
 
 import numpy as np
 
-EVERY, CANDIDATES, KAPPA, SEEN = 25, 64, 2.5, 64  # trials between Bayesian steps, sets it chooses from, its daring, its memory
+EVERY, CANDIDATES, KAPPA, SEEN = 25, 64, 2.5, 64  # trials between Bayesian steps, candidate sets, exploration weight, trials kept
 
 
 class LayerSearch:
-    """Sets of a fixed size out of ``choices``; ``best`` and how well it ``matched`` (0..1, 0 before anything was measured).
+    """Search over sets of a fixed size from ``choices``; ``matched``: agreement of the ``best`` set in [0, 1], 0 before the first trial.
 
-    ``over`` when a set is good enough, when nothing better was found for long, or after ``most`` trials.
+    ``over`` when a set is good enough, after ``patience`` trials without improvement, or after ``most`` trials.
     """
 
     def __init__(self, choices: tuple[int, ...], ratio: float, rolls: random.Random, *, enough=0.95, patience=300, most=1000):
         self.choices, self.rolls = choices, rolls
         self.size = int(len(choices) * ratio)
         self.enough, self.patience, self.most = enough, patience, most
-        # every other layer first, both of its sublayers, then whatever fills the number
+        # start with both sublayers of every other layer
         odd_first = sorted(choices, key=lambda s: (s // 2 % 2 == 0, s))
         self.best: frozenset[int] = frozenset(odd_first[:self.size])
         self.matched, self.trials, self.since = 0.0, 0, 0
@@ -26,11 +26,11 @@ class LayerSearch:
 
     @property
     def over(self) -> bool:
-        full = self.size in (0, len(self.choices))  # there is only one such set
+        full = self.size in (0, len(self.choices))  # only one such set exists
         return full and self.trials > 0 or self.matched > self.enough or self.since >= self.patience or self.trials >= self.most
 
     def propose(self) -> frozenset[int]:
-        """The set to try next; the first one is the set in use, so that others are held against it."""
+        """Return the next set to try; the first one is the current set, as the reference."""
         if not self.trials:
             return self.best
         if self.trials % EVERY or len(self._tried) < 2:
@@ -38,7 +38,7 @@ class LayerSearch:
         return self._promising([self._draw() for _ in range(CANDIDATES)])
 
     def learn(self, trial: frozenset[int], matched: float) -> bool:
-        """Take in how well a set agreed; True when it is the new best."""
+        """Record the agreement of a set; return True if it is the new best."""
         self.trials += 1
         self._tried = [*self._tried, (trial, matched)][-SEEN:]
         better = matched > self.matched
@@ -51,7 +51,7 @@ class LayerSearch:
         return frozenset(self.rolls.sample(self.choices, self.size))
 
     def _promising(self, candidates: list[frozenset[int]]) -> frozenset[int]:
-        """The candidate with the highest upper confidence bound of a Gaussian process over the sets tried lately."""
+        """Return the candidate with the highest upper confidence bound of a Gaussian process over recent trials."""
         seen = self._bits([trial for trial, _ in self._tried])
         score = np.array([matched for _, matched in self._tried])
         new = self._bits(candidates)
@@ -68,6 +68,6 @@ class LayerSearch:
 
 
 def _kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Similarity of 0/1 rows by the share of places in which they differ."""
+    """Return the RBF kernel of 0/1 rows over their normalised Hamming distance."""
     differ = ((a[:, None] - b[None]) ** 2).mean(-1)
     return np.exp(-differ / 0.25)

@@ -1,22 +1,22 @@
-"""The target drafts for itself, with all of its layers, over less of what it remembers."""
+"""Self-speculation with all layers of the target over a reduced KV cache."""
 from __future__ import annotations
 
 from typing import Any
 
-from ...core import Budget, State, Steps
+from ...core import Budget, State, DraftSteps
 from ..model.chain import DraftChain
 
 
 class OwnCache(DraftChain):
-    """A chain from a view of the target over its own keys and values (targets/own_cache.py). bits: of a kept number."""
+    """Draft a chain with a view of the target over part of its KV cache (targets/cache_selection.py). bits: per cached value."""
 
-    restartable = False  # the view reads the target's own cache
+    restartable = False  # the view uses the target's own KV cache
 
     def __init__(self, view: Any, bits: int = 0):
         super().__init__(view)
         self.bits = bits
 
-    def steps(self, state: State, budget: Budget) -> Steps:
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
         tree = yield from super().steps(state, budget)
         if len(tree):
             state.note("own_cache", kept=self.model.kept, of=len(state.tokens) - 1, bits=self.bits)

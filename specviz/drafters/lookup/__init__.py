@@ -1,1 +1,1 @@
-"""The text so far, earlier answers or a datastore drafts."""
+"""Drafters that copy: from the context, earlier answers or a datastore."""

@@ -1,7 +1,7 @@
-"""Drafts copied from the text so far, each token with the place it was copied from.
+"""Copy drafts from the context, each token with the position it was copied from.
 
 ``NgramDraft`` (ANPD, Ou et al. 2404.08698), ``GramCopy`` (CopySpec, Dumitru et al. 2502.08923), ``SuffixCopy`` (SAM-Decoding,
-Hu et al. 2411.10666). Nothing is drawn, so every node is a chosen one.
+Hu et al. 2411.10666). All nodes are deterministic.
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...indexes.suffix_automaton import GramIndex, SuffixAutomaton, Text
 
 
 def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add up to ``count`` tokens text[place:] below each other at the root, none after an end token or the end of a document (a
-    token below 0, or a store's mark); returns how many."""
+    """Add a chain of up to ``count`` tokens text[place:] at the root, none after an end token or the end of a document (a negative token or
+    a datastore's separator); return their number."""
     tokens = []
     for token in text[place:place + count]:
         if token < 0 or token == PART:
@@ -26,9 +26,9 @@ def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset
 
 
 class Following(Drafter):
-    """Keeps an index of the text so far: rebuilt with every run, extended after every round, taken back where need be.
+    """Base class: keep an index of the context, rebuilt for every run and extended after every round.
 
-    matched: how many tokens the match behind the last proposal had.
+    matched: number of matched tokens of the last proposal.
     """
 
     matched = 0
@@ -38,7 +38,7 @@ class Following(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.index.clear()
-        self.index.settle(state.tokens)
+        self.index.extend(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -48,16 +48,16 @@ class Following(Drafter):
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.index.settle(state.tokens)
+        self.index.extend(state.tokens)
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
-        """Add nodes; the index holds state.tokens."""
+        """Add draft nodes; the index covers state.tokens."""
 
 
 class NgramDraft(Following):
-    """One token at a time: the most frequent successor of the longest n-gram that is known, backing off to shorter ones.
+    """Draft token by token: the most frequent successor of the longest known n-gram, backing off to shorter ones.
 
-    longest: n of the longest n-grams; least: n of the shortest that may draft.
+    longest, least: largest and smallest n.
     """
 
     def __init__(self, longest: int = 5, least: int = 2):
@@ -81,7 +81,7 @@ class NgramDraft(Following):
 
 
 class GramCopy(Following):
-    """What followed an earlier occurrence of the last ``gram`` tokens: the first one, or the latest."""
+    """Copy the continuation of the first (or latest) earlier occurrence of the last ``gram`` tokens."""
 
     def __init__(self, gram: int = 3, latest: bool = False):
         super().__init__(GramIndex(gram))
@@ -96,9 +96,9 @@ class GramCopy(Following):
 
 
 class SuffixCopy(Following):
-    """What followed the longest match of the end of the text, if it is at least ``least`` tokens long.
+    """Copy the continuation of the longest matching suffix, if it has at least ``least`` tokens.
 
-    stretch: tokens drafted for each token of the match, beside one; a longer match may go further.
+    stretch: draft 1 + stretch * match length tokens.
     """
 
     def __init__(self, least: int = 5, stretch: float = 4.0):

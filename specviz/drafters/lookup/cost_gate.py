@@ -1,10 +1,10 @@
-"""A lookup costs nothing, but checking what it found does. This gate lets through as much of a draft as is expected to pay.
+"""Truncate lookup drafts to the part whose expected gain exceeds its verification cost.
 
-It learns how often the next drafted token is right, given how many tokens before it agree, those of the match and those of the
-draft together; and what a pass costs more with a draft: a first row more than each further one. What it holds back is compared
-with what is written afterwards all the same, so it learns from drafts that cost nothing. A lookup that takes a noticeable part of
-a pass and finds nothing worth checking time after time is asked only now and then. It looks at past rounds and at the draft,
-never at a draw to come: the output stays exact. It is ours; the papers draft whenever they find something, which is ``caution`` 0.
+The gate estimates the acceptance probability of the next draft token as a function of the number of tokens that agree before it (match
+plus accepted draft), and the extra cost of a forward pass with a draft: one amount for the first token, a smaller one for each further
+token. Truncated tokens are compared with the text generated later, so the estimate improves at no cost. A lookup that takes a
+noticeable share of a pass and repeatedly finds nothing is called less often. Decisions depend on past rounds and on the draft only,
+so the output stays exact. The gate is an addition of this project; the papers always draft, which is ``caution`` 0.
 """
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from statistics import median
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 
-AGREE = (0, 1, 2, 3, 4, 5, 7, 10, 14, 20)  # tokens that agree, in classes
-RIGHT = (0.15, 0.22, 0.5, 0.6, 0.68, 0.72, 0.8, 0.9, 0.95, 0.98)  # how often the next one does, too: guesses, until it is learnt
-ELSEWHERE = 2  # tokens that a match in another text counts less
-TRUST, FADE = 3.0, 0.98  # tokens these guesses count for; how fast old rounds fade
-FIRST, ROW = 0.2, 0.05  # what a draft adds to a pass, and each row of it, before it is measured; in passes
-DOUBT, STEEPEST = 0.02, 0.5  # share of these guesses that comes back each round without a draft; what a row may cost at most
-SHORT, TRIED = 8, 6  # tokens asked for at first; rows of the draft that first measures the price
-WAITING = 64  # drafts whose fate is still open
-CHEAP, PATIENCE, LONGEST = 0.02, 4, 15  # share of a pass a lookup may take; fruitless ones before it rests; rounds of rest
+AGREE = (0, 1, 2, 3, 4, 5, 7, 10, 14, 20)  # classes of the number of agreeing tokens
+RIGHT = (0.15, 0.22, 0.5, 0.6, 0.68, 0.72, 0.8, 0.9, 0.95, 0.98)  # prior acceptance probability of each class
+ELSEWHERE = 2  # tokens subtracted from a match in another text
+TRUST, FADE = 3.0, 0.98  # weight of the prior; decay per round
+FIRST, ROW = 0.2, 0.05  # prior extra cost of a draft and of each of its tokens, in passes
+DOUBT, STEEPEST = 0.02, 0.5  # drift back to the prior per round without a draft; maximum cost per token
+SHORT, TRIED = 8, 6  # tokens requested at first; size of the draft that first measures the cost
+WAITING = 64  # drafts not yet compared with the generated text
+CHEAP, PATIENCE, LONGEST = 0.02, 4, 15  # share of a pass a lookup may take; failures before it is skipped; maximum rounds skipped
 
 
 class Rate:
-    """A share of successes that begins with a guess and forgets slowly."""
+    """An exponentially decayed success rate with a prior."""
 
     def __init__(self, guess: float):
         self.good, self.tried = guess * TRUST, TRUST
@@ -41,10 +41,10 @@ class Rate:
 
 
 class Price:
-    """What a draft of n rows adds to a pass, in passes: a line through what was measured lately, first + n * row.
+    """Extra cost of a draft of n tokens, in passes: the linear fit first + n * row to recent measurements.
 
-    It begins on two made-up measurements, and leans back to them while nothing is measured: a price that keeps the gate shut is
-    doubted, or it would never be measured again.
+    It starts from two prior points and drifts back to them while nothing is measured; otherwise a cost that closes the gate would
+    never be measured again.
     """
 
     def __init__(self):
@@ -53,7 +53,7 @@ class Price:
         self.fit()
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """A pass took so long with so many nodes."""
+        """Add the time of a pass with this many draft nodes."""
         if not nodes:
             self.plain.append(seconds)
             if self.measured:
@@ -66,7 +66,7 @@ class Price:
             self.fit()
 
     def fit(self) -> None:
-        """The line of least squares, never falling and never below 0."""
+        """Fit a non-negative, non-decreasing line by least squares."""
         w, x, xx, y, xy = self.sums
         apart = w * xx - x * x
         self.row = min(STEEPEST, max(0.0, (w * xy - x * y) / apart)) if apart > 1e-9 else ROW
@@ -76,7 +76,7 @@ class Price:
 
     @property
     def usual(self) -> float:
-        """Seconds of a pass without a draft."""
+        """Return the median seconds of a pass without a draft."""
         return median(self.plain)
 
 
@@ -88,8 +88,8 @@ GUESSED = tuple(a + b for a, b in zip(_point(1, FIRST + ROW), _point(16, FIRST +
 
 
 class CostGate(Drafter):
-    """inner: a drafter of chosen nodes, parents before children and the best first, that says in ``matched`` how many tokens
-    stand behind its last proposal. caution: how much of its cost a draft must be expected to bring back; 0 lets all through."""
+    """Gate a drafter of deterministic nodes, sorted parents first and best first, that reports the length of its match in ``matched``.
+    caution: required expected gain over cost; 0 disables the gate."""
 
     def __init__(self, inner: Drafter, caution: float = 1.0):
         self.inner, self.caution = inner, caution
@@ -98,17 +98,17 @@ class CostGate(Drafter):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.rates, self.price = [Rate(x) for x in RIGHT], Price()
         self.fruitless = self.rest = 0
-        self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, place of the next token, tokens that agree so far]
+        self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, position of the next token, agreeing tokens so far]
         self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if self.rest > 0:
             self.rest -= 1
             return DraftTree()
-        began, told = state.clock.now(), len(state.notes)
+        began, noted = state.clock.now(), len(state.notes)
         tree = self.inner.propose(state, replace(budget, gamma=min(budget.gamma, SHORT)))
         if budget.gamma > SHORT and self.promises(tree, state.tokens):
-            del state.notes[told:]
+            del state.notes[noted:]
             tree = self.inner.propose(state, budget)
         took = state.costs.decided(state.clock.now() - began)
         kept = self.let_through(tree, state) if len(tree) else tree
@@ -117,19 +117,19 @@ class CostGate(Drafter):
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
             if not len(tree):
                 self.note_decision(state, 0, 0, 0)
-            state.notes[-1][1]["rest"] = self.rest  # so the clock decided
+            state.notes[-1][1]["rest"] = self.rest  # marks that timing influenced the draft
         return kept
 
     def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
-        """Whether a short draft is worth checking to its end, so that a longer one may be worth more."""
+        """Return whether a short draft pays completely, so that a longer one may pay more."""
         return len(tree) > 0 and max(tree.depths) >= SHORT and self.worth(tree, self.agree(tree, tokens)) == len(tree)
 
     def let_through(self, tree: DraftTree, state: State) -> DraftTree:
-        """The part of the tree that is expected to pay."""
+        """Return the part of the tree that is expected to pay."""
         agree = self.agree(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.worth(tree, agree)
-        if not self.price.measured and len(self.price.plain) >= 3:  # to know the price is worth a small round that may not pay
+        if not self.price.measured and len(self.price.plain) >= 3:  # measure the cost once, even if this draft may not pay
             count = max(count, min(TRIED, len(tree)))
         self.note_decision(state, agree, len(tree), count)
         return tree if count == len(tree) else front(tree, count)
@@ -139,7 +139,7 @@ class CostGate(Drafter):
                    next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))
 
     def agree(self, tree: DraftTree, tokens: list[int]) -> int:
-        """How many tokens before the place that is copied are those at the end of the text; what the drafter says, elsewhere."""
+        """Return the number of matching tokens before the copied position; outside the context the drafter's own count."""
         place = tree.origin[0] if tree.origin else None
         if place is None:
             return self.inner.matched
@@ -154,7 +154,7 @@ class CostGate(Drafter):
         return self.rates[bisect_right(AGREE, agree) - 1]
 
     def worth(self, tree: DraftTree, agree: int) -> int:
-        """How many of its nodes bring the most tokens for the time they take; 0 where none do."""
+        """Return the number of leading nodes that maximises expected tokens per time; 0 if none pays."""
         best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
         for count, depth in enumerate(tree.depths, 1):
             if depth > deepest:
@@ -163,7 +163,7 @@ class CostGate(Drafter):
             pace = (1 + hoped) / (1 + self.caution * (self.price.first + self.price.row * count))
             if pace >= best:
                 best, found = pace, count
-            if prob < best * self.caution * self.price.row:  # and it only gets smaller: no further row brings back its price
+            if prob < best * self.caution * self.price.row:  # probabilities only fall: no further token pays
                 break
         return found
 
@@ -176,7 +176,7 @@ class CostGate(Drafter):
         self.inner.observe(state, outcome)
 
     def follow(self, entry: list, tokens: list[int]) -> bool:
-        """Walk a draft along what was written since; whether its end is still open."""
+        """Compare a draft with the text generated since; return whether it is still undecided."""
         tree, node, at, agree = entry
         chain = tree.depths[-1] == len(tree)
         while at < len(tokens):
@@ -193,10 +193,10 @@ class CostGate(Drafter):
 
 
 def front(tree: DraftTree, count: int) -> DraftTree:
-    """The first nodes of a tree of chosen ones, parents before children."""
+    """Return the first nodes of a tree of deterministic nodes."""
     return DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count]) if count else DraftTree()
 
 
 def with_cost_gate(inner: Drafter, caution: float) -> Drafter:
-    """The drafter behind a gate, or as it is where caution is 0."""
+    """Wrap the drafter in a gate unless caution is 0."""
     return CostGate(inner, caution) if caution > 0 else inner

@@ -1,8 +1,8 @@
-"""Drafts from a datastore: REST (He et al. 2311.08252). The end of the text is looked up in a suffix array; the most frequent
-continuations of all its places become a tree of chosen nodes, each with one of the places it was copied from.
+"""Draft from a datastore: REST (He et al. 2311.08252). The suffix of the context is looked up in a suffix array; the most frequent
+continuations form a tree of deterministic nodes, each with one of the positions it was copied from.
 
-Published REST cuts its tree path by path and redraws after a mismatch, which is not lossless under sampling; here the tree
-holds the most frequent prefixes, and one draw a node decides.
+Published REST prunes its tree path by path and resamples after a mismatch, which is not lossless under sampling; here the tree holds
+the most frequent prefixes and is verified like any other.
 """
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from ...indexes.store import Store
 
 
 class StoreTree(Drafter):
-    """longest, least: tokens of a match; hits: most places looked at. Depth, width and nodes are the budget's.
+    """Draft the most frequent continuations. longest, least: match lengths; hits: maximum positions examined. Depth, width and nodes come
+    from the budget.
 
-    matched: how many tokens the match behind the last proposal had.
+    matched: number of matched tokens of the last proposal.
     """
 
     matched = 0
@@ -33,7 +34,7 @@ class StoreTree(Drafter):
         return build.tree()
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> tuple[int, int]:
-        """Fill the tree; returns the length of the match and how many places it has."""
+        """Fill the tree; return the match length and its number of positions."""
         array = self.store.array
         n, low, high = array.longest(state.tokens, self.longest, self.least)
         found = array.frequent(n, low, high, deep=budget.gamma, nodes=budget.nodes, hits=self.hits, wide=budget.width) if n else []
@@ -48,10 +49,10 @@ class StoreTree(Drafter):
 
 
 class LongerMatch(SuffixCopy):
-    """The text so far, past answers, or the store: whichever has the longest match of the end (SAM-Decoding, Hu et al. 2411.10666).
+    """Copy from the context, past answers or the datastore, whichever has the longest match (SAM-Decoding, Hu et al. 2411.10666).
 
-    A match elsewhere counts ``bias`` tokens less: the text itself is the better witness. Otherwise as ``SuffixCopy``. A match in the
-    store of half as many tokens as its array is sorted by, or more, is copied from as a chain; a shorter one makes a tree.
+    A match outside the context counts ``bias`` tokens less. A datastore match of at least half the array's sorting depth is copied as a
+    chain; a shorter one yields a tree.
     """
 
     def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
@@ -59,12 +60,12 @@ class LongerMatch(SuffixCopy):
         self.store = StoreTree(store)
         self.long = max(1, store.array.depth // 2)
         self.bias, self.memory = bias, memory or Memory()
-        self.past = self.memory.table("answers to copy from", lambda: PastAnswers(0, self.memory.room))
+        self.past = self.memory.table("answers to copy from", lambda: PastAnswers(0, self.memory.capacity))
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.past.read(self.memory)
-        self.halves, self.read = list(self.past.halves), []  # these two, whatever another run adds meanwhile
+        self.halves, self.read = list(self.past.halves), []  # a snapshot: other runs may add answers meanwhile
         self.ends = [(0, 0) for _ in self.halves]
         self.follow(state.tokens)
 
@@ -73,12 +74,12 @@ class LongerMatch(SuffixCopy):
         self.follow(state.tokens)
 
     def follow(self, tokens: list[int]) -> None:
-        """Remember where the end of a text that stays lies in each half."""
+        """Remember the match of the committed text in each half."""
         self.ends = self.reached(tokens)
         self.read = list(tokens)
 
     def reached(self, tokens: list[int]) -> list[tuple[int, int]]:
-        """(state, length) of the longest end of ``tokens`` that each half knows, from where the text that stays has led."""
+        """Return (state, length) of the longest matching suffix of ``tokens`` in each half, continuing from the committed text."""
         goes_on = tokens[:len(self.read)] == self.read
         return [walk(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
                 for half, known in zip(self.halves, self.ends)]
@@ -101,13 +102,13 @@ class LongerMatch(SuffixCopy):
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))
 
     def stored(self, tokens: list[int], least: int) -> tuple[int, int]:
-        """(length, place): the longest end of ``tokens`` that stands in the store, however long, and what follows it there."""
+        """Return (length, place) of the longest matching suffix in the datastore and the position after it."""
         array = self.store.store.array
         n, low, high = array.longest(tokens, array.depth, least)
         return array.whole(tokens, n, low, high) if n >= self.long else (n, 0)
 
     def copy(self, build: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
-        """A chain from another text, as long as the match warrants; it ends with its document."""
+        """Copy a chain from another text; its length depends on the match, and it ends with its document."""
         count = min(budget.gamma, 1 + int(self.stretch * n))
         copied = copy_chain(build, text, place, count, state.stop, source)
         self.matched = n

@@ -1,4 +1,4 @@
-"""Input-guided aggressive decoding: the input itself is the draft (Ge et al. 2205.10350)."""
+"""Copy the draft from the prompt: input-guided aggressive decoding (Ge et al. 2205.10350)."""
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
@@ -6,10 +6,10 @@ from .copying import copy_chain
 
 
 class InputCopy(Drafter):
-    """Copies the prompt from a place on, as long as the output follows it. After a difference the place is found again: where the
-    last token stands in the prompt, or the last two, or ``longest``, whichever is there exactly once.
+    """Copy the prompt while the output follows it. After a difference realign at the shortest suffix, of up to ``longest`` tokens, that
+    occurs exactly once in the prompt.
 
-    from_start: begin to copy at the prompt's first token, before anything is written.
+    from_start: start copying at the prompt's first token.
     """
 
     def __init__(self, longest: int = 3, from_start: bool = False):
@@ -17,7 +17,7 @@ class InputCopy(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.source = list(state.tokens[:state.start])
-        self.ends: dict[tuple[int, ...], int] = {}  # piece of the prompt -> where it ends, 0 where there are several
+        self.ends: dict[tuple[int, ...], int] = {}  # n-gram of the prompt -> its end position, 0 if it is not unique
         for end in range(1, len(self.source) + 1):
             for n in range(1, min(self.longest, end) + 1):
                 piece = tuple(self.source[end - n:end])
@@ -34,13 +34,13 @@ class InputCopy(Drafter):
         return build.tree()
 
     def found(self, tokens: list[int]) -> tuple[int | None, int]:
-        """Where to go on copying, and how many last tokens led there; None while they tell nothing."""
+        """Return the position to copy from and the length of the matching suffix; None if there is no unique match."""
         for n in range(1, min(self.longest, len(tokens)) + 1):
             end = self.ends.get(tuple(tokens[-n:]))
             if end is None:
-                break  # a longer piece is not there either
+                break  # a longer n-gram cannot occur either
             if end:
-                return (end, n) if end < len(self.source) else (None, 0)  # behind the input's end nothing is left to copy
+                return (end, n) if end < len(self.source) else (None, 0)  # nothing follows the end of the prompt
         return None, 0
 
     def observe(self, state: State, outcome: Outcome) -> None:

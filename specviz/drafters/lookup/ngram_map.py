@@ -1,5 +1,5 @@
-"""The n-gram lookups of llama.cpp: one long key, a long copy behind it. ``NgramMap``: its simple, map-k and map-k4v; ``NgramPool``:
-its mod, a table of hashes that the visitor's answers share.
+"""The n-gram lookups of llama.cpp, which copy long continuations of one long key. ``NgramMap``: simple, map-k and map-k4v;
+``NgramPool``: mod, a hash table shared by the visitor's answers.
 """
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...indexes.hash_pool import HashPool
 from ...indexes.suffix_automaton import GramIndex
 from .copying import Following, copy_chain
 
-VALUES, LATEST, CLEAR = 4, 64, 2  # continuations kept a key, places looked at, times the best must be as frequent as the next
+VALUES, LATEST, CLEAR = 4, 64, 2  # continuations per key, positions examined, required frequency ratio of the best to the next
 
 
 class NgramMap(Following):
-    """Copies what followed an earlier occurrence of the last ``key`` tokens, once they stood there ``least`` times before.
+    """Copy the continuation of the last ``key`` tokens once they have occurred ``least`` times.
 
-    counted: of up to four continuations the one that is clearly the most frequent, or none; otherwise the latest one.
+    counted: use the dominant one of up to four continuations, or none; otherwise the latest.
     """
 
     def __init__(self, key: int = 12, least: int = 1, counted: bool = False):
@@ -35,7 +35,7 @@ class NgramMap(Following):
             state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
 
     def clear(self, places: list[int], size: int) -> int:
-        """Where the clearly most frequent continuation of ``size`` tokens stands; 0 where none is."""
+        """Return the position of the dominant continuation of ``size`` tokens; 0 if there is none."""
         text, values = self.index.text, Counter()
         latest: dict[tuple[int, ...], int] = {}
         for end in places:
@@ -48,7 +48,8 @@ class NgramMap(Following):
 
 
 class NgramPool(Drafter):
-    """key: tokens of an n-gram; least: shortest draft that is worth checking; memory: of the visitor, where the pool lives.
+    """Draft from a hash table of n-gram successors. key: tokens of an n-gram; least: shortest draft; memory: of the visitor, holds the
+    table.
 
     matched: tokens of the key.
     """

@@ -1,5 +1,5 @@
-"""A text that the caller expects the answer to be like is the draft: "predicted outputs" of the interfaces for programs, the
-speculative edits of editors. How those find their place again after a difference is not public; the rule here is ours.
+"""Draft from a text the caller expects the answer to resemble: "predicted outputs" of chat APIs, speculative edits of editors. Their rule
+for realignment after a difference is not public; the rule here is this project's.
 """
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any, Sequence
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 from .copying import copy_chain
 
-TOLD = 10  # tokens that the caller's word counts for where nothing was compared yet
+ASSUMED = 10  # match length assumed before anything was compared
 
 
 class Prediction(Drafter):
-    """Copies ``text`` from its beginning for as long as the answer follows it. After a difference it goes on behind the longest end
-    of the answer, of least..longest tokens, that stands in the text: where it stands more than once, at the nearest place that
-    lies ahead, or else at the last one before.
+    """Copy ``text`` while the answer follows it. After a difference realign at the longest suffix of the answer, of least..longest tokens,
+    that occurs in the text: at the nearest occurrence ahead, or else at the last one before.
 
-    text None: the prompt is the prediction. matched: how many tokens before the proposal agree; ``TOLD`` at the beginning.
+    text None: the prompt is the prediction. matched: number of agreeing tokens before the proposal; ``ASSUMED`` at the start.
     """
 
     matched = 0
@@ -30,7 +29,7 @@ class Prediction(Drafter):
         for end in range(self.least, len(self.source)):
             for n in range(self.least, min(self.longest, end) + 1):
                 self.ends.setdefault(tuple(self.source[end - n:end]), []).append(end)
-        self.place, self.at, self.agreed = 0, state.start, TOLD  # the token after the text's first ``at`` is source[place]
+        self.place, self.at, self.agreed = 0, state.start, ASSUMED  # source[place] is the prediction for position ``at``
         self.lost = False
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -47,7 +46,7 @@ class Prediction(Drafter):
         self.at = len(state.tokens)
 
     def follow(self, tokens: list[int], place: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
-        """(place, tokens that agree before it, lost) at the end of ``tokens``; agreed is 0 while the place is not known."""
+        """Return (place, agreeing tokens before it, lost) at the end of ``tokens``; agreed is 0 while unaligned."""
         for end in range(at, len(tokens)):
             if not lost and place < len(self.source) and self.source[place] == tokens[end]:
                 place, agreed = place + 1, agreed + 1
@@ -57,7 +56,7 @@ class Prediction(Drafter):
         return place, agreed, lost
 
     def again(self, tokens: list[int], near: int) -> tuple[int, int]:
-        """Where to go on, and how many last tokens led there; (near, 0) where they stand nowhere in the text."""
+        """Return the position to continue from and the length of the matching suffix; (near, 0) if there is none."""
         for n in range(min(self.longest, len(tokens)), self.least - 1, -1):
             ends = self.ends.get(tuple(tokens[-n:]))
             if ends:
@@ -66,5 +65,5 @@ class Prediction(Drafter):
 
 
 def predicted_of(kit: Any) -> tuple[int, ...] | None:
-    """The text that the caller of a run brought along; None where there is none."""
+    """Return the predicted text of the request; None if there is none."""
     return getattr(kit, "predicted", ()) or None

@@ -1,8 +1,7 @@
 """Prompt lookup: copy what followed an earlier occurrence of the last few tokens (Saxena 2023, prompt-lookup-decoding).
 
-The rule is that of transformers' PromptLookupCandidateGenerator: of the last n tokens, n as large as possible, the first place
-where they stood, and what follows there up to the end of the text. The first one scans the text for it; here the places of
-every piece of text are kept in tables, so that a round costs the same however long the text is.
+The rule is that of transformers' PromptLookupCandidateGenerator: find the first occurrence of the longest suffix of up to n tokens and
+copy its continuation. transformers scans the context; here hash tables of all n-grams make the cost of a round constant.
 """
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from ...indexes.suffix_automaton import Grams
 
 
 class PromptLookup(Following):
-    """longest: most tokens of the end to match; latest: take the last occurrence instead of the first."""
+    """Copy the continuation of a matching suffix. longest: maximum match length; latest: use the last occurrence instead of the first."""
 
     def __init__(self, longest: int = 3, latest: bool = False):
         super().__init__(Grams(longest))

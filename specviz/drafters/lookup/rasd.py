@@ -1,8 +1,8 @@
-"""Retrieval and a draft model in one tree: RASD (Quan et al. 2503.03434).
+"""Merge a draft model's tree with a retrieved one: RASD (Quan et al. 2503.03434).
 
-The draft model grows its tree; what the text so far suggests is pruned by the draft model's own first law (a branch must begin
-with one of its best tokens) and joined to that tree along common prefixes. Drawn nodes keep their laws, retrieved ones are
-chosen. The paper's constants are not public; those here are a re-implementation's.
+The retrieved tree is pruned by the draft model's first distribution (a branch must start with one of its top-k tokens) and merged with
+the draft model's tree along common prefixes. Sampled nodes keep their distributions, retrieved ones are deterministic. The paper's
+constants are not public; those here are from a re-implementation.
 """
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 from ...trees import Shape
-from ..several.fused import join
+from ..combined.fusion import join
 from ..model.chain import DraftShape
 
 
-class Overheard:
-    """A draft model whose law after the last token of the text is kept: ``first`` [vocab], logits."""
+class FirstRowRecorder:
+    """A draft model that keeps its logits after the last committed token, ``first`` [vocab]."""
 
     def __init__(self, model: Target):
         self._model, self.first = model, None
@@ -31,11 +31,11 @@ class Overheard:
 
 
 class PrunedUnion(Drafter):
-    """model, shape, drawn: of the draft model's tree; retrieval: a drafter of chosen nodes; top: of the draft model's best
-    tokens may begin a branch; room: most retrieved nodes."""
+    """Union of both trees. model, shape, drawn: of the draft model's tree; retrieval: a drafter of deterministic nodes; top: draft tokens
+    that may start a retrieved branch; room: maximum retrieved nodes."""
 
     def __init__(self, model: Target, shape: Shape, drawn: bool, retrieval: Drafter, top: int = 10, room: int = 32):
-        self.model = Overheard(model)
+        self.model = FirstRowRecorder(model)
         self.draft, self.retrieval, self.top, self.room = DraftShape(self.model, shape, drawn), retrieval, top, room
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -57,12 +57,12 @@ class PrunedUnion(Drafter):
 
 
 def prune(tree: DraftTree, first: Tensor, top: int, room: int) -> DraftTree:
-    """The branches that begin with one of the ``top`` best tokens of ``first`` [vocab], likeliest first, up to ``room`` nodes.
+    """Keep the branches that start with one of the top-k tokens of ``first`` [vocab], most probable first, up to ``room`` nodes.
 
-    Only for trees of chosen nodes: the cut looks at what it drops.
+    Only for trees of deterministic nodes, because the selection depends on the tokens it drops.
     """
     rank = {token: place for place, token in enumerate(first.topk(min(top, len(first))).indices.tolist())}
     heads = [tree.path(i)[0] for i in range(len(tree))]
     good = [i for i in range(len(tree)) if tree.tokens[heads[i]] in rank]
-    good.sort(key=lambda i: (rank[tree.tokens[heads[i]]], i))  # a parent comes before its children
+    good.sort(key=lambda i: (rank[tree.tokens[heads[i]]], i))  # parents precede their children
     return tree.keep(good[:room], looked=True)

@@ -1,1 +1,1 @@
-"""A small language model of its own drafts."""
+"""Drafters that use a small draft model."""

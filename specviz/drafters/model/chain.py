@@ -1,6 +1,6 @@
 """Drafting with a small language model that has its own cache (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
 
-The model follows any state.tokens: ``sync`` keeps what agrees and drops the rest, so nothing here ever rolls back.
+``sync`` brings the draft model's KV cache to any state.tokens and drops what differs, so no explicit rollback is needed.
 """
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import (IID, Alone, StopBelowProbability, Budget, Drafter, DraftTree, Scores, State, Step, Steps, Target, TreeBuilder, run_alone, token_tensor,
-                     never, read, check_distributions)
-from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, heated, one_hot
+from ...core import (IID, Budget, Drafter, DraftSteps, DraftTree, Scores, State, Step, StopBelowProbability, Target, TreeBuilder,
+                     UnbatchedCall, check_distributions, never_stop, read, run_alone, token_tensor)
+from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, with_temperature, one_hot
 from ...trees.growth import Children
 
 
-class WithModel(Drafter):
-    """Whatever drafts with a model of its own. The model reads the prompt when the target does: both are prefill."""
+class ModelDrafter(Drafter):
+    """Base class of drafters with a draft model. The draft model prefills the prompt together with the target."""
 
     def __init__(self, model: Target):
         self.model = model
@@ -25,20 +25,20 @@ class WithModel(Drafter):
         self.model.sync(state.tokens)
 
 
-class DraftChain(WithModel):
-    """One path, each token drawn from the draft model's law at the run's sampling. piece: tokens that are written before somebody is
-    asked whether to go on."""
+class DraftChain(ModelDrafter):
+    """Draft a chain, each token sampled from the draft model's distribution at the run's sampling parameters. piece: tokens generated per
+    call of the draft model before a general stop function is asked."""
 
     piece = 2
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return run_alone(self.steps(state, budget))
 
-    def steps(self, state: State, budget: Budget) -> Steps:
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-            written = yield Alone(partial(self._write, build, state, budget))
+            written = yield UnbatchedCall(partial(self._write, build, state, budget))
             if written:
                 return build.tree()
         for depth in range(budget.gamma):
@@ -46,64 +46,65 @@ class DraftChain(WithModel):
             logits, states = scores.logits[-1], scores.hidden_states.get("final")
             token, probs = draw_one(logits, state)
             node = build.add(token, node, build.begin(probs, IID))
-            # at temperature 0 the law is one-hot and says nothing about confidence: a policy gets the draft's own belief
+            # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
             hidden = None if states is None else states[-1]
-            if budget.stop is not never and budget.stop(Step(token, belief(logits, probs, state), depth, hidden)):
+            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth, hidden)):
                 break
         return build.tree()
 
     def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
-        """The chain in few calls of the model, where it can write by itself; whether it was written. Who ends it by more than a token's
-        chance is asked after each piece, since a token behind the end is in vain."""
+        """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
+        token's probability are asked after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, self.model
         if "write" not in model.capabilities or not (sampling.greedy or sampling.whole):
             return False
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, StopBelowProbability) else None
-        piece = budget.gamma if stop is never or sure else self.piece
-        roll = lambda count: (rng.uniforms if stop is never else rng.ahead)("draft", count)  # noqa: E731
+        piece = budget.gamma if stop is never_stop or sure else self.piece
+        roll = lambda count: (rng.uniforms if stop is never_stop else rng.ahead)("draft", count)  # noqa: E731
         while len(build) < budget.gamma:
             before, ended = len(build), False
             written = model.write(build.tokens, min(piece, budget.gamma - before), temperature, roll, sure.least if sure else None)
-            if written is None:  # at the end of the context, or nothing was written
+            if written is None:  # end of the context, or nothing generated
                 return before > 0
-            distributions = check_distributions(written.distributions) if temperature else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
+            distributions = (check_distributions(written.distributions) if temperature
+                             else one_hot(written.logits, torch.tensor(written.tokens)[:, None]))
             for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
                 build.add(token, len(build) - 1, build.begin(probs, IID))
                 if sure:
                     ended = sure.takes(written.token_probs[at])
-                elif stop is not never:
+                elif stop is not never_stop:
                     ended = stop(Step(token, belief(written.logits[at], probs, state), before + at, written.states[at]))
                 if ended:
                     break
-            if temperature and stop is not never:  # a token that is not kept leaves its number to the next draft
+            if temperature and stop is not never_stop:  # random numbers of dropped tokens are reused by the next draft
                 rng.uniforms("draft", len(build) - before)
             if ended:
                 break
         return True
 
 
-def drawn_apart(rows: Tensor, state: State, budget: Budget) -> DraftTree:
-    """One path from logits [n, vocab] that one pass gave: no place knows what was drawn before it, so each draw's law is its row's."""
+def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
+    """Draft a chain from logits [n, vocab] of one forward pass. Positions are independent, so each token is drawn from its own row."""
     build, sure = TreeBuilder(), []
-    if rows.device.type != "cpu" and budget.stop is never and (state.sampling.greedy or not state.stop):
-        return _drawn_afar(rows, state)
+    if rows.device.type != "cpu" and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
+        return _draw_on_device(rows, state)
     for depth, logits in enumerate(rows):
         token, probs = draw_one(logits, state)
         build.add(token, len(build) - 1, build.begin(probs, IID))
-        told = belief(logits, probs, state)
-        sure.append(round(float(told[token]), 4))
-        if token in state.stop or budget.stop is not never and budget.stop(Step(token, told, depth)):
+        row_probs = belief(logits, probs, state)
+        sure.append(round(float(row_probs[token]), 4))
+        if token in state.stop or budget.stop is not never_stop and budget.stop(Step(token, row_probs, depth)):
             break
     state.note("masks", places=len(rows), chances=sure)
     return build.tree()
 
 
-def _drawn_afar(rows: Tensor, state: State) -> DraftTree:
-    """The same on a device, all places drawn before one is read; behind an end token nothing is kept."""
+def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
+    """Do the same on a device with one synchronisation: draw all positions, then cut after an end token."""
     made = [draw_one(logits, state) for logits in rows]
-    told = torch.stack([belief(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
-    sure = read(told.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
+    row_probs = torch.stack([belief(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
+    sure = read(row_probs.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
     build = TreeBuilder()
     for token, probs in made:
         build.add(int(token), len(build) - 1, build.begin(probs, IID))
@@ -114,24 +115,24 @@ def _drawn_afar(rows: Tensor, state: State) -> DraftTree:
 
 
 class StateChain(DraftChain):
-    """A chain whose steps also show the draft model's last states, the one that each token was drawn from, to the policy.
+    """Draft a chain and pass the draft model's last hidden state of each step to the policy.
 
-    hidden: how wide the policy takes them to be. Raises ValueError for a draft model that is not, or that does not show them.
+    hidden: width that the policy expects. Raises ValueError for a draft model of another width.
     """
 
     def __init__(self, model: Target, hidden: int):
         super().__init__(model)
         if model.hidden != hidden:
-            raise ValueError(f"what decides the length was trained on a draft model with states of {hidden} numbers, and those of this "
-                             f"one have {model.hidden}")
+            raise ValueError(f"the length predictor was trained on a draft model with hidden size {hidden}, and this one has "
+                             f"{model.hidden}")
         model.capture(frozenset({"final"}))
 
 
-class DraftShape(WithModel):
-    """A tree of a shape known beforehand. ``children``: how the children of a node are drawn (see trees/growth.py).
+class DraftShape(ModelDrafter):
+    """Draft a tree of a fixed shape. ``children``: how the children of a node are sampled (see trees/growth.py).
 
-    Without ``drawn``, and at temperature 0, where a drawn tree would be a chain, they are the draft's most likely tokens, as
-    MCSD and Sequoia have it. heat: the draft's own temperature, 0 for the run's.
+    Without ``drawn``, and at temperature 0, the children are the draft's top-k tokens, as in MCSD and Sequoia. temperature: of the
+    draft, 0 for the run's.
     """
 
     def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, temperature: float = 0.0):
@@ -143,10 +144,10 @@ class DraftShape(WithModel):
         if not len(shape):
             return DraftTree()
         self.model.sync(state.tokens)
-        state = heated(state, self.temperature)
+        state = with_temperature(state, self.temperature)
         return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
 
 
 def belief(logits, probs, state: State):
-    """The draft model's distribution [vocab] as a policy reads it: the law drawn from, or plain softmax at temperature 0."""
+    """Return the distribution [vocab] passed to a policy: the sampling distribution, or the plain softmax at temperature 0."""
     return logits.softmax(-1) if state.sampling.greedy else probs

@@ -1,20 +1,20 @@
-"""Sequoia: the tree's shape is planned from measured acceptance and measured costs (Chen et al. 2402.12374)."""
+"""Plan the tree shape from measured acceptance and measured costs: Sequoia (Chen et al. 2402.12374)."""
 from __future__ import annotations
 
 from ...core import Budget, DraftTree, Outcome, Scores, State, Target
 from ...trees import SequoiaPlan
 from .chain import DraftShape
 
-PRIOR = 8.0  # how many looks the first guess of the acceptance counts for
+PRIOR = 8.0  # weight of the initial acceptance rates, in trials
 EVERY = 24  # rounds between two plans
-TRIAL = 4  # rounds of a small and of the largest tree at the start, so that the cost of a row is known
+TRIAL = 4  # rounds of a small and of the largest tree at the start, to measure the cost per token
 
 
 class SequoiaTree(DraftShape):
-    """Plans a shape every few rounds; between plans it counts which sibling was the accepted one. The first two plans are trials
-    of a small and of the largest tree: measured at one size alone, all sizes would seem to cost the same.
+    """Draft with a shape that is re-planned every few rounds from the acceptance rate per sibling rank. The first two plans are trials of
+    a small and of the largest tree, because one size alone does not reveal the cost per token.
 
-    Only earlier rounds enter a plan, so the tokens of a round keep the laws they are drawn from.
+    Only earlier rounds enter a plan, so the tokens of a round follow the distributions they are drawn from.
     """
 
     def __init__(self, model: Target, width: int, depth: int, nodes: int, drawn: bool = True):

@@ -1,7 +1,7 @@
-"""RAPID (Chen et al. 2502.20330): the drafter reads only the parts of a long prompt that matter for its end.
+"""Draft on a shortened prompt: RAPID (Chen et al. 2502.20330).
 
-The prompt is cut into pieces; those that share rare tokens with its last piece, by BM25 (the paper embeds them with a model of
-its own), are kept in their order, up to ``room`` tokens, between the prompt's beginning and its end. Answers go on behind them.
+The prompt is split into chunks; the chunks most relevant to the last one by BM25 (the paper uses an embedding model) are kept in their
+order, up to ``room`` tokens, between the beginning and the end of the prompt.
 """
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Sequence
 
 from torch import Tensor
 
-from ...core import Budget, Scores, State, Step, Steps, Target
+from ...core import Budget, Scores, State, Step, DraftSteps, Target
 from .chain import DraftChain
 
-HEAD = 16  # first tokens of the prompt, which set the scene: the template's opening
+HEAD = 16  # first tokens of the prompt, which hold the opening of the chat template
 
 
 @dataclass(frozen=True)
 class Piece:
-    """tokens[start:end] of the prompt and how well it fits its end."""
+    """The chunk tokens[start:end] of the prompt and its BM25 score for the end of the prompt."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class Piece:
 
 
 def pieces(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Piece]:
-    """The prompt's pieces between its first ``head`` and its last ``size`` tokens, with their BM25 scores for those last ones."""
+    """Return the chunks between the first ``head`` and the last ``size`` tokens with their BM25 scores for the last ones."""
     bounds = [(at, min(at + size, len(prompt) - size)) for at in range(head, len(prompt) - size, size)]
     counts = [Counter(prompt[a:z]) for a, z in bounds]
     mean = sum(z - a for a, z in bounds) / max(1, len(bounds))
@@ -43,8 +43,8 @@ def pieces(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b
 
 
 class ShortContext(DraftChain):
-    """A draft chain on a shortened prompt. room: tokens of kept pieces; size: of a piece; sure: the draft ends behind a token of
-    which the drafter was less sure. beliefs: its softmax [vocab] at each node of the last proposal."""
+    """Draft a chain on the shortened prompt. room: tokens of kept chunks; size: tokens per chunk; sure: the draft ends after a token with
+    lower probability. beliefs: softmax [vocab] at each node of the last proposal."""
 
     def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
         super().__init__(model)
@@ -53,7 +53,7 @@ class ShortContext(DraftChain):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         prompt = state.tokens[:state.start]
         self.found: list[Piece] = []
-        self.opening, self.from_ = prompt, state.start  # a short prompt is read whole
+        self.opening, self.from_ = prompt, state.start  # a short prompt is used whole
         if len(prompt) > HEAD + self.size + self.room:
             kept, left = [], self.room
             for piece in sorted(pieces(prompt, self.size), key=lambda p: (-p.score, p.start)):
@@ -65,7 +65,7 @@ class ShortContext(DraftChain):
         if len(self.opening) <= self.model.context:
             super().start(replace(state, tokens=self.opening), target, prefill)
 
-    def steps(self, state: State, budget: Budget) -> Steps:
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
         self.beliefs: list[Tensor] = []
 
         def stop(step: Step) -> bool:

@@ -1,5 +1,5 @@
-"""Staged speculation: the draft model is itself sped up by speculative decoding with a cheaper drafter (Spector and Re
-2308.04623). The rows its own verification yields are the laws its tokens follow."""
+"""Staged speculation: speed up the draft model itself by speculative decoding with a cheaper drafter (Spector and Re 2308.04623). The
+rows of the inner verification are the draft distributions of its tokens."""
 from __future__ import annotations
 
 import torch
@@ -10,11 +10,12 @@ from ...core import (WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, Sco
 from ...trees import Scorer, Shape, best, chosen_children, draw_some, drawn_children
 
 
-class Staged(Drafter):
-    """parts: how the draft model decodes; its verifier must be exact. All randomness of the inner run is the draft's.
+class StagedDrafter(Drafter):
+    """Draft with an inner speculative run of the draft model. parts: of the inner run; its verifier must be exact. The inner run uses the
+    draft's random stream.
 
-    shape: of the tree. Its first children are what the inner run writes; further children are drawn from the laws that run yields, and
-    what stands below them is filled in by passes of the draft model. Without a shape, or of width 1, it is the inner run's chain.
+    shape: of the tree. First children are the tokens of the inner run; further children are sampled from its distributions, and the
+    levels below them are filled by passes of the draft model. Without a shape, or at width 1, the draft is the inner run's chain.
     """
 
     def __init__(self, parts: Parts, model: Target, shape: Shape | None = None):
@@ -35,7 +36,7 @@ class Staged(Drafter):
         return self._tree(shape, tokens, rows, state)
 
     def _inner(self, state: State, count: int) -> tuple[list[int], list[Tensor]]:
-        """Up to ``count`` tokens of the draft model, and for each its logits there."""
+        """Return up to ``count`` tokens of the draft model and the logits they were drawn from."""
         inner = state.fork(limit=len(state.tokens) - state.start + count, stream="draft")
         inner.costs = self.costs  # the draft model's costs, not the target's
         rows, sizes = [], []
@@ -63,7 +64,7 @@ class Staged(Drafter):
 
     @staticmethod
     def _children(build: TreeBuilder, parent: int, token: int, row: Tensor, count: int, state: State) -> list[int]:
-        """The inner run's token and others after it: drawn from what its law leaves, or at temperature 0 the next likely ones."""
+        """Add the inner run's token and its siblings: sampled without replacement, or at temperature 0 the next most probable ones."""
         if state.sampling.greedy:
             others = [x for x in best(row[None], count)[1][0].tolist() if x != token][:count - 1]
             return [build.add(x, parent) for x in (token, *others)]
@@ -75,7 +76,7 @@ class Staged(Drafter):
         return [build.add(x, parent, draw) for x in (token, *others)]
 
     def _fill(self, build: TreeBuilder, shape: Shape, at: dict[int, int], grow: list[int], spine: list[int], state: State) -> None:
-        """Below the further children, a pass of the draft model a level; the first also reads the inner run's path."""
+        """Fill the levels below the further children, one draft pass per level; the first also covers the inner run's path."""
         self.model.sync(state.tokens)
         scorer, children = Scorer(self.model), chosen_children if state.sampling.greedy else drawn_children
         scorer.rows(build, (-1,))
@@ -92,7 +93,7 @@ class Staged(Drafter):
 
 
 def _spine(shape: Shape) -> list[int]:
-    """The places of first children of first children."""
+    """Return the indices of the path of first children."""
     out, at = [], -1
     for place, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
         if parent == at and rank == 0:

@@ -1,17 +1,17 @@
-"""A draft model that writes only while it is sure (BiLD, Kim et al. 2302.07863): where its best token has too small a probability,
-it hands over to the target before it writes anything."""
+"""Draft only while the draft model is confident (BiLD, Kim et al. 2302.07863): fall back to the target before a position whose top-1
+probability is too small."""
 from __future__ import annotations
 
 from ...core import IID, Budget, DraftTree, State, Target, TreeBuilder
 from ...trees import Scorer, draw_one
-from .chain import WithModel
+from .chain import ModelDrafter
 
 
-class SureChain(WithModel):
-    """A chain that ends before the first place where the most likely token has less than ``least``.
+class ConfidentChain(ModelDrafter):
+    """Draft a chain that ends before the first position with a top-1 probability below ``least``.
 
-    The place is judged by its law alone, before a token is drawn there. Notes where it fell back, and why: "unsure", or "full" when
-    the budget was used up.
+    The decision uses the distribution before a token is drawn. Records where it fell back and why: "unsure", or "full" when the budget
+    was used up.
     """
 
     def __init__(self, model: Target, least: float = 0.6):

@@ -1,1 +1,1 @@
-"""The target's own guesses, many places at once."""
+"""Parallel decoding: the target's own guesses at many positions at once."""

@@ -1,4 +1,4 @@
-"""Drafts that are the target's own guesses, made in parallel and corrected from pass to pass.
+"""Parallel decoding by fixed-point iteration: the target's own guesses, refined from pass to pass.
 
 ``BlockJacobi``: Jacobi inside a block, Gauss-Seidel between blocks (Santilli et al. 2305.10427). ``SampledJacobi``: speculative
 Jacobi decoding, whose guesses are draws (Teng et al. 2410.01699). ``JacobiTree``: several guesses a place and a retrieved chain,
@@ -12,17 +12,17 @@ from torch import Tensor
 
 from ...core import IID, Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...trees import Shape, best, draw_one
-from ..several.fused import join
+from ..combined.fusion import join
 from ...indexes.suffix_automaton import Grams
 
 
 class BlockJacobi(Drafter):
-    """The answer in blocks of ``size`` places; a block is corrected until all of it stands, then the next one is begun.
+    """Jacobi iteration within blocks of ``size`` positions; the next block starts when the current one has converged.
 
-    fill: what a new block is filled with, "last token" or "prompt".
+    fill: initial tokens of a block, "last token" or "prompt".
     """
 
-    restartable = False  # its guesses are about the text the target has read
+    restartable = False  # guesses belong to the target's last pass
 
     def __init__(self, size: int, fill: str = "last token"):
         self.size, self.fill = size, fill
@@ -46,13 +46,13 @@ class BlockJacobi(Drafter):
 
 
 class SampledJacobi(Drafter):
-    """A window of budget.gamma guesses. What was refused is drawn anew from the law that the pass before gave its place, and
-    that law is what it is tested with; new places are filled with tokens of the text, which are chosen."""
+    """Speculative Jacobi decoding on a window of budget.gamma guesses. Rejected guesses are resampled from the previous pass's distribution
+    at their position and verified with it; new positions are filled with tokens of the context as deterministic nodes."""
 
-    restartable = False  # its guesses are about the text the target has read
+    restartable = False  # guesses belong to the target's last pass
 
     def __init__(self):
-        self.rows: Tensor | None = None  # logits [places, vocab] of the last pass behind what was accepted
+        self.rows: Tensor | None = None  # logits [positions, vocab] of the last pass after the accepted prefix
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.rows = None
@@ -60,7 +60,7 @@ class SampledJacobi(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, tokens = TreeBuilder(), state.tokens
         for row in self.rows[:budget.gamma] if self.rows is not None else ():
-            token, probs = draw_one(row, state)  # drawn here, not when the row was seen: a draft depends on no older dice
+            token, probs = draw_one(row, state)  # sampled now, so that the draft depends on this round's random numbers only
             build.add(token, len(build) - 1, build.begin(probs, IID))
         drawn = len(build)
         for place in range(drawn, budget.gamma):
@@ -75,12 +75,12 @@ class SampledJacobi(Drafter):
 
 
 class JacobiTree(Drafter):
-    """A tree of the last pass's best tokens, place by place, joined with a chain copied from the text.
+    """Fill a tree with the top-k tokens of the last pass per position, and merge it with a chain copied from the context.
 
-    shape: the tree to fill; wide: tokens kept a place; chain: most tokens copied; match: most tokens of the end that are matched.
+    shape: of the tree; wide: tokens per position; chain: maximum copied tokens; match: maximum match length.
     """
 
-    restartable = False  # its guesses are about the text the target has read
+    restartable = False  # guesses belong to the target's last pass
 
     def __init__(self, shape: Shape, wide: int = 10, chain: int = 5, match: int = 3):
         self.shape, self.wide, self.chain, self.text = shape, wide, chain, Grams(match)
@@ -89,7 +89,7 @@ class JacobiTree(Drafter):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.places = []
         self.text.clear()
-        self.text.settle(state.tokens)
+        self.text.extend(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         known = len(self.places)
@@ -100,11 +100,10 @@ class JacobiTree(Drafter):
         return tree
 
     def fill(self, state: State, budget: Budget) -> DraftTree:
-        """The shape, each depth filled with the guesses of its place; unknown places hold different tokens of the text, as many as
-        a known one has guesses."""
+        """Fill each depth with the guesses of its position; unknown positions get random tokens of the context."""
         build, at = TreeBuilder(), {-1: -1}
         shape = self.shape.within(budget.gamma, budget.width)
-        rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # its own dice: the verifier's are not looked at
+        rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # a separate random stream
         words = list(dict.fromkeys(state.tokens))
         for place, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
             while depth > len(self.places):
@@ -123,24 +122,24 @@ class JacobiTree(Drafter):
         return build.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """The rows behind the refused end of the best path guess the places after the token that was written instead."""
-        self.text.settle(state.tokens)
+        """Keep the top-k tokens of the rows after the accepted path as guesses for the next positions."""
+        self.text.extend(state.tokens)
         tree, path = outcome.tree, outcome.verdict.path
         node, rows = path[-1] if path else -1, []
-        while tree.children(node):  # first children: the likeliest ones
+        while tree.children(node):  # first children are the most probable
             node = tree.children(node)[0]
             rows.append(node + 1)
         self.places = best(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
 
 
 class Units(Drafter):
-    """A lexical unit: tokens that the last pass was sure of although their neighbours were still blank. They are written
-    without a test, and blanks behind them are read in the same pass.
+    """Lexical unit decoding: accept without verification the tokens that the last pass predicted confidently from blank neighbours, and
+    score new blanks in the same pass.
 
-    blanks: places read ahead; sure: least probability of a token of a unit.
+    blanks: positions predicted ahead; sure: smallest probability of a token of a unit.
     """
 
-    restartable = False  # its guesses are about the text the target has read
+    restartable = False  # guesses belong to the target's last pass
 
     def __init__(self, blanks: int, sure: float):
         self.blanks, self.sure = blanks, sure
@@ -156,7 +155,7 @@ class Units(Drafter):
             if token in state.stop:
                 break
         self.size = len(build)
-        blank = state.tokens[-1]  # the paper trains a token for it; an end token would make the model sure of a new line
+        blank = state.tokens[-1]  # the paper trains a blank token; an end token would bias the model
         for _ in range(self.blanks):
             build.add(blank, len(build) - 1, probe=True)
         state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.token_probs[:self.size], blanks=self.blanks)
@@ -169,7 +168,7 @@ class Units(Drafter):
         distributions = outcome.scores.logits[self.size + 1:].softmax(-1)
         last = state.tokens[-1]
         for prob, token in zip(*(x.tolist() for x in distributions.max(-1))):
-            if prob < self.sure or token == last:  # a repeated token is how a blank looks when it knows nothing
+            if prob < self.sure or token == last:  # a repeated token indicates an uninformed blank
                 break
             self.unit.append(token)
             self.token_probs.append(round(prob, 4))

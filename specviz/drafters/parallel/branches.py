@@ -1,10 +1,8 @@
-"""Parallel branches inside one sequence: the parts of an outline are written at the same time (Yu 2025, "Accelerate
-parallelizable reasoning via parallel decoding within one sequence", 2503.20533).
+"""Decode the sections of an outline in parallel inside one sequence (Yu 2025, 2503.20533).
 
-First an outline: the model writes a numbered list of titles. Then every part is one branch of a tree under it: branches do not
-see each other, and their tokens stand at the same positions, so one pass writes a token of each. At last the parts are put one
-behind the other and the model goes on. The paper asks for the outline in its prompt and takes it out again; here it is begun for
-the model and stays in the answer.
+The model first writes a numbered list of titles. Each section is then a branch of a tree: branches do not attend to each other and
+share positions, so one forward pass generates one token of each. Finally the sections are concatenated. The paper requests the outline
+in its prompt and removes it afterwards; here the list is started for the model and stays in the answer.
 """
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from ...trees import draw_one
 
 
 class Branches(Drafter):
-    """count: parts; title, length: most tokens of a title and of a part; encode: text -> token ids; breaks: whether a token ends
-    a line. ``passes``: those of the target while the parts were written."""
+    """Draft all sections. count: sections; title, length: maximum tokens of a title and a section; encode: text -> token ids; breaks:
+    whether a token ends a line. ``passes``: target passes spent on drafting."""
 
-    restartable = False  # it writes into the target's scratch
+    restartable = False  # uses the target's scratch space
 
     def __init__(self, count: int, title: int, length: int, encode: Callable[[str], list[int]], breaks: Callable[[int], bool]):
         self.count, self.title, self.length, self.encode, self.breaks = count, title, length, encode, breaks
@@ -26,7 +24,7 @@ class Branches(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target = target
-        self.titles: list[list[int]] = []  # of the outline; the last one may still grow
+        self.titles: list[list[int]] = []  # of the outline; the last one may be incomplete
         self.open = self.written = False
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -39,7 +37,7 @@ class Branches(Drafter):
             return self._forced(f"{number}." if number == 1 else f"\n{number}.", budget)
         if self.open:
             self.fresh = False
-            return DraftTree()  # the title goes on, a token a pass
+            return DraftTree()  # plain decoding of the title
         self.written = True
         parts = self._write(state, budget)
         state.note("branches", titles=[{"tokens": t} for t in self.titles], parts=[{"tokens": p} for p in parts], passes=len(self.passes))
@@ -59,7 +57,7 @@ class Branches(Drafter):
             title.append(token)
 
     def _write(self, state: State, budget: Budget) -> list[list[int]]:
-        """The parts, each begun with its number and title; grown together, one token of each a pass."""
+        """Generate all sections, each started with its number and title, one token of each per pass."""
         heads = [self.encode(f"\n\n{i}.") + title + self.encode(":") for i, title in enumerate(self.titles, 1)]
         room = (budget.gamma - sum(map(len, heads))) // len(heads)
         tokens, parents, tips, parts = [], [], [], heads

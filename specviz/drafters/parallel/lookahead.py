@@ -1,8 +1,8 @@
-"""Lookahead decoding: a window of guessed tokens is refined by parallel Jacobi steps, and the n-grams that show up on the way
-are tried as drafts in the same forward (Fu et al. 2402.02057).
+"""Lookahead decoding: refine a window of guesses by parallel Jacobi steps and verify the collected n-grams in the same forward pass (Fu
+et al. 2402.02057).
 
-The window needs no mask of its own: its level 0 is a chain of probes under the root, and level l of a column hangs under level
-l-1 of the same column. Positions and visibility are then exactly the published ones.
+The window is expressed as a tree: level 0 is a chain of probes under the root, and level l of a column is a child of level l-1 of the
+same column. Positions and attention mask then equal the published ones.
 """
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 
 
 class Lookahead(Drafter):
-    """window: columns; ngram: tokens of a harvested n-gram, its first one the key; guesses: n-grams kept a key.
+    """Window and n-gram pool. window: columns; ngram: tokens of an n-gram, the first is its key; guesses: n-grams kept per key.
 
-    ``levels[l][j]`` guesses the token l + j places after the root (level 0 begins at j = 1: the root is its column 0). The
-    window starts with level 0 alone, filled from the prompt; each of the first rounds adds a level.
+    ``levels[l][j]`` guesses the token l + j positions after the root (level 0 starts at j = 1, because the root is its column 0). The
+    window starts with level 0, filled from the prompt; each of the first rounds adds a level.
     """
 
     def __init__(self, window: int = 7, ngram: int = 5, guesses: int = 7):
@@ -23,7 +23,7 @@ class Lookahead(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.pool = {}
-        # the paper draws these from the prompt at random; a stride spreads them just as well and needs no dice
+        # the paper samples these from the prompt; a stride is deterministic and spreads them as well
         self.levels = [[state.tokens[7 * i % len(state.tokens)] for i in range(self.window + self.ngram - 3)]]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -35,7 +35,7 @@ class Lookahead(Drafter):
         return build.tree()
 
     def _add_guesses(self, build: TreeBuilder, root: int, deepest: int) -> None:
-        """The n-grams of the pool as a trie: what follows the root, newest first."""
+        """Add the n-grams that start with the root as a trie, newest first."""
         children: dict[tuple[int, int], int] = {}
         for gram in self.pool.get(root, ()):
             node = -1
@@ -52,11 +52,11 @@ class Lookahead(Drafter):
             above = [build.add(token, above[j], probe=True) for j, token in enumerate(level)]
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        if not outcome.tree.probes:  # the last round proposes nothing
+        if not outcome.tree.probes:  # the last round has no window
             return
         rows = [node + 1 for node in sorted(outcome.tree.probes)][-len(self.levels[-1]):]
         if len(self.levels) == 1:
-            rows = [0, *rows]  # level 0 has the root as its column 0
+            rows = [0, *rows]  # the root is column 0 of level 0
         new = outcome.scores.tops(rows)
         if len(self.levels) < self.ngram - 1:
             self.levels = [level[1:] for level in (*self.levels, new)]
@@ -67,7 +67,7 @@ class Lookahead(Drafter):
         self.levels[0] = self.levels[0][1:]
 
     def _harvest(self, keys: list[int], new: list[int]) -> None:
-        """Each column read from top to bottom is an n-gram."""
+        """Store every column as an n-gram."""
         for j, last in enumerate(new):
             gram = tuple(level[j] for level in self.levels[1:]) + (last,)
             known = [other for other in self.pool.get(keys[j], ()) if other != gram]

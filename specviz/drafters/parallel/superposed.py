@@ -1,8 +1,8 @@
-"""Superposed decoding (Shen et al. 2405.18400): several continuations for the price of one.
+"""Superposed decoding (Shen et al. 2405.18400): several continuations for the cost of one.
 
-What is fed to the target as the next token is the sum of the last tokens' embeddings of k drafts, weighted by how likely each
-draft is; one law comes back for all of them. Counts of n-grams tell the drafts apart: log P = (1 - a) log p + a log p_ngram.
-The paper counts 200 million tokens; here it is the text so far, so that an unknown n-gram costs ``UNKNOWN`` nats and not all.
+The input embedding is the weighted sum of the last tokens' embeddings of k drafts, and the model returns one distribution for all of
+them. n-gram counts separate the drafts: log P = (1 - a) log p + a log p_ngram. The paper counts 200 million tokens; here the counts are
+those of the context, and an unknown n-gram has a finite cost of ``UNKNOWN`` nats.
 """
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from torch import Tensor
 from ...core import Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target
 from ...indexes.ngram_counts import NgramCounts
 
-WEIGHTS = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}  # of n-grams, as published
+WEIGHTS = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}  # interpolation weights of n-grams, as published
 UNKNOWN = 8.0
 
 
 class Superposed(Drafter):
-    """drafts: k; length: tokens; best: candidates a step; heat: temperature of the target's law; blend: a.
-
-    The most likely draft is proposed as a chain; ``passes`` says what it cost.
+    """Propose the most probable draft as a chain. drafts: k; length: tokens; best: candidates per step; temperature: of the target's
+    distribution; blend: a. ``passes``: target passes spent on drafting.
     """
 
     needs = frozenset({"embed", "entry"})
-    restartable = False  # it writes into the target's scratch
+    restartable = False  # uses the target's scratch space
 
     def __init__(self, drafts: int = 3, length: int = 10, best: int = 9, temperature: float = 0.06, blend: float = 0.54):
         self.drafts, self.length, self.best, self.temperature, self.blend = drafts, length, best, temperature, blend
@@ -35,10 +34,10 @@ class Superposed(Drafter):
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.target = target
         self.counts.clear()
-        self.counts.settle(state.tokens)
+        self.counts.extend(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.counts.settle(state.tokens)
+        self.counts.extend(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         length = min(self.length, budget.gamma)
@@ -71,7 +70,7 @@ class Superposed(Drafter):
         return logits
 
     def _feed(self, chain: DraftTree, weights: Tensor, tokens: list[int]) -> DraftTree:
-        """One more row below the chain: the weighted sum of the tokens' embeddings."""
+        """Append the weighted sum of the tokens' embeddings to the chain."""
         at = len(chain)
         rows = self.target.embed(tokens)
         mix = (weights.to(rows.dtype).to(rows.device) @ rows)[None]
@@ -80,20 +79,20 @@ class Superposed(Drafter):
         return DraftTree(longer.tokens, longer.parents, longer.draw, probes=longer.probes, inputs=(*chain.inputs, entry))
 
     def _extend(self, alive, logits: Tensor, state: State):
-        """The ``drafts`` best (score, tokens) after one more token."""
+        """Return the ``drafts`` best (score, tokens) after one more token."""
         top = (logits.double() / self.temperature).topk(min(self.best, logits.shape[-1]))
         logs = top.values.log_softmax(-1).tolist()
         out = []
         for score, draft in alive:
             known = self._known(draft, state)
             for token, log in zip(top.indices.tolist(), logs):
-                told = math.log(known[token]) if known.get(token, 0.0) > 0 else -UNKNOWN / max(self.blend, 1e-9)
-                out.append((score + (1 - self.blend) * log + (self.blend * told if self.blend else 0.0), (*draft, token)))
+                ngram = math.log(known[token]) if known.get(token, 0.0) > 0 else -UNKNOWN / max(self.blend, 1e-9)
+                out.append((score + (1 - self.blend) * log + (self.blend * ngram if self.blend else 0.0), (*draft, token)))
         out.sort(key=lambda d: (-d[0], d[1]))
         return out[:self.drafts]
 
     def _known(self, draft: tuple[int, ...], state: State) -> dict[int, float]:
-        """p_ngram of the tokens that followed the draft's end, by the published weights of the orders that know it."""
+        """Return p_ngram of the successors of the draft, interpolated with the published weights."""
         if not self.blend:
             return {}
         context = [*state.tokens[-max(WEIGHTS):], *draft]

@@ -1,1 +1,1 @@
-"""A draft model with a tokenizer of its own."""
+"""Draft models with another tokenizer (heterogeneous vocabularies)."""

@@ -1,8 +1,7 @@
-"""A draft model of another vocabulary: what both tokenizers can say, and the text so far in the draft's tokens (Timor et al.
-2502.05202).
+"""Map between the tokenizers of target and draft (Timor et al. 2502.05202).
 
-Everything is compared as bytes, so a leading space, half a character or a control token is never mistaken for something else.
-A tokenizer is anything with ``__call__(token) -> bytes`` (a control token's are its name), ``special`` (the control tokens),
+Tokens are compared as bytes, so a leading space, part of a character or a control token is never confused with another token. A
+tokenizer is anything with ``__call__(token) -> bytes`` (a control token's are its name), ``special`` (the control tokens),
 ``size`` and ``encode(bytes) -> tokens``.
 """
 from __future__ import annotations
@@ -16,24 +15,24 @@ from torch import Tensor
 
 from ...core import DraftTree, Scores, Target
 
-WINDOW = 10  # tokens behind the end that are encoded again, since a new token may join with them
+WINDOW = 10  # last tokens that are re-encoded, because a new token may merge with them
 
 
 class Bridge:
-    """Two vocabularies. ours: the target's tokenizer, theirs: the draft's; vocab and their_vocab: the widths of the logits.
+    """A pair of vocabularies. ours: the target's tokenizer, theirs: the draft's; vocab and their_vocab: widths of the logits.
 
-    to_theirs[t]: the token of theirs that says what our t says, -1 = none; shared: both tokens of each such pair [2, pairs].
+    to_theirs[t]: the draft token equal to target token t, -1 = none; shared: token pairs of the intersection [2, pairs].
     """
 
     def __init__(self, ours: Any, theirs: Any, vocab: int, their_vocab: int):
         self.ours, self.theirs, self.vocab, self.their_vocab = ours, theirs, vocab, their_vocab
-        said = {self._key(theirs, token): token for token in range(min(theirs.size, their_vocab) - 1, -1, -1) if theirs(token)}
-        self.to_theirs = [said.get(self._key(ours, t), -1) if t < ours.size and ours(t) else -1 for t in range(vocab)]
+        text = {self._key(theirs, token): token for token in range(min(theirs.size, their_vocab) - 1, -1, -1) if theirs(token)}
+        self.to_theirs = [text.get(self._key(ours, t), -1) if t < ours.size and ours(t) else -1 for t in range(vocab)]
         mine: dict[int, int] = {}
         for t, token in enumerate(self.to_theirs):
             mine.setdefault(token, t)
         mine.pop(-1, None)
-        with torch.inference_mode(False):  # what learns while it serves differentiates through these places
+        with torch.inference_mode(False):  # online training differentiates through these indices
             self.shared = torch.tensor([[*mine.values()], [*mine.keys()]])
 
     @staticmethod
@@ -42,17 +41,17 @@ class Bridge:
 
     @property
     def overlap(self) -> float:
-        """The share of their tokens that the target has, too."""
+        """Return the share of draft tokens that the target's vocabulary contains."""
         return self.shared.shape[1] / max(1, min(self.theirs.size, self.their_vocab))
 
     @cached_property
     def to_ours(self) -> dict[int, int]:
-        """Their token -> the one of ours that says the same, where there is one."""
+        """Draft token -> equal target token, if there is one."""
         return dict(zip(self.shared[1].tolist(), self.shared[0].tolist()))
 
     @cached_property
     def spelled(self) -> list[tuple[int, ...]]:
-        """Their token -> our tokens that spell it; none for a control token that the target has not."""
+        """Draft token -> target tokens that spell it; empty for a control token the target lacks."""
 
         def spell(token: int) -> tuple[int, ...]:
             if token in self.to_ours:
@@ -64,22 +63,23 @@ class Bridge:
 
     @cached_property
     def first(self) -> Tensor:
-        """Their token -> the first of our tokens that spell it, -1 = none; [their_vocab]."""
+        """Draft token -> first target token that spells it, -1 = none; [their_vocab]."""
         return torch.tensor([tokens[0] if tokens else -1 for tokens in self.spelled])
 
     @cached_property
     def joins(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """Our tokens that are two of theirs: their first token -> the second ones, and what the two are in ours."""
+        """Target tokens that are two draft tokens: first draft token -> (second draft tokens, target tokens)."""
         found: dict[int, list[tuple[int, int]]] = {}
         for token, other in enumerate(self.to_theirs):
-            said = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
-            pair = self.theirs.encode(said) if len(said) > 1 else []
-            if len(pair) == 2 and self.theirs(pair[0]) + self.theirs(pair[1]) == said:
+            text = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
+            pair = self.theirs.encode(text) if len(text) > 1 else []
+            if len(pair) == 2 and self.theirs(pair[0]) + self.theirs(pair[1]) == text:
                 found.setdefault(pair[0], []).append((pair[1], token))
         return {first: tuple(torch.tensor(pairs).T) for first, pairs in found.items()}
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
-        """Our tokens as theirs: control tokens by name (left out where they have none), the text between them as one piece."""
+        """Re-encode target tokens with the draft's tokenizer: control tokens by name (dropped if missing), the text between them
+        as a whole."""
         out, run = [], bytearray()
         for token in tokens:
             if token not in self.ours.special:
@@ -91,7 +91,7 @@ class Bridge:
         return out + (self.theirs.encode(bytes(run)) if run else [])
 
     def meet(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
-        """(i, j) wherever the first i of our tokens say what the first j of theirs say. Control tokens are as long in both."""
+        """Return (i, j) wherever the first i target tokens and the first j draft tokens spell the same bytes."""
         ends, at, found = {}, 0, []
         for j, token in enumerate(theirs, 1):
             at += len(self.theirs(token))
@@ -103,8 +103,8 @@ class Bridge:
         return found
 
     def decode(self, before: Sequence[int], drafted: Sequence[int]) -> list[int]:
-        """What the draft said in our tokens, as our tokenizer would write it behind our tokens ``before``: they are encoded once
-        more together, and what begins where the draft begins is taken. Half a character at the end waits for its other half."""
+        """Re-encode draft tokens with the target's tokenizer after the target tokens ``before``: both are encoded together, and the tokens
+        from the start of the draft on are returned. An incomplete character at the end is dropped."""
         out, run = [], bytearray()
         context = self._text_before(before)
         for token in drafted:
@@ -114,7 +114,7 @@ class Bridge:
             out += self._ours_of(context, bytes(run))
             name = self.theirs(token)
             out += [t for t in self.ours.special if self.ours(t) == name][:1]
-            return out  # nothing is written behind a control token
+            return out  # nothing follows a control token
         return out + self._ours_of(context, whole_characters(bytes(run)))
 
     def _text_before(self, before: Sequence[int]) -> bytes:
@@ -125,29 +125,29 @@ class Bridge:
             tail.append(token)
         return b"".join(self.ours(token) for token in reversed(tail))
 
-    def _ours_of(self, context: bytes, said: bytes) -> list[int]:
-        if not said:
+    def _ours_of(self, context: bytes, text: bytes) -> list[int]:
+        if not text:
             return []
-        tokens, length = self.ours.encode(context + said), 0
+        tokens, length = self.ours.encode(context + text), 0
         for i in range(len(tokens) - 1, -1, -1):
             length += len(self.ours(tokens[i]))
-            if length == len(said):
+            if length == len(text):
                 return tokens[i:]
-            if length > len(said):
-                break  # a token reaches over the border
-        return self.ours.encode(said)
+            if length > len(text):
+                break  # a token spans the border
+        return self.ours.encode(text)
 
 
-class Follower:
-    """The text so far in their tokens. What is far behind is settled and not encoded again."""
+class DraftTokenization:
+    """The context in draft tokens, re-encoded incrementally: only the end is encoded again."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
         self._tokens: list[int] = []
-        self._settled, self._ids = 0, []  # our tokens that are settled, and what they are in theirs
+        self._settled, self._ids = 0, []  # number of finalised target tokens, their draft tokens
 
     def follow(self, tokens: Sequence[int]) -> list[int]:
-        """Their tokens for ours, which may go on from the last ones or not."""
+        """Return the draft tokens of a text, which may or may not continue the last one."""
         if list(tokens[:self._settled]) != self._tokens[:self._settled]:
             self._settled, self._ids = 0, []
         self._tokens = list(tokens)
@@ -158,19 +158,19 @@ class Follower:
         return whole
 
     def _settle(self, tail: list[int]) -> None:
-        """Settle up to the last place, a window from the end, where a token of each begins."""
+        """Finalise up to the last common token border before the window."""
         met = self.bridge.meet(self._tokens[self._settled:len(self._tokens) - WINDOW], tail)
         if met:
             self._settled, self._ids = self._settled + met[-1][0], self._ids + tail[:met[-1][1]]
 
 
-class Translated:
-    """Their model behind the target's vocabulary (token-level intersection): tokens and logits are ours; what only one side has
-    can neither be drafted nor asked about."""
+class IntersectionModel:
+    """A draft model with the target's vocabulary by token-level intersection: tokens and logits are the target's; tokens outside the
+    intersection get probability 0."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge, self.vocab = model, bridge, bridge.vocab
-        self.capabilities, self.context, self.follower = model.capabilities & {"tree", "rewind"}, model.context, Follower(bridge)
+        self.capabilities, self.context, self.follower = model.capabilities & {"tree", "rewind"}, model.context, DraftTokenization(bridge)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         return self._widened(self.model.sync(self.follower.follow(tokens)))
@@ -186,10 +186,10 @@ class Translated:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """The data without the beginning of a UTF-8 character at its end."""
+    """Return the data without an incomplete UTF-8 character at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
-        if byte >= 0xC0:  # a character begins here
+        if byte >= 0xC0:  # start of a character
             length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return data[:-back] if length > back else data
         if byte < 0x80:

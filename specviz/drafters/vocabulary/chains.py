@@ -1,23 +1,22 @@
-"""Chains from a draft model of another vocabulary (Timor et al. 2502.05202): by exact match of strings, by the tokens both
-vocabularies have, and by rejection of strings."""
+"""Draft chains with heterogeneous vocabularies (Timor et al. 2502.05202): string-level exact match (SLEM), token-level intersection (TLI)
+and string-level rejection sampling (SLRS)."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Steps, Target, TreeBuilder
+from ...core import IID, Budget, Drafter, DraftTree, Scores, State, DraftSteps, Target, TreeBuilder
 from ...trees import Scorer
-from .bridge import Bridge, Follower, Translated
+from .bridge import Bridge, DraftTokenization, IntersectionModel
 from ..model.chain import DraftChain
 
 
 class StringMatch(Drafter):
-    """SLEM: the draft writes its most likely text in its own tokens; the text, in the target's tokens, is a chosen chain, which
-    is kept as far as the target writes the same."""
+    """SLEM: the draft model decodes greedily in its own tokens; the text, re-encoded in the target's tokens, is a deterministic chain."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge = model, bridge
-        self.follower = Follower(bridge)
+        self.follower = DraftTokenization(bridge)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         context = self.follower.follow(state.tokens)
@@ -32,7 +31,7 @@ class StringMatch(Drafter):
         return DraftTree.chain(tokens)
 
     def written(self, state: State, count: int) -> list[int]:
-        """The next ``count`` tokens of theirs, fewer where a control token ends the text or the draft can read no more."""
+        """Return up to ``count`` draft tokens; fewer after a control token or at the end of the draft's context."""
         context = self.follower.follow(state.tokens) if count > 0 else []
         build, scorer = TreeBuilder(), Scorer(self.model)
         if not context or len(context) + count > self.model.context:
@@ -47,10 +46,10 @@ class StringMatch(Drafter):
 
 
 class Intersection(DraftChain):
-    """TLI: an ordinary chain over the tokens that both vocabularies have, drawn from the draft's law over those."""
+    """TLI: sample an ordinary chain from the draft distribution restricted to the intersection of both vocabularies."""
 
     def __init__(self, model: Target, bridge: Bridge):
-        super().__init__(Translated(model, bridge))
+        super().__init__(IntersectionModel(model, bridge))
         self.bridge = bridge
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -58,7 +57,7 @@ class Intersection(DraftChain):
         if context and len(context) <= self.model.context:
             super().start(state, target, prefill)
 
-    def steps(self, state: State, budget: Budget) -> Steps:
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
         context = self.model.follower.follow(state.tokens) if budget.gamma > 0 else []
         if not context or len(context) + budget.gamma > self.model.context:
             return DraftTree()
@@ -69,13 +68,13 @@ class Intersection(DraftChain):
 
 
 class StringRejection(StringMatch):
-    """SLRS with an outlook of two tokens of theirs: what they draw is told in ours, under the law of the first token of ours.
+    """SLRS with a lookahead of two draft tokens: propose target tokens under the distribution of the first target token.
 
-    A token of theirs that is drawn proposes the first token of ours that spells it; the rest of its spelling is a chosen chain.
-    Where the token drawn is one of the draft's ``ahead`` likeliest, the next one is drawn, too, and if the two are one token of ours
-    that one is proposed. The law of the proposal is the sum over all of this: what goes to two tokens is taken from the first of
-    them. Which tokens may be joined is decided before anything is drawn, so the law is honest; the paper's sum over any number of
-    tokens grows exponentially. A second token that joins nothing is drawn anew.
+    A sampled draft token proposes the first target token that spells it; the rest of its spelling is a deterministic chain. If the
+    sampled token is one of the draft's ``ahead`` most probable, a second one is sampled, and if both form one target token, that one is
+    proposed. The proposal distribution sums over both cases: the mass of joined pairs is subtracted from the first token. Which pairs
+    may be joined is decided before anything is drawn, so the distribution is valid; the paper's sum over any number of tokens grows
+    exponentially. A second token that joins nothing is resampled.
     """
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
@@ -90,7 +89,7 @@ class StringRejection(StringMatch):
         self.model.sync(context)
         row = scorer.rows(theirs, (tip,))[0]
         while True:
-            found = Outlook(self, theirs, scorer, row, tip, state)
+            found = TwoTokenProposal(self, theirs, scorer, row, tip, state)
             drawn, tokens = found.draw(state)
             build.add(tokens[0], len(build) - 1, build.begin(found.probs, IID))
             for token in tokens[1:1 + budget.gamma - len(build)]:
@@ -103,8 +102,8 @@ class StringRejection(StringMatch):
         return build.tree()
 
 
-class Outlook:
-    """What may be drawn at one place. law [vocab]: of the first token of ours."""
+class TwoTokenProposal:
+    """The proposal at one position. probs [vocab]: distribution of the first target token."""
 
     def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
         self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
@@ -123,11 +122,11 @@ class Outlook:
         self.probs.clamp_(min=0)
 
     def _probs(self, row: Tensor, state: State) -> Tensor:
-        """Their law over the tokens that can be told in ours."""
+        """Return the draft distribution over the tokens that the target can spell."""
         return state.sampling.probs(row.masked_fill(self.bridge.first < 0, -torch.inf))
 
     def draw(self, state: State) -> tuple[list[int], tuple[int, ...]]:
-        """One token of theirs or two, and what they are in ours."""
+        """Sample one or two draft tokens; return them and the target tokens they spell."""
         token = pick(self.first, state)
         if token in self.joined:
             others, ours = self.bridge.joins[token]
@@ -138,7 +137,7 @@ class Outlook:
         return [token], self.bridge.spelled[token]
 
     def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
-        """The node of the last token drawn and the row behind it, for the next place."""
+        """Return the node of the last sampled token and the logits after it, for the next position."""
         tip = self.tip
         for token in drawn:
             known = tip == self.tip and token in self.nodes
@@ -151,12 +150,12 @@ def pick(probs: Tensor, state: State) -> int:
 
 
 def spread(probs: Tensor, bridge: Bridge) -> Tensor:
-    """The law of the first token of ours that spells what is drawn from the law of theirs [their_vocab]."""
+    """Map a draft distribution [their_vocab] to the distribution [vocab] of the first target token of each spelling."""
     return probs.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), probs)
 
 
 def note(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:
-    """Both tokenizations of the draft, by bytes from its beginning."""
+    """Record both tokenisations of the draft as byte spans."""
     state.note("alignment", theirs=_spans(bridge.theirs, drafted, text=True), tokens=list(tokens), overlap=round(bridge.overlap, 4),
                ours=_spans(bridge.ours, tokens), shared=[bridge.to_theirs[t] >= 0 for t in tokens])
 

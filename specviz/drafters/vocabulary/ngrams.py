@@ -1,20 +1,20 @@
-"""Chains from a draft of another vocabulary that merge: several tokens of theirs that are one of ours are proposed as that one
-(OmniDraft, Ramakrishnan et al. 2507.02659)."""
+"""Merge several draft tokens into one target token by an n-gram cache (OmniDraft, Ramakrishnan et al. 2507.02659)."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Scores, State, Step, Target, TreeBuilder, never
+from ...core import IID, Budget, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
 from ...trees import Scorer
 from .bridge import Bridge
 from .chains import StringMatch, note, pick
 
-FLOOR = 0.02  # what is less likely than this is not looked behind
+FLOOR = 0.02  # continuations of less probable prefixes are not scored
 
 
 class NgramCache:
-    """Tokens of ours that they have not, by how they spell them. known: their tokens -> ours; after: what continues each beginning."""
+    """Cache of target tokens missing from the draft's vocabulary. known: draft n-gram -> target token; after: continuations of
+    each prefix."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
@@ -23,13 +23,13 @@ class NgramCache:
         self.tokens: set[int] = set()
 
     def lacks(self, token: int) -> bool:
-        """Whether a token of ours is text that they have no single token for."""
+        """Return whether a target token is text without an equal draft token."""
         ours = self.bridge.ours
         return token < ours.size and self.bridge.to_theirs[token] < 0 and token not in ours.special and len(ours(token)) > 1
 
     def add(self, token: int) -> bool:
-        """Remember how they spell a token of ours. False where it is known, or is no text of several tokens that begins with one of
-        ours: the first of them must be able to stand alone."""
+        """Add a target token's spelling in draft tokens. Return False if it is known or not a spelling of several tokens whose first one is
+        in the intersection."""
         if token in self.tokens or not self.lacks(token):
             return False
         theirs, said = self.bridge.theirs, self.bridge.ours(token)
@@ -49,12 +49,12 @@ class NgramCache:
 
 
 class Place:
-    """What may be drawn at one place. law [vocab]: of the token of ours that is proposed.
+    """The proposal at one position. probs [vocab]: distribution of the proposed target token.
 
-    A token of theirs is drawn among those we have, too. Where known n-grams begin with it, and it is among the likeliest of such, the
-    next one is drawn as well, and so on while the beginning of an n-gram is met; the longest n-gram that was completed is proposed, and
-    what was drawn behind it is forgotten. What an n-gram takes is taken from what would have been proposed without it: q'(t) = prod q(d_j)
-    and q'(d_1) = q(d_1) - prod q(d_j). Behind which tokens it is looked is settled before anything is drawn, so the law is honest.
+    A draft token of the intersection is sampled. If cached n-grams start with it, and it is among the most probable of these prefixes,
+    the next token is sampled, too, and so on while the prefix continues; the longest completed n-gram is proposed, and tokens after it
+    are dropped. Its mass is subtracted from the proposal it replaces: q'(t) = prod q(d_j) and q'(d_1) = q(d_1) - prod q(d_j). The set of
+    extended prefixes is fixed before anything is drawn, so the distribution is valid.
     """
 
     def __init__(self, drafter: MergingChain, theirs: TreeBuilder, scorer: Scorer, tip: int, scores: Scores, state: State):
@@ -71,7 +71,7 @@ class Place:
         self.distributions: dict[tuple[int, ...], Tensor] = {}
         begun = {path: float(self.first[path[0]]) for path in self.cache.after if len(path) == 1}
         while begun := self._argmax_tokens(begun, drafter.ahead):
-            begun = self._look_behind(begun, state)
+            begun = self._score_continuations(begun, state)
         self.probs.clamp_(min=0)
 
     @staticmethod
@@ -79,8 +79,9 @@ class Place:
         worth = sorted((path for path, prob in begun.items() if prob > FLOOR), key=lambda path: -begun[path])
         return {path: begun[path] for path in worth[:count]}
 
-    def _look_behind(self, begun: dict[tuple[int, ...], float], state: State) -> dict[tuple[int, ...], float]:
-        """Score what follows these beginnings, of one length, and move the mass of what is completed; longer beginnings with theirs."""
+    def _score_continuations(self, begun: dict[tuple[int, ...], float], state: State) -> dict[tuple[int, ...], float]:
+        """Score the continuations of prefixes of one length and move the mass of completed n-grams; return longer prefixes with
+        their mass."""
         for path in begun:
             self.nodes[path] = self.theirs.add(path[-1], self.nodes.get(path[:-1], self.tip))
         found = last(self.scorer.scores(self.theirs, [self.nodes[path] for path in begun]), len(begun))
@@ -100,16 +101,16 @@ class Place:
         self.probs[more] += mass
 
     def merged(self, path: tuple[int, ...]) -> tuple[int, ...]:
-        """The longest n-gram that this begins with, or its first token."""
+        """Return the longest cached n-gram at the start of the path, or its first token."""
         return next((path[:n] for n in range(len(path), 1, -1) if path[:n] in self.cache.known), path[:1])
 
     def said(self, path: tuple[int, ...]) -> int:
-        """The token of ours that is proposed when this is drawn."""
+        """Return the target token proposed for this path."""
         whole = self.merged(path)
         return self.cache.known[whole] if len(whole) > 1 else self.cache.bridge.to_ours[whole[0]]
 
     def draw(self, state: State) -> tuple[tuple[int, ...], int]:
-        """Their tokens, and the one of ours that they are."""
+        """Sample draft tokens; return them and the target token they form."""
         path = (pick(self.first, state),)
         while path in self.distributions:
             others = self.cache.after[path]
@@ -121,7 +122,7 @@ class Place:
         return self.merged(path), self.said(path)
 
     def follow(self, drawn: tuple[int, ...]) -> tuple[int, Scores]:
-        """The node of the last token drawn and what was scored behind it, for the next place."""
+        """Return the node of the last sampled token and the scores after it, for the next position."""
         tip = self.tip
         for n, token in enumerate(drawn, 1):
             tip = self.nodes[drawn[:n]] if drawn[:n] in self.nodes else self.theirs.add(token, tip)
@@ -132,8 +133,7 @@ class Place:
 
 
 class MergingChain(StringMatch):
-    """Proposes along ``Place``s. ahead: behind so many beginnings of n-grams it is looked at once; ``cache``: of n-grams, which whoever
-    goes on from here fills."""
+    """Draft a chain of ``Place`` proposals. ahead: number of n-gram prefixes extended per step; ``cache``: filled by subclasses."""
 
     place = Place
 
@@ -141,7 +141,7 @@ class MergingChain(StringMatch):
         super().__init__(model, bridge)
         self.cache = NgramCache(bridge)
         self.ahead = ahead if "tree" in model.capabilities else 0
-        self.hidden: list[Tensor | None] = []  # the draft's state at each place of the round
+        self.hidden: list[Tensor | None] = []  # draft hidden state at each position of the round
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
@@ -159,7 +159,7 @@ class MergingChain(StringMatch):
             said += drawn
             if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
-            if budget.stop is not never and budget.stop(Step(token, found.probs, len(build) - 1, found.hidden)):
+            if budget.stop is not never_stop and budget.stop(Step(token, found.probs, len(build) - 1, found.hidden)):
                 break
             tip, scores = found.follow(drawn)
         note(state, self.bridge, said, build.tokens)
@@ -167,6 +167,6 @@ class MergingChain(StringMatch):
 
 
 def last(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:
-    """Logits and last states of the newest rows; None where the states are not asked for."""
+    """Return logits and last hidden states of the newest rows; None where hidden states are not captured."""
     states = scores.hidden_states.get("final")
     return list(zip(scores.logits[-count:], [None] * count if states is None else states[-count:]))

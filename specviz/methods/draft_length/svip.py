@@ -1,4 +1,4 @@
-"""SVIP: the draft stops by itself where it grows unsure, measured by the entropy of its law (Zhang et al. 2411.18462). The square
+"""SVIP: the draft stops by itself where it grows unsure, measured by the entropy of its distribution (Zhang et al. 2411.18462). The square
 root of the entropy bounds the chance of a refusal from above.
 """
 from __future__ import annotations

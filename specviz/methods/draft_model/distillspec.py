@@ -23,7 +23,7 @@ METHOD = Method(
     knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
     needs=frozenset({"draft:distillspec"}),
     look="How much of both distributions is common at each place: that is what the training raises.",
-    wins="At temperature above 0, where agreement of whole distributions counts and not only the likeliest token.",
+    wins="At temperature above 0, where the overlap of whole distributions counts and not only the top-1 token.",
     loses="On text unlike the prompts it was distilled on.",
     differs="Divergence and share of its own text are numbers of the recipe; the paper tunes both for each task, here"
             " one pair serves all. The target's distribution is kept by its leading tokens and one outcome for the "

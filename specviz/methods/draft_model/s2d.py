@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
         Knob("size", "adaptive", choices=tuple(SIZES), help="which part of the draft's layers drafts: one size for all tokens, or for each "
              "token the smallest that is sure"),
-        Knob("sure", 0.6, 0.0, 1.0, "a size whose likeliest token has less than this asks the next larger one"),
+        Knob("sure", 0.6, 0.0, 1.0, "a sub-model with a lower top-1 probability hands over to the next larger one"),
     ),
     needs=frozenset({"draft:s2d"}),
     look="Which size wrote each token and how sure it was; hard tokens climb to a larger one.",

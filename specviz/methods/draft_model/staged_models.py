@@ -1,5 +1,5 @@
 """Staged speculation with two draft models: a tiny one drafts for the small one, which drafts for the target (Spector and Re
-2308.04623). The small model's tokens follow its law exactly, whatever the tiny one said, so the target's do too.
+2308.04623). The small model's tokens follow its distribution exactly, whatever the tiny model drafts, so the output stays exact.
 """
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """DySpec: the tree grows one node at a time, always where a token is most likely to be reached and accepted (Xiong et al.
-2410.11744). A place's worth is known before its token is drawn, so the drawn tokens keep their laws.
+2410.11744). A place's worth is known before its token is drawn, so the sampled tokens follow their distributions.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("grow", "one by one", choices=("one by one", "layers"),
              help="always where a token is worth most; or, a draft pass a level, wherever it is worth more than 1 / nodes"),
         Knob("draft_temperature", 0.0, 0.0, 2.0,
-             "temperature of the draft; 0: the run's, so that at 0 the likeliest tokens are taken; the paper's is 0.6"),
+             "temperature of the draft; 0: the run's, so that at 0 the top-k tokens are taken; the paper's is 0.6"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="A chain where the draft is sure, a bush where it is not, and everything between.",

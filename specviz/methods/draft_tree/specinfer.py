@@ -1,5 +1,5 @@
 """SpecInfer: sequences of a small model share a token tree that the target checks in one pass (Miao et al. 2305.09781). Siblings
-are drawn independently and refused one after the other, each refusal taking its part of the target's law away (multi-step
+are sampled independently and tested one after the other, each rejection leaving a residual distribution (multi-step
 speculative sampling); equal siblings are one place, below which all their continuations stand. At temperature 0 siblings are the most
 likely tokens. Several draft models may each draw a tree of their own; the trees are joined.
 """

@@ -1,4 +1,4 @@
-"""LogitSpec: the law that wrote the last token is read a second time, as a guess at the token after it; each guess is made longer by
+"""LogitSpec: the distribution that produced the last token is reused as a guess at the token after it; each guess is made longer by
 what followed it in the text (Liu et al. 2507.01449).
 """
 from __future__ import annotations

@@ -7,14 +7,14 @@ from ...core import Knob, Method, Parts
 def build(kit, unsure: float, window: int, gamma: int, inner: int) -> Parts:
     from ...drafters.lookup.copying import NgramDraft
     from ...drafters.model.chain import DraftChain
-    from ...drafters.model.staged import Staged
+    from ...drafters.model.staged import StagedDrafter
     from ...policies import Fixed
     from ...verifiers import TokenRejection
     from ...verifiers.deferred import DeferredAcceptance
 
     draft = kit.open("draft")
     if inner:
-        drafter = Staged(Parts(NgramDraft(3, 2), Fixed(inner), TokenRejection()), draft)
+        drafter = StagedDrafter(Parts(NgramDraft(3, 2), Fixed(inner), TokenRejection()), draft)
     else:
         drafter = DraftChain(draft)
     return Parts(drafter, Fixed(gamma), DeferredAcceptance(unsure, window))

@@ -1,5 +1,5 @@
 """Lenience: speculative decoding that lets tokens pass which the target likes a little less than the draft does (Leviathan et al.
-2211.17192, appendix A.5). Faster, and no longer the target's own law: how far it strays is measured at every token.
+2211.17192, appendix A.5). Faster, and no longer the target's own distribution: the deviation is measured at every token.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TETRIS: every request drafts more tokens than there are rows for, and the batch's rows go to the likeliest of all of them
+"""TETRIS: every request drafts more tokens than there are rows for, and the batch's rows go to the most probable of the batch
 (Wu et al.
 2502.15197).
 """

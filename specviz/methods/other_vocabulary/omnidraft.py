@@ -24,7 +24,7 @@ METHOD = Method(
     summary="One draft for any target: it gathers how it spells the target's tokens, proposes them whole, and learns while it serves.",
     knobs=(
         Knob("gamma", 2, 1, 16, "tokens drafted a round, counted as the target's; the most, with an adaptive length"),
-        Knob("ahead", 4, 0, 16, "behind so many of the draft's likeliest beginnings of known spellings the next token is looked at; 0 "
+        Knob("ahead", 4, 0, 16, "number of most probable prefixes of known spellings whose next token is scored; 0 "
              "proposes nothing but tokens that both have"),
         Knob("every", 16, 1, 256, "written tokens for one step of learning"),
         Knob("rate", 3e-4, 1e-5, 1e-2, "how far a step goes; too far, and what the draft knew is lost"),

@@ -1,6 +1,6 @@
 """SLRS: what the draft says is spelled in the target's tokens, and the first of them is judged under the probability that the draft
 says anything that begins so (Timor et al. 2502.05202). The sum over all that could be said is exponential; here it goes over one draft
-token, and over two where the first is among the likeliest, which is exact for what is proposed and no dearer than a small tree.
+token, and over two where the first is among the most probable, which is exact and costs no more than a small tree.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METHOD = Method(
     summary="Every word of the draft counts, also those the target does not have: it is judged by how the target would spell it.",
     knobs=(
         Knob("gamma", 3, 1, 16, "tokens drafted a round"),
-        Knob("ahead", 4, 0, 16, "of so many of the draft's likeliest tokens the next one is looked at, too, as the two may be one of the "
+        Knob("ahead", 4, 0, 16, "number of most probable draft tokens whose successor is scored, too, because both may form one of the "
              "target's; 0 looks at one token only"),
     ),
     needs=frozenset({"other_draft"}),
@@ -31,7 +31,7 @@ METHOD = Method(
     wins="When the draft has many tokens that the target lacks, at temperature above 0.",
     loses="The rest of a spelling must match the target's own draw; a token that is three or more of the draft's is never proposed whole.",
     differs="The sum over all ways to say a token goes over one draft token, or two where the first is among the "
-            "likeliest. It is exact for what is proposed; the paper's sum has no such bound.",
+            "most probable. It is exact for what is proposed; the paper's sum has no such bound.",
     compared="formula",
     build=build,
 )

@@ -1,5 +1,5 @@
-"""TLI: the draft model may only say tokens that both vocabularies have, and its law is the one over those, so the usual rejection
-rule is exact (Timor et al. 2502.05202). The supports of the two laws differ; the residual covers what the draft cannot say.
+"""TLI: the draft model may only say tokens that both vocabularies have, and its distribution is restricted to those, so the usual rejection
+rule is exact (Timor et al. 2502.05202). The supports of the two distributions differ; the residual covers what the draft cannot say.
 """
 from __future__ import annotations
 

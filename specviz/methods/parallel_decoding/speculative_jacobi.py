@@ -1,5 +1,5 @@
-"""Speculative Jacobi decoding: Jacobi iteration that is exact under sampling. Each guess remembers the law it was drawn from in
-the pass before and is tested against the law of this pass; refused ones are drawn anew (Teng et al. 2410.01699).
+"""Speculative Jacobi decoding: Jacobi iteration that is exact under sampling. Each guess keeps the distribution it was sampled from in
+the previous pass and is verified against that of this pass; rejected ones are resampled (Teng et al. 2410.01699).
 """
 from __future__ import annotations
 

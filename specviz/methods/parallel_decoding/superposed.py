@@ -20,7 +20,7 @@ METHOD = Method(
     key="superposed",
     title="Superposed decoding",
     paper="Shen et al. 2024, arXiv 2405.18400",
-    summary="Thinks of several continuations at once, as one blurred thought, and writes down the likeliest of them.",
+    summary="Thinks of several continuations at once, as one blurred thought, and writes down the most probable of them.",
     exactness="approximate",
     knobs=(
         Knob("drafts", 3, 1, 8, "continuations kept (k); with one of them and blend 0 it is plain greedy decoding"),

@@ -1,5 +1,5 @@
 """EasySpec: the draft's layers run side by side instead of one after the other, which blurs its states a little and would keep
-several devices busy at once (Wu et al. 2502.02493). The law it draws from is the blurred one, so the text stays exact; keys and
+several devices busy at once (Wu et al. 2502.02493). It samples from the approximate distribution, so the text stays exact; keys and
 values are made anew in order once tokens are accepted.
 """
 from __future__ import annotations

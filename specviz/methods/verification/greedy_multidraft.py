@@ -1,4 +1,4 @@
-"""Greedy multi-draft sampling: all candidates but one are the draft's favourites, one is drawn from the rest of its law (Hu et al.
+"""Greedy multi-draft sampling: all candidates but one are the draft's favourites, one is sampled from the rest of it (Hu et al.
 2502.18779). For such candidates the rule is optimal and needs no loop over residuals of its own.
 """
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SpecTr: k independent drafts are judged together by an almost optimal transport of one law onto the other (K-SEQ, Sun et al.
+"""SpecTr: k independent drafts are judged together by an nearly optimal transport between the two distributions (K-SEQ, Sun et al.
 2310.15141). Drafts that agree on the accepted tokens stay in the race; at temperature 0 all drafts are the same and one is made.
 """
 from __future__ import annotations
@@ -24,9 +24,9 @@ METHOD = Method(
         Knob("gamma", 4, 1, 8, "length of each"),
     ),
     needs=frozenset({"draft", "tree"}),
-    look="Twins: drafts that drew the same tokens are scored and judged side by side.",
+    look="Duplicate siblings: drafts that sampled the same tokens are scored and verified separately.",
     wins="At temperature above 0, when a single draft is refused early.",
-    loses="Twins cost rows and bring little; drawing without replacement accepts more with as many rows.",
+    loses="Duplicate siblings cost positions and gain little; sampling without replacement accepts more with as many positions.",
     differs="As published; rho is found by bisection at every place.",
     build=build,
 )

@@ -1,4 +1,4 @@
-"""Self-speculation: which layers, the search for them, greedy equality and the exact law on a target that lends its layers."""
+"""Self-speculation: which layers, the search for them, greedy equality and the exact distribution on a target that lends its layers."""
 from __future__ import annotations
 
 import random
@@ -6,7 +6,7 @@ import random
 import pytest
 
 from specviz.core import Budget, Sampling, State, open_run
-from specviz.drafters.layers.fewer import SkippedLayers, spread
+from specviz.drafters.layers.layer_skipping import SkippedLayers, spread
 from specviz.drafters.layers.layer_search import LayerSearch
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, swift, unified_layer_skipping
@@ -90,7 +90,7 @@ def test_greedy(method, knobs, folder):
 @pytest.mark.parametrize("method, knobs", [
     (SKIP, {"gamma": 2}), (SWIFT, {"gamma": 2, "wide": 2, "sure": 0.3}), (ULS, {"gamma": 2}),
 ])
-def test_law(method, knobs, folder):
+def test_distribution(method, knobs, folder):
     check_distribution(method, layered(folder, 3, 4, 3), prompt=(1, 2, 0), count=2 if method is SWIFT else 3, **knobs)
 
 
@@ -103,7 +103,7 @@ def test_drafting_leaves_the_target_alone(folder):
         open_run(parts, one.target, state)
         before = [[x.clone() for x in one.target.kv(i)] for i in range(6)]
         tree = parts.drafter.propose(state, Budget(4, 2, 8))
-        assert len(tree) > 0 and one.target.seen == [3, 7, 1]
+        assert len(tree) > 0 and one.target.cached_tokens == [3, 7, 1]
         for i in range(6):
             assert all(bool((a == b).all()) for a, b in zip(before[i], one.target.kv(i)))
 
@@ -111,14 +111,14 @@ def test_drafting_leaves_the_target_alone(folder):
 def test_swift_searches_while_it_writes(folder):
     one, knobs = layered(folder, 12, 6, 1), {"context": 16, "ratio": 0.45, "every": 1}
     _, outcomes, state = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)
-    told = [data for kind, data in state.notes if kind == "layers"]
-    assert told[0]["trials"] == 0 and told[-1]["trials"] > 3
-    assert [t["matched"] for t in told] == sorted(t["matched"] for t in told)
-    assert all(2 <= s < 10 and len(t["skipped"]) == 3 for t in told for s in t["skipped"])  # of 6 layers, first and last stay
+    reported = [data for kind, data in state.notes if kind == "layers"]
+    assert reported[0]["trials"] == 0 and reported[-1]["trials"] > 3
+    assert [t["matched"] for t in reported] == sorted(t["matched"] for t in reported)
+    assert all(2 <= s < 10 and len(t["skipped"]) == 3 for t in reported for s in t["skipped"])  # of 6 layers, first and last stay
     rare = [data for kind, data in play_all(SWIFT, one, [3, 7, 1], 60, **knobs | {"every": 5})[2].notes if kind == "layers"]
-    assert 0 < rare[-1]["trials"] < told[-1]["trials"] / 3
+    assert 0 < rare[-1]["trials"] < reported[-1]["trials"] / 3
     again = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)[2]
-    assert [data for kind, data in again.notes if kind == "layers"] == told
+    assert [data for kind, data in again.notes if kind == "layers"] == reported
 
 
 def test_swifts_search_goes_on_with_the_visitors_next_answer_and_reaches_its_bayesian_step(folder, monkeypatch):
@@ -132,9 +132,9 @@ def test_swifts_search_goes_on_with_the_visitors_next_answer_and_reaches_its_bay
     one, ends = layered(folder, 12, 6, 1), []
     one.memory = Memory()
     for prompt in ([3, 7, 1], [4, 4, 2], [5, 1, 9]):
-        told = [data for kind, data in play_all(SWIFT, one, prompt, 24, context=8, every=1)[2].notes if kind == "layers"]
-        assert told[0]["trials"] >= (ends[-1] if ends else 0)
-        ends.append(told[-1]["trials"])
+        reported = [data for kind, data in play_all(SWIFT, one, prompt, 24, context=8, every=1)[2].notes if kind == "layers"]
+        assert reported[0]["trials"] >= (ends[-1] if ends else 0)
+        ends.append(reported[-1]["trials"])
     assert 0 < ends[0] < 12 < ends[-1] and asked[0] == 12
 
 

@@ -9,7 +9,7 @@ import torch
 from specviz.core import DraftTree, Sampling, State, open_run, play
 from specviz.methods.self_speculation.easyspec import METHOD, build
 from specviz.targets.fast import FastModel
-from specviz.targets.side_by_side import groups_of
+from specviz.targets.layer_groups import groups_of
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 from ...zoo.checkpoints import write

@@ -12,7 +12,7 @@ from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
-from specviz.training.dense import with_states
+from specviz.training.dense_store import with_states
 from specviz.zoo import Kit, Loaded, ZooError
 
 from ...run.fakes import FakeLoaded
@@ -69,7 +69,7 @@ def test_to_the_last_position_of_the_context(method):
 @pytest.mark.thorough
 @pytest.mark.parametrize("key", REMEMBERING)
 def test_nothing_grows_across_a_hundred_answers(key):
-    method, memory, sizes = catalogue()[key], Memory(room=300), []
+    method, memory, sizes = catalogue()[key], Memory(capacity=300), []
     assert {"suffix_decoding", "rasd", "sam_store", "token_recycling", "trie_lookahead", "ngram_mod"} <= set(REMEMBERING)
     one = stored(kit(12, 1, memory=memory), [[3, 1, 2]])
     knobs = {name: value for name, value in (("room", 1000), ("nodes", 8)) if any(k.name == name for k in method.knobs)}

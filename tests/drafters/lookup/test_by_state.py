@@ -1,4 +1,4 @@
-"""DReSD: the nearest states against brute force, partial prefill, greedy equality and the exact law."""
+"""DReSD: the nearest states against brute force, partial prefill, greedy equality and the exact distribution."""
 from __future__ import annotations
 
 import numpy as np
@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
-from specviz.drafters.lookup.by_state import DenseCopy
+from specviz.drafters.lookup.hidden_state_lookup import DenseCopy
 from specviz.indexes.nearest import mark_of, marks
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
 from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
-from specviz.training.dense import with_states
+from specviz.training.dense_store import with_states
 
 from .toys import check_greedy, check_distribution, greedy, kit
 
@@ -75,7 +75,7 @@ def test_greedy():
     assert check_greedy(dresd.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 32) > 1.2
 
 
-def test_law():
+def test_distribution():
     check_distribution(dresd.METHOD, kit(3), least=-1.0, length=2)
 
 
@@ -137,7 +137,7 @@ def test_without_faiss_the_search_is_exact(monkeypatch):
     assert dense_store(kit(12, 1), graph=1).dense.how == "exact"
 
 
-def test_dense_store_greedy_and_law():
+def test_dense_store_greedy_and_distribution():
     kits = []
     for vocab, seed in ((12, 1), (4, 0)):
         one = kit(vocab, seed)
@@ -155,10 +155,10 @@ def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
     """Float32 in another order of its sums, and half precision. A digest of rounded numbers is another one on the next machine."""
     one, rng = kit(12, 1), torch.Generator().manual_seed(3)
     head = one.target.head
-    told = mark_of(one.target)
+    reported = mark_of(one.target)
     one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
-    assert mark_of(one.target) != told and marks(told, one.target) and not marks(told, kit(12, 5).target)
-    assert not any(marks(other, one.target) for other in ("89aebf618721103d", None, told[1:], [*told[1:], "0"], [*told[1:], float("nan")]))
+    assert mark_of(one.target) != reported and marks(reported, one.target) and not marks(reported, kit(12, 5).target)
+    assert not any(marks(other, one.target) for other in ("89aebf618721103d", None, reported[1:], [*reported[1:], "0"], [*reported[1:], float("nan")]))
 
 
 def test_states_of_another_target_are_refused(tmp_path):
@@ -179,7 +179,7 @@ def test_states_of_another_target_are_refused(tmp_path):
 
 def test_states_are_compared_in_their_main_directions():
     """Eighty states of two hundred dimensions, which vary in three of them but for a little noise: three are kept, and they are those."""
-    from specviz.drafters.lookup.by_state import main_directions
+    from specviz.drafters.lookup.hidden_state_lookup import main_directions
 
     source = torch.Generator().manual_seed(3)
     plane = torch.linalg.qr(torch.randn(200, 3, generator=source)).Q

@@ -1,4 +1,4 @@
-"""SuffixDecoding: its guess against the published search written out plainly, its memory, greedy equality and the exact law."""
+"""SuffixDecoding: its guess against the published search written out plainly, its memory, greedy equality and the exact distribution."""
 from __future__ import annotations
 
 import heapq
@@ -105,7 +105,7 @@ def test_greedy(kits, knobs):
     assert check_greedy(suffix_decoding.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 48, **knobs) > 1.2
 
 
-def test_law():
+def test_distribution():
     check_distribution(suffix_decoding.METHOD, kit(3), nodes=4, factor=4.0)
 
 

@@ -1,11 +1,11 @@
-"""The gate before lookups, and what a visitor's runs leave behind: lawful, learned from drafts that were never checked, bounded."""
+"""The gate before lookups, and what a visitor's runs leave behind: compatible, learned from drafts that were never checked, bounded."""
 from __future__ import annotations
 
 import itertools
 
 from specviz.core import Budget, Clock, Drafter, DraftTree, Origin, Outcome, State, Verdict
-from specviz.drafters.lookup import gate as rules
-from specviz.drafters.lookup.gate import AGREE, RIGHT, Gate, Price, front
+from specviz.drafters.lookup import cost_gate as rules
+from specviz.drafters.lookup.cost_gate import AGREE, RIGHT, CostGate, Price, front
 from specviz.indexes.earlier_answers import TABLES, Memory
 from specviz.methods.lookup import token_recycling
 
@@ -49,19 +49,19 @@ def write(gate, rounds, price=ROW, tick=0.0):
 
 
 def test_good_drafts_pass_and_bad_ones_are_held_back():
-    assert write(Gate(Told(True)), 40)[-20:] == [8] * 20
-    assert sum(write(Gate(Told(False)), 400)[50:]) <= 8  # and what it costs to look again now and then is little
+    assert write(CostGate(Told(True)), 40)[-20:] == [8] * 20
+    assert sum(write(CostGate(Told(False)), 400)[50:]) <= 8  # and what it costs to look again now and then is little
 
 
 def test_with_free_rows_everything_passes():
-    assert sum(write(Gate(Told(False)), 400, price=0.0)) > sum(write(Gate(Told(False)), 400))
-    assert write(Gate(Told(False), caution=0.0), 20) == [8] * 20
+    assert sum(write(CostGate(Told(False)), 400, price=0.0)) > sum(write(CostGate(Told(False)), 400))
+    assert write(CostGate(Told(False), caution=0.0), 20) == [8] * 20
 
 
 def test_it_learns_from_drafts_it_held_back():
     """A drafter that was wrong for long and is right from now on is let through again, although nothing of it was checked."""
     drafter = Told(False)
-    gate = Gate(drafter)
+    gate = CostGate(drafter)
     write(gate, 100)
     rates = gate.rate(3).value
     start, gate.start = gate.start, lambda *args: None  # the run goes on
@@ -71,10 +71,10 @@ def test_it_learns_from_drafts_it_held_back():
     gate.start = start
 
 
-def test_a_dear_lookup_that_finds_nothing_rests():
+def test_a_costly_lookup_that_finds_nothing_rests():
     for right, tick, asked in ((False, 0.001, (100, 100)), (False, 0.5, (8, 40)), (True, 0.5, (100, 100))):
         drafter = Told(right)
-        write(Gate(drafter), 100, tick=tick)
+        write(CostGate(drafter), 100, tick=tick)
         assert asked[0] <= drafter.asked <= asked[1]
 
 
@@ -106,7 +106,7 @@ def test_the_price_is_the_line_through_what_was_measured():
 
 def test_expected_tokens_are_weighed_against_the_price():
     """Against every count tried by hand: a chain whose next token is right with the chance of as many tokens that agree."""
-    gate = Gate(Told(True))
+    gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     for agree in (0, 1, 2, 3, 6, 12, 40):
         rates = [RIGHT[max(i for i, n in enumerate(AGREE) if n <= agree + deep)] for deep in range(20)]
@@ -126,7 +126,7 @@ def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
     def tree(source, start):
         return DraftTree((7,), (-1,), (-1,), origin=(Origin(source, start, start + 1),))
 
-    gate = Gate(Told(True))
+    gate = CostGate(Told(True))
     text = [5, 1, 2, 3, 4, 7, 9, 1, 2, 3, 4]
     assert gate.agree(tree("context", 5), text) == 4  # the drafter said 3: it looks no further back
     assert gate.agree(tree("context", 1), [4, 7, 4]) == 1 and gate.agree(tree("context", 2), text) == 0
@@ -135,7 +135,7 @@ def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
 
 
 def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
-    gate = Gate(Told(True))
+    gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
     before = gate.rate(3).value, gate.rate(4).value
@@ -147,7 +147,7 @@ def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
 
 
 def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
-    gate = Gate(Told(True))
+    gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     state = State([0])
     gate.worth = lambda tree, agree: 3
@@ -172,7 +172,7 @@ def test_a_long_draft_is_asked_for_where_a_short_one_promises():
     for right, agree, asked in ((True, 20, (8, 30)), (True, 1, (8,)), (False, 1, (8,))):
         drafter = Long(right)
         drafter.matched = agree
-        gate, state = Gate(drafter), State([0])
+        gate, state = CostGate(drafter), State([0])
         gate.start(state, None, None)
         tree = gate.propose(state, Budget(30))
         notes = [data["value"] for kind, data in state.notes if kind == "threshold"]
@@ -184,7 +184,7 @@ def test_a_long_draft_is_asked_for_where_a_short_one_promises():
 
 
 def test_memory_forgets_the_oldest_and_never_grows():
-    memory = Memory(room=100)
+    memory = Memory(capacity=100)
     for i in range(300):
         memory.add([i] * (i % 40 + 1))
         assert sum(map(len, memory.answers)) <= 100
@@ -228,5 +228,5 @@ def test_a_hot_table_goes_on_where_the_last_run_ended():
                     table[token] = row.argsort(descending=True)[:8].tolist()
                 at += len(outcome.committed)
             assert parts.drafter.successors == table and len(table) <= one.vocab
-        told = [data for kind, data in state.notes if kind == "successors"]
-        assert len(told) == len(outcomes) and all(len(row["tokens"]) <= 8 for one_round in told for row in one_round["rows"])
+        reported = [data for kind, data in state.notes if kind == "successors"]
+        assert len(reported) == len(outcomes) and all(len(row["tokens"]) <= 8 for one_round in reported for row in one_round["rows"])

@@ -6,10 +6,10 @@ import random
 import torch
 
 from specviz.core import Budget, Outcome, Scores, State, Verdict
-from specviz.drafters.lookup.branches_of_text import TrieLookahead
+from specviz.drafters.lookup.trie_lookahead import TrieLookahead
 from specviz.drafters.lookup.ngram_map import NgramMap, NgramPool
-from specviz.drafters.lookup.next_next import NextNext
-from specviz.drafters.lookup.several_copies import BranchedCopy
+from specviz.drafters.lookup.logit_successors import NextNext
+from specviz.drafters.lookup.branched_copy import BranchedCopy
 from specviz.indexes.branch_trie import BranchTrie, grow
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.hash_pool import HashPool
@@ -94,8 +94,8 @@ def test_pieces_of_answers_stay_and_those_of_the_prompt_go():
     assert len(tree_of(TrieLookahead(memory, 3), [5, 7], budget)) == 0
 
 
-def test_the_last_laws_other_favourites_are_branches_made_longer_by_the_text():
-    text = [4, 5, 6, 7, 8, 9, 5]  # 5 stood before, followed by 6 7 8; the law of the last token also liked 8 and 3
+def test_the_last_distributions_other_favourites_are_branches_made_longer_by_the_text():
+    text = [4, 5, 6, 7, 8, 9, 5]  # 5 stood before, followed by 6 7 8; the distribution of the last token also liked 8 and 3
     drafter, state = NextNext(2, 3), State(list(text))
     row = torch.zeros(12)
     row[[5, 8, 3]] = torch.tensor([9.0, 8.0, 7.0])

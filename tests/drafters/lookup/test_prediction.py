@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from specviz.core import Budget, Outcome, Scores, State, Verdict
-from specviz.drafters.lookup.prediction import TOLD, Prediction
+from specviz.drafters.lookup.prediction import ASSUMED, Prediction
 from specviz.methods.lookup import predicted_output
 
 from .toys import check_distribution, greedy, kit, play_all
@@ -28,7 +28,7 @@ def commit(drafter, state, *tokens):
 def test_it_is_copied_from_its_beginning_before_anything_is_written():
     drafter, state = begun()
     tree = drafter.propose(state, Budget(64))
-    assert list(tree.tokens) == TEXT and tree.origin[0] == ("predicted", 0, 1) and drafter.matched == TOLD
+    assert list(tree.tokens) == TEXT and tree.origin[0] == ("predicted", 0, 1) and drafter.matched == ASSUMED
 
 
 def test_it_goes_on_where_the_answer_follows_it():
@@ -70,6 +70,6 @@ def test_a_true_prediction_is_written_in_a_few_rounds_and_a_false_one_changes_no
         assert written == plain and len(outcomes) in rounds
 
 
-def test_law():
+def test_distribution():
     for predicted in ((0, 1, 2), (2, 2, 2, 2)):
         check_distribution(predicted_output.METHOD, kit(3, predicted=predicted), gamma=2)

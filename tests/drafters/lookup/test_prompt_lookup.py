@@ -1,4 +1,4 @@
-"""Methods that copy from the text so far: greedy equality, the exact law, what they draft and from where."""
+"""Methods that copy from the text so far: greedy equality, the exact distribution, what they draft and from where."""
 from __future__ import annotations
 
 import pytest
@@ -34,7 +34,7 @@ def test_greedy(method, knobs, kits):
     (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 2}), (anpd.METHOD, {"gamma": 2}), (copyspec.METHOD, {"gram": 1, "block": 2}), (sam_decoding.METHOD, {"least": 1, "gamma": 2}),
     (sam_decoding.METHOD, {"gamma": 2, "otherwise": "token recycling", "nodes": 3}),
 ])
-def test_law(method, knobs):
+def test_distribution(method, knobs):
     check_distribution(method, kit(3), **knobs)
 
 

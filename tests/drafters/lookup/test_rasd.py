@@ -1,4 +1,4 @@
-"""RASD: pruning, the union's owners, greedy equality and the exact law with drawn and retrieved siblings."""
+"""RASD: pruning, the union's owners, greedy equality and the exact distribution with drawn and retrieved siblings."""
 from __future__ import annotations
 
 import torch
@@ -32,13 +32,13 @@ def test_greedy():
     assert check_greedy(rasd.METHOD, kits[:1], ([1],), 32, top=1, found=2) > 1
 
 
-def test_law():
+def test_distribution():
     check_distribution(rasd.METHOD, kit(3), count=2, nodes=2, depth=2, width=2, found=2)
     check_distribution(rasd.METHOD, kit(3, sharp=0.7), prompt=(1, 1, 2, 1), count=2, nodes=2, depth=1, found=3)
 
 
-def test_who_proposed_what_is_told():
+def test_who_proposed_what_is_reported():
     _, outcomes, state = play_all(rasd.METHOD, kit(12, 1), [1, 0, 0, 1, 1, 0, 0], 32)
-    told = [data for kind, data in state.notes if kind == "fused"]
-    assert [len(data["by"]) for data in told] == [len(o.tree) for o in outcomes]
-    assert {name for data in told for name in data["by"]} == {"draft", "retrieved", "both"}
+    reported = [data for kind, data in state.notes if kind == "fused"]
+    assert [len(data["by"]) for data in reported] == [len(o.tree) for o in outcomes]
+    assert {name for data in reported for name in data["by"]} == {"draft", "retrieved", "both"}

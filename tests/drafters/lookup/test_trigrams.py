@@ -1,4 +1,4 @@
-"""ADED: the matrix, the search, greedy equality and the exact law."""
+"""ADED: the matrix, the search, greedy equality and the exact distribution."""
 from __future__ import annotations
 
 import math
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, State
-from specviz.drafters.lookup.trigrams import KEPT, MOST, PAIRS, Matrix, TrigramSearch, best_visited
+from specviz.drafters.lookup.trigram_search import KEPT, MOST, PAIRS, Matrix, TrigramSearch, best_visited
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_array import PART
 from specviz.indexes.trigrams import Trigrams
@@ -124,12 +124,12 @@ def test_greedy():
     assert check_greedy(aded.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 32, iterations=40, start="prompt") > 1.2
 
 
-def test_law():
+def test_distribution():
     check_distribution(aded.METHOD, kit(3), iterations=10, nodes=4, depth=2, start="prompt")
 
 
-def test_visits_are_told():
+def test_visits_are_reported():
     _, outcomes, state = play_all(aded.METHOD, kit(4), [1, 2, 0, 1, 2, 0, 1], 12, iterations=20, start="prompt")
-    told = [data for kind, data in state.notes if kind == "search"]
-    assert len(told) == sum(len(o.tree) > 0 for o in outcomes) > 0
-    assert [len(t["visits"]) for t in told] == [len(o.tree) for o in outcomes if len(o.tree)]
+    reported = [data for kind, data in state.notes if kind == "search"]
+    assert len(reported) == sum(len(o.tree) > 0 for o in outcomes) > 0
+    assert [len(t["visits"]) for t in reported] == [len(o.tree) for o in outcomes if len(o.tree)]

@@ -1,4 +1,4 @@
-"""A tiny target in double precision and the walks over it: greedy text, every run under scripted dice, the exact law."""
+"""A tiny target in double precision and the walks over it: greedy text, every run under scripted random numbers, the exact distribution."""
 from __future__ import annotations
 
 import itertools
@@ -15,7 +15,7 @@ FREE = Sampling(temperature=1.0)
 
 
 class Script:
-    """Dice that replay a plan and note how likely it was."""
+    """Random streams that replay a plan and note how likely it was."""
 
     def __init__(self, plan):
         self.plan, self.used, self.prob, self.sizes = plan, 0, 1.0, []
@@ -43,7 +43,7 @@ class Script:
 
 
 def probs_of(run):
-    """The law of run(dice), every way the dice can fall walked once."""
+    """The distribution of run(random numbers), every way the random numbers can fall walked once."""
     plan, out = [], {}
     while True:
         rng = Script(plan)
@@ -58,7 +58,7 @@ def probs_of(run):
 
 
 def distance(a, b):
-    """Total variation of two laws given as dicts."""
+    """Total variation of two distributions given as dicts."""
     return 0.5 * sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b})
 
 
@@ -109,7 +109,7 @@ def play_all(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=fro
     open_run(parts, target, state)
     while not state.done:
         outcomes.append(play(parts, target, state))
-        assert target.seen == state.tokens[:-1]
+        assert target.cached_tokens == state.tokens[:-1]
     return state.tokens[len(prompt):], outcomes, state
 
 
@@ -132,7 +132,7 @@ def greedy(net, prompt, count, stop=frozenset()):
 
 
 def joint(net, prompt, count, sampling=FREE):
-    """The target's law of the next ``count`` tokens."""
+    """The target's distribution of the next ``count`` tokens."""
     out = {}
     for tail in itertools.product(range(net.vocab), repeat=count):
         rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
@@ -155,7 +155,7 @@ def check_greedy(method, kits, prompts=PROMPTS, count=40, **knobs):
 
 
 def check_distribution(method, one, prompt=(1, 2, 0, 1, 2), count=3, make=None, **knobs):
-    """The law of the next ``count`` tokens is the target's, every run of the engine walked."""
+    """The distribution of the next ``count`` tokens is the target's, every run of the engine walked."""
     def once(rng):
         parts = make() if make else None
         return tuple(play_all(method, one, prompt, count, FREE, rng, parts=parts, **knobs)[0])

@@ -10,7 +10,7 @@ from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.drafters.parallel.lookahead import Lookahead
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.drafters.lookup.recycling import Recycling
+from specviz.drafters.lookup.token_recycling import Recycling
 from specviz.indexes.suffix_automaton import Grams
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
@@ -132,7 +132,7 @@ def test_jacobi_guesses_are_the_targets_answers_to_its_last_guesses():
         guesses = answers[len(outcome.verdict.path) + 1:]
 
 
-def test_a_chain_stops_when_told_and_keeps_the_token_it_looked_at():
+def test_a_chain_stops_when_reported_and_keeps_the_token_it_looked_at():
     seen = []
 
     def stop(step: Step):
@@ -148,7 +148,7 @@ def test_a_chain_stops_when_told_and_keeps_the_token_it_looked_at():
     assert float(seen[0].probs.max()) < 1
 
 
-def test_chain_draws_from_the_laws_it_records():
+def test_chain_draws_from_the_distributions_it_records():
     probs = torch.tensor([[0.1, 0.6, 0.3], [0.3, 0.3, 0.4], [0.8, 0.1, 0.1]], dtype=torch.float64)
     model = Rows(lambda tokens: probs[tokens[-1]], 3)
     tree = DraftChain(model).propose(State([0, 1], Sampling(1.0), RandomStreams(4)), Budget(gamma=3))

@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import Budget, Costs, RandomStreams, Outcome, Sampling, Scores, State, Verdict
 from specviz.drafters.model.chain import DraftShape
-from specviz.drafters.model.dynamic import ConfidentTree, GreedyTree
+from specviz.drafters.model.confidence_trees import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree
 from specviz.trees import SequoiaPlan, product, sparse
 
@@ -26,16 +26,16 @@ def model(vocab, seed):
     return Rows(lambda tokens: draft(tokens[1:]), vocab), draft
 
 
-@pytest.mark.parametrize("temperature, heated", [(0.0, True), (0.5, True), (0.5, False)])
+@pytest.mark.parametrize("temperature, with_temperature", [(0.0, True), (0.5, True), (0.5, False)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_confident_tree_keeps_the_likeliest_paths(seed, temperature, heated):
+def test_the_confident_tree_keeps_the_most_probable_paths(seed, temperature, with_temperature):
     """With a beam that cuts nothing off: the best of all paths of the full tree. The authors score at temperature 1 whatever the run's is."""
     rows, draft = model(4, seed)
 
     def hot(tokens):
-        return (draft(tokens).log() / (temperature if temperature and heated else 1)).softmax(-1)
+        return (draft(tokens).log() / (temperature if temperature and with_temperature else 1)).softmax(-1)
 
-    tree = ConfidentTree(rows, beam=16, heated=heated).propose(State([0], Sampling(temperature)), Budget(gamma=3, width=4, nodes=9))
+    tree = ConfidentTree(rows, beam=16, with_temperature=with_temperature).propose(State([0], Sampling(temperature)), Budget(gamma=3, width=4, nodes=9))
     token_probs = {path: p for n in (1, 2, 3) for path, p in target_probs(hot, 4, n).items()}
     assert sorted(paths(tree)) == sorted(sorted(token_probs, key=lambda path: -token_probs[path])[:9])
     assert set(tree.draw) == {-1}
@@ -57,7 +57,7 @@ def test_no_rounding_makes_a_child_worth_more_than_its_parent(width):
 @pytest.mark.parametrize("width, nodes", [(1, 3), (4, 90), (6, 9)])
 def test_the_children_found_on_the_host_are_those_that_tensors_find(width, nodes):
     rows, worth = torch.randn(5, 40, generator=torch.Generator().manual_seed(width)), [0.0, -1.5, -0.2, -0.7, -3.0]
-    tree, asked = ConfidentTree(None, 5, heated=True), (Budget(width=width, nodes=nodes), State([0], Sampling(0.7)))
+    tree, asked = ConfidentTree(None, 5, with_temperature=True), (Budget(width=width, nodes=nodes), State([0], Sampling(0.7)))
     found = tree._few(rows, worth, *asked)
     values, parents, tokens = tree._children(rows, torch.tensor(worth), *asked)
     assert [(at, token) for _, at, token in found] == list(zip(parents.tolist(), tokens.tolist())) and len(found) == min(nodes, 5 * width)
@@ -133,7 +133,7 @@ def test_dyspec_grows_where_the_value_is_greatest(ahead):
     assert paths(tree) == want
 
 
-def test_dyspec_draws_follow_their_laws():
+def test_dyspec_draws_follow_their_distributions():
     rows, draft = model(5, 6)
     for seed in range(10):
         tree = GreedyTree(rows).propose(State([0], Sampling(1.0), RandomStreams(seed)), Budget(gamma=4, width=4, nodes=9))
@@ -167,8 +167,8 @@ def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
 
 
 @pytest.mark.parametrize("layered", [False, True])
-def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_laws(layered):
-    """Also at temperature 0 of the run, where the likeliest tokens would be taken otherwise."""
+def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_distributions(layered):
+    """Also at temperature 0 of the run, where the most probable tokens would be taken otherwise."""
     rows, draft = model(5, 6)
     for sampling in (Sampling(), Sampling(1.0)):
         for drafter in (GreedyTree(rows, temperature=0.6, layered=layered), DraftShape(rows, product((3, 2)), temperature=0.6)):

@@ -18,13 +18,13 @@ def served(length, rate=1e-2, every=4, temperature=1.0, seed=5, kind=OnlineChain
     net = TinyNet(12, 3, sharp=1.5)
     drafter = kind(TinyTarget(TinyNet(12, 8, sharp=1.5), 400), every, rate)
     target, parts = TinyTarget(net, 400), Parts(drafter, Fixed(3), TokenRejection())
-    state, told, outcomes = State(list(TEXT), Sampling(temperature, seed=seed), limit=length), [], []
+    state, reported, outcomes = State(list(TEXT), Sampling(temperature, seed=seed), limit=length), [], []
     open_run(parts, target, state)
     while not state.done:
         state.notes = []
         outcomes.append(play(parts, target, state))
-        told += [data for _, data in state.notes]
-    return drafter, state, told, outcomes
+        reported += [data for _, data in state.notes]
+    return drafter, state, reported, outcomes
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def long():
 
 
 def test_agreement_rises_and_what_never_learned_stays_behind(long):
-    drafter, _, told, _ = long
-    steps = [note for note in told if "now" in note]
+    drafter, _, reported, _ = long
+    steps = [note for note in reported if "now" in note]
     early, late = steps[:len(steps) // 3], steps[-len(steps) // 3:]
 
     def mean(notes, name):
@@ -49,8 +49,8 @@ def test_agreement_rises_and_what_never_learned_stays_behind(long):
 
 
 def test_a_seed_gives_the_same_run_again(long):
-    _, state, told, _ = served(170)
-    assert state.tokens == long[1].tokens and told == long[2]
+    _, state, reported, _ = served(170)
+    assert state.tokens == long[1].tokens and reported == long[2]
 
 
 def test_a_step_comes_with_every_so_many_refusals(long):
@@ -96,7 +96,7 @@ def test_its_cache_is_that_of_the_weights_it_has_now(long):
     drafter, state, _, _ = long
     fresh = TinyTarget(drafter.model.net, 400)
     drafter.model.sync(state.tokens)
-    drafter.model.settle()
+    drafter.model.flush()
     fresh.sync(state.tokens)
     for layer in range(2):
         assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(drafter.model.kv(layer), fresh.kv(layer)))
@@ -107,9 +107,9 @@ def test_few_places_are_kept_however_seldom_it_is_wrong(monkeypatch):
     from specviz.drafters.model import online
 
     monkeypatch.setattr(online, "PASSED", 5)
-    drafter, state, told, outcomes = served(60, every=1000)
+    drafter, state, reported, outcomes = served(60, every=1000)
     refused = sum(outcome.verdict.kind == "correction" for outcome in outcomes)
     passed = [place.at for place in drafter.places if not place.refused]
-    assert told[-1]["waiting"] == refused == len(drafter.places) - len(passed) and len(passed) == 5
+    assert reported[-1]["waiting"] == refused == len(drafter.places) - len(passed) and len(passed) == 5
     accepted = sum(len(outcome.verdict.path) for outcome in outcomes)
     assert accepted > 5 and passed == sorted(passed) and passed[-1] >= len(state.tokens) - 8

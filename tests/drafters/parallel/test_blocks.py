@@ -1,4 +1,4 @@
-"""The Jacobi family: greedy equality, the exact law where tokens are drawn, what the approximate ones may and may not do."""
+"""The Jacobi family: greedy equality, the exact distribution where tokens are drawn, what the approximate ones may and may not do."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -35,12 +35,12 @@ def test_greedy(method, knobs, kits):
 
 @pytest.mark.parametrize("method, knobs", [(jacobi.METHOD, {"block": 2}), (GS, {"block": 2}), (SJD, {"window": 2}), (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1})])
 @pytest.mark.parametrize("sharp", [3.0, 0.7])
-def test_law(method, knobs, sharp):
+def test_distribution(method, knobs, sharp):
     check_distribution(method, kit(3, sharp=sharp), **knobs)
 
 
-def test_law_of_a_redraw_that_forgets_its_law_is_wrong():
-    """The negative control of speculative Jacobi: a guess tested with another law than its own biases the output."""
+def test_distribution_of_a_redraw_that_forgets_its_distribution_is_wrong():
+    """The negative control of speculative Jacobi: a guess tested with another distribution than its own biases the output."""
     class Forgetful(SampledJacobi):
         def propose(self, state, budget):
             tree = super().propose(state, budget)
@@ -56,7 +56,7 @@ def test_law_of_a_redraw_that_forgets_its_law_is_wrong():
 
 
 class StandsStill(TokenRejection):
-    """Jacobi's own rule above temperature 0: a guess that is the target's best token is final, whatever the dice say."""
+    """Jacobi's own rule above temperature 0: a guess that is the target's best token is final, whatever the random numbers say."""
 
     def verify(self, tree, scores, state):
         path = []
@@ -69,7 +69,7 @@ class StandsStill(TokenRejection):
 
 
 def test_jacobis_own_rule_is_greedy_only():
-    """Which is why the product tests each guess instead: that follows the law (test_law), this does not."""
+    """Which is why the product tests each guess instead: that follows the distribution (test_law), this does not."""
     one = kit(3, sharp=0.7)
 
     def once(rng):
@@ -107,7 +107,7 @@ def test_sjd_carries_what_was_drawn():
 @pytest.mark.parametrize("method, knobs, sampling", [(jacobi.METHOD, {"block": 4}, GREEDY), (GS, {"block": 6}, GREEDY), (SJD, {"window": 4}, FREE)],
                          ids=["jacobi", "gauss_seidel_jacobi", "speculative_jacobi"])
 def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sampling):
-    """Asked of the network without a cache: a place's guess is the target's best token there, or a draw from its law there."""
+    """Asked of the network without a cache: a place's guess is the target's best token there, or a draw from its distribution there."""
     one, tokens, rows, met = kit(12, 1), [3, 7, 1], [], 0
     for outcome in play_all(method, one, tokens, 30, sampling, **knobs)[1]:
         tree, count = outcome.tree, min(len(rows), len(outcome.tree))

@@ -1,4 +1,4 @@
-"""Lossy by design: where the knob makes them exact they are plain decoding, and elsewhere they follow the law that they say."""
+"""Lossy by design: where the knob makes them exact they are plain decoding, and elsewhere they follow the distribution that they say."""
 from __future__ import annotations
 
 import math
@@ -10,7 +10,7 @@ from specviz.core import Budget, RandomStreams, DraftTree, Scores, State
 
 from specviz.trace.metrics import Totals
 from specviz.trace.events import Noted, Verified
-from specviz.drafters.layers.fewer import fading, spread
+from specviz.drafters.layers.layer_skipping import fading, spread
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.drafters.model.short_context import HEAD, ShortContext, pieces
@@ -18,7 +18,7 @@ from specviz.methods.self_speculation import layer_skipping_decoder, skipdecode
 from specviz.methods.parallel_decoding import parallel_branches, superposed
 from specviz.methods.lookup import rapid
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.verifiers.enriched import Enriched
+from specviz.verifiers.rapid import RapidVerification
 
 from ..lookup.toys import FREE, check_greedy, check_distribution, greedy, kit, probs_of, layered, play_all, play_loop
 
@@ -37,7 +37,7 @@ def test_without_transfer_rapid_is_exact():
     check_distribution(RAPID, kit(3), transfer=0.0, gamma=2, sure=0.2)
 
 
-def test_the_law_with_transfer_is_the_one_that_is_told():
+def test_the_distribution_with_transfer_is_the_one_that_is_reported():
     """One drafted token: accepted with min(1, p'/q), else a draw from the largest of 0, p - q and p - p'."""
     q = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
     logits = torch.tensor([[0.2, 1.0, -0.5, 0.4], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
@@ -46,7 +46,7 @@ def test_the_law_with_transfer_is_the_one_that_is_told():
     rich = (logits[0] - 3.0 * gap).softmax(-1)
     rest = torch.maximum((p - q).clamp(min=0), p - rich).clamp(min=0)
     want = torch.minimum(q, rich) + (1 - torch.minimum(q, rich).sum()) * rest / rest.sum()
-    verifier = Enriched(3.0, 0.2, list)
+    verifier = RapidVerification(3.0, 0.2, list)
 
     def once(rng):
         state = State([0], FREE, rng)
@@ -63,8 +63,8 @@ def test_transfer_moves_the_text_towards_the_draft():
     texts = [play_all(RAPID, one, [3, 7, 1], 40, transfer=x, sure=0.0)[0] for x in (0.0, 50.0)]
     assert texts[0] == greedy(one.net, [3, 7, 1], 40) != texts[1]
     _, _, state = play_all(RAPID, one, [3, 7, 1], 20, FREE, RandomStreams(3), transfer=5.0)
-    told = [data for kind, data in state.notes if kind == "enriched"]
-    assert told and all(0 <= t[name] <= 1 for one in told for t in one["tests"] for name in ("p", "q", "moved"))
+    reported = [data for kind, data in state.notes if kind == "enriched"]
+    assert reported and all(0 <= t[name] <= 1 for one in reported for t in one["tests"] for name in ("p", "q", "moved"))
     assert max(nat for kind, data in state.notes if kind == "drift" for nat in data["nats"]) > 0
 
 
@@ -150,14 +150,14 @@ def test_one_draft_without_counts_is_plain_decoding(length, folder):
 
 def test_several_drafts_share_their_passes():
     tokens, events = play_loop(BLUR, kit(12, 1), [3, 7, 1], 30, drafts=3, length=6, ranking_temperature=0.5)
-    told, totals = notes(events, "superposed"), Totals()
+    reported, totals = notes(events, "superposed"), Totals()
     for event in events:
         totals.fold(event)
     assert len(tokens) == totals.tokens == 30 and totals.metrics()["block_efficiency"] <= 1
-    assert sum(isinstance(e, Verified) for e in events) == sum(t["passes"] for t in told) + len(told)
-    assert all(len(t["drafts"]) == 3 and sum(d["chance"] for d in t["drafts"]) == pytest.approx(1, abs=1e-3) for t in told)
-    assert told[0]["drafts"][0]["tokens"] == tokens[:6] and len({tuple(d["tokens"]) for d in told[0]["drafts"]}) == 3
-    assert all(sum(w) == pytest.approx(1, abs=1e-3) for t in told for w in t["weights"])
+    assert sum(isinstance(e, Verified) for e in events) == sum(t["passes"] for t in reported) + len(reported)
+    assert all(len(t["drafts"]) == 3 and sum(d["chance"] for d in t["drafts"]) == pytest.approx(1, abs=1e-3) for t in reported)
+    assert reported[0]["drafts"][0]["tokens"] == tokens[:6] and len({tuple(d["tokens"]) for d in reported[0]["drafts"]}) == 3
+    assert all(sum(w) == pytest.approx(1, abs=1e-3) for t in reported for w in t["weights"])
 
 
 def test_counts_of_the_text_tell_the_drafts_apart():
@@ -173,11 +173,11 @@ def test_counts_of_the_text_tell_the_drafts_apart():
 
 
 def test_what_is_fed_is_the_weighted_sum_of_embeddings():
-    """The second law is that of a row whose input is the blend: computed here without the engine's cache."""
+    """The second distribution is that of a row whose input is the blend: computed here without the engine's cache."""
     one = kit(12, 1)
     net, prompt = one.net, [3, 7, 1]
     _, events = play_loop(BLUR, one, prompt, 8, drafts=2, length=2, ranking_temperature=1.0, blend=0.0, best=12)
-    told = notes(events, "superposed")[0]
+    reported = notes(events, "superposed")[0]
     first = net.logits(prompt)[-1].log_softmax(-1)
     top = first.topk(2)
     weights = top.values.softmax(-1)
@@ -187,7 +187,7 @@ def test_what_is_fed_is_the_weighted_sum_of_embeddings():
         x = net.block(layer, x, x.new_zeros(2, net.heads, 4, net.width // net.heads), 0, turn, mask)
     second = net.head(net.norm(x))[-1].log_softmax(-1)
     scores = {(a, b): float(first[a] + second[b]) for a in top.indices.tolist() for b in range(12)}
-    assert [tuple(d["tokens"]) for d in told["drafts"]] == sorted(scores, key=lambda d: -scores[d])[:2]
+    assert [tuple(d["tokens"]) for d in reported["drafts"]] == sorted(scores, key=lambda d: -scores[d])[:2]
 
 
 # --- branches ------------------------------------------------------------------------------------------------------------
@@ -195,18 +195,18 @@ def test_branches_are_what_each_would_be_alone():
     one, prompt = kit(12, 5), [3, 7, 1]
     one.ends_line = lambda token: False
     tokens, events = play_loop(BRANCH, one, prompt, 90, branches=3, title=4, length=8)
-    told = notes(events, "branches")[0]
-    outline = [t for i, title in enumerate(told["titles"], 1)
+    reported = notes(events, "branches")[0]
+    outline = [t for i, title in enumerate(reported["titles"], 1)
                for t in one.encode(f"{i}." if i == 1 else f"\n{i}.") + title["tokens"]]
-    assert tokens[:len(outline)] == outline and [len(t["tokens"]) for t in told["titles"]] == [4, 4, 4]
-    for i, (title, part) in enumerate(zip(told["titles"], told["parts"]), 1):
+    assert tokens[:len(outline)] == outline and [len(t["tokens"]) for t in reported["titles"]] == [4, 4, 4]
+    for i, (title, part) in enumerate(zip(reported["titles"], reported["parts"]), 1):
         head = one.encode(f"\n\n{i}.") + title["tokens"] + one.encode(":")
         assert part["tokens"] == head + greedy(one.net, prompt + outline + head, 8)
-    joined = [t for part in told["parts"] for t in part["tokens"]]
+    joined = [t for part in reported["parts"] for t in part["tokens"]]
     assert tokens[len(outline):len(outline) + len(joined)] == joined
     after = prompt + outline + joined
     assert tokens[len(outline) + len(joined):] == greedy(one.net, after, 90)[:90 - len(outline) - len(joined)]
-    assert told["passes"] == 8 and len(told["parts"]) == 3
+    assert reported["passes"] == 8 and len(reported["parts"]) == 3
 
 
 def test_branches_end_at_their_lines_and_limits():
@@ -217,5 +217,5 @@ def test_branches_end_at_their_lines_and_limits():
         one = kit(5, seed)
         tokens, events = play_loop(BRANCH, one, [1, 2], 80, FREE, RandomStreams(seed), frozenset({4}), branches=2, title=4, length=6)
         assert 4 not in tokens[:-1]
-        for told in notes(events, "branches"):
-            assert all(0 not in t["tokens"] for t in told["titles"])
+        for reported in notes(events, "branches"):
+            assert all(0 not in t["tokens"] for t in reported["titles"])

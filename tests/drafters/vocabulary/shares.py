@@ -57,8 +57,8 @@ def main(keys: list[str]) -> None:
         for key in keys or KNOBS:
             for temperature in (0.0, 1.0):
                 found = shares(loaded, key, Sampling(temperature, seed=1))
-                told = "  ".join(f"{name} {value:.1%}" for name, value in found.items() if name not in ("nodes", "ms"))
-                print(f"{key:18} T={temperature:.0f}  {found['nodes']:5.1f} nodes  {found['ms']:6.1f} ms  {told}", flush=True)
+                reported = "  ".join(f"{name} {value:.1%}" for name, value in found.items() if name not in ("nodes", "ms"))
+                print(f"{key:18} T={temperature:.0f}  {found['nodes']:5.1f} nodes  {found['ms']:6.1f} ms  {reported}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A draft that merges its tokens into the target's, and learns while it serves: the law, what is merged, the cache, the steps."""
+"""A draft that merges its tokens into the target's, and learns while it serves: the distribution, what is merged, the cache, the steps."""
 from __future__ import annotations
 
 import pytest
@@ -7,7 +7,7 @@ import torch
 from specviz.core import Budget, Parts, Sampling, State, open_run, play
 from specviz.drafters.vocabulary.bridge import Bridge
 from specviz.drafters.vocabulary.ngrams import MergingChain, NgramCache, Place
-from specviz.drafters.vocabulary.omni import OmniChain, untaught
+from specviz.drafters.vocabulary.omni import OmniChain, untrained_head
 from specviz.models.draft_length import loss
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
@@ -27,7 +27,7 @@ def bridge() -> Bridge:
 
 
 def chain(draft, known=(b"ab", b"abc"), ahead=4, place=Place) -> MergingChain:
-    """A drafter whose model's law is ``draft(their tokens)``, with these of our tokens in its cache."""
+    """A drafter whose model's distribution is ``draft(their tokens)``, with these of our tokens in its cache."""
     made = MergingChain(Rows(lambda tokens: draft(tuple(tokens)), len(THEIRS)), bridge(), ahead)
     made.place = place
     assert all(made.cache.add(OURS.index(piece)) for piece in known)
@@ -45,7 +45,7 @@ def proposing(seed, gamma, **how):
 
 
 class KeepsTheFirst(Place):
-    """A merged token's mass is not taken from the token it begins with, and the law made whole again: the naive form."""
+    """A merged token's mass is not taken from the token it begins with, and the distribution made whole again: the naive form."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -63,7 +63,7 @@ class TakesFromTheFirst(Place):
 
 
 @pytest.mark.parametrize("place, right", [(Place, True), (KeepsTheFirst, False), (TakesFromTheFirst, False)], ids=lambda x: getattr(x, "__name__", ""))
-def test_the_output_law_is_the_targets_and_wrong_masses_are_caught(place, right):
+def test_the_output_distribution_is_the_targets_and_wrong_masses_are_caught(place, right):
     world = World(len(OURS), 2)
     probs, accepted, _ = round_probs(proposing(2, 2, place=place), TokenRejection(), lambda rows: world.target(tuple(rows)), 2)
     off = distance(probs, target_probs(lambda rows: world.target(tuple(rows)), len(OURS), 2))
@@ -71,7 +71,7 @@ def test_the_output_law_is_the_targets_and_wrong_masses_are_caught(place, right)
 
 
 def by_hand(q, known):
-    """The law of the proposed token by going through all that the draft could draw; q(their tokens behind the text) -> law."""
+    """The distribution of the proposed token by going through all that the draft could draw; q(their tokens behind the text) -> distribution."""
     have, out = bridge().to_ours, torch.zeros(len(OURS), dtype=torch.float64)
     first = torch.tensor([float(q(())[t]) if t in have else 0.0 for t in range(len(THEIRS))], dtype=torch.float64)
     for one, prob in enumerate((first / first.sum()).tolist()):
@@ -109,8 +109,8 @@ def test_the_longest_known_spelling_is_proposed_whole(sampling, known, ahead, wa
     tree = chain(sure, known, ahead).propose(state, Budget(3))
     assert [OURS[t] for t in tree.tokens] == want
     assert all(float(tree.draft_probs(i)[t]) == pytest.approx(1) for i, t in enumerate(tree.tokens))
-    (kind, told), = state.notes
-    assert kind == "alignment" and "".join(text for text, *_ in told["theirs"]) == b"".join(want).decode()
+    (kind, reported), = state.notes
+    assert kind == "alignment" and "".join(text for text, *_ in reported["theirs"]) == b"".join(want).decode()
 
 
 def test_the_cache_takes_what_is_several_of_theirs_and_nothing_else():
@@ -130,13 +130,13 @@ def served(length, kind=OmniChain, every=8, head=None, met=None, **how):
     net, small = nets()
     drafter = kind(TinyTarget(small, 900), met or bridge(), every=every, rate=1e-2, head=head)
     target, parts = TinyTarget(net, 400), Parts(drafter, Fixed(3), TokenRejection())
-    state, told, outcomes = State([2, 4, 0, 2], Sampling(**{"temperature": 1.0, "seed": 5, **how}), limit=length), [], []
+    state, reported, outcomes = State([2, 4, 0, 2], Sampling(**{"temperature": 1.0, "seed": 5, **how}), limit=length), [], []
     open_run(parts, target, state)
     while not state.done:
         state.notes = []
         outcomes.append(play(parts, target, state))
-        told += [data for kind, data in state.notes if kind == "ngrams"]
-    return drafter, state, told, outcomes
+        reported += [data for kind, data in state.notes if kind == "ngrams"]
+    return drafter, state, reported, outcomes
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +144,17 @@ def long():
     return served(160)
 
 
-def test_what_is_told_is_what_happened(long):
-    drafter, state, told, outcomes = long
+def test_what_is_reported_is_what_happened(long):
+    drafter, state, reported, outcomes = long
     known: set[int] = set()
-    for note, outcome in zip(told, outcomes):
+    for note, outcome in zip(reported, outcomes):
         several = [t for t in outcome.committed if len(OURS[t]) > 1]
         assert (note["lacking"], note["hits"]) == (len(several), sum(t in known for t in several))
         assert set(note["tokens"]) == {*several} - known and note["merged"] == sum(len(OURS[t]) > 1 for t in outcome.tree.tokens)
         known |= {*several}
         assert (note["known"], note["drafted"], note["accepted"]) == (len(known), len(outcome.tree), len(outcome.verdict.path))
-    assert len(told) == len(outcomes) and known == {1, 3} and sum(note["merged"] for note in told) > 5
-    assert drafter.updates == told[-1]["updates"] >= 8 and told[-1]["waiting"] < 8
+    assert len(reported) == len(outcomes) and known == {1, 3} and sum(note["merged"] for note in reported) > 5
+    assert drafter.updates == reported[-1]["updates"] >= 8 and reported[-1]["waiting"] < 8
 
 
 def test_it_learns_with_a_bridge_that_somebody_made_where_nothing_learns():
@@ -182,7 +182,7 @@ def test_it_agrees_more_than_one_that_never_learned(long):
 
 class Told(OmniChain):
     def learn(self, tokens):
-        self.lesson = getattr(self, "lesson", None) or (list(tokens), list(self.written), self.missed(tokens, self.written).item())
+        self.lesson = getattr(self, "lesson", None) or (list(tokens), list(self.written), self.hybrid_loss(tokens, self.written).item())
         super().learn(tokens)
 
 
@@ -210,7 +210,7 @@ def test_a_step_is_the_hybrid_loss_of_the_written_tokens(temperature):
 
 def test_the_head_learns_what_passes():
     """From states that have read a token to the chance that it passed with; before, it takes all for likely."""
-    head = untaught(8, len(THEIRS))
+    head = untrained_head(8, len(THEIRS))
     state = torch.randn(8)
     assert float(head(state).detach()) == pytest.approx(float(torch.tensor(2.0).sigmoid()))
 
@@ -222,14 +222,14 @@ def test_the_head_learns_what_passes():
             super().learn(tokens)
 
     drafter, _, _, outcomes = served(150, Keeps, head=head)
-    tried = [trial.accept for outcome in outcomes for trial in outcome.verdict.trials if trial.node + 1 < len(outcome.tree)]
+    tried = [trial.accept for outcome in outcomes for trial in outcome.verdict.decisions if trial.node + 1 < len(outcome.tree)]
     assert [prob for _, prob in [*drafter.pairs, *drafter.judged]] == tried
     states, token_probs = torch.stack([state for state, _ in drafter.pairs]), torch.tensor([prob for _, prob in drafter.pairs])
-    told = drafter.head(states).detach()
-    fresh = untaught(8, len(THEIRS))
+    reported = drafter.head(states).detach()
+    fresh = untrained_head(8, len(THEIRS))
 
-    def missed(head):
+    def hybrid_loss(head):
         return float(loss(head.logit(states), token_probs, 6.0).detach())
 
-    assert missed(drafter.head) < missed(fresh) - 0.05
-    assert len(told) > 60 and float(told.mean()) < 0.8
+    assert hybrid_loss(drafter.head) < hybrid_loss(fresh) - 0.05
+    assert len(reported) > 60 and float(reported.mean()) < 0.8

@@ -1,0 +1,1 @@
+"""Combine several drafters in one round."""

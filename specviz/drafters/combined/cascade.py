@@ -1,0 +1,40 @@
+"""Horizontal cascade of CS Drafting (Chen et al. 2312.11462): the first draft tokens come from the better drafter, later ones, which are
+rarely reached, from a free one.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core import Budget, Drafter, DraftTree, State
+from .fusion import Several
+
+
+class Cascade(Several):
+    """Draft up to ``count`` tokens with ``first``, then continue a chain of that length with ``tail`` up to budget.gamma tokens. ``tail``
+    must be restartable and deterministic."""
+
+    def __init__(self, first: Drafter, tail: Drafter, count: int):
+        if not tail.restartable:
+            raise ValueError("the tail of a cascade must be able to continue unverified text")
+        super().__init__(first, tail)
+        self.first, self.tail, self.count = first, tail, count
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        head = self.first.propose(state, replace(budget, gamma=min(self.count, budget.gamma)))
+        left = budget.gamma - len(head)
+        if left <= 0 or len(head) < min(self.count, budget.gamma) or (len(head) and head.tokens[-1] in state.stop):
+            return head
+        further = state.fork(head.tokens, limit=len(state.tokens) + len(head) - state.start + left + 1)
+        tail = self.tail.propose(further, replace(budget, gamma=left, width=1))
+        state.notes += further.notes
+        if len(head) + len(tail):
+            state.note("fused", by=["draft"] * len(head) + ["retrieved"] * len(tail))
+        return append_chain(head, tail)
+
+
+def append_chain(head: DraftTree, tail: DraftTree) -> DraftTree:
+    """Append a chain of deterministic nodes to another chain."""
+    n = len(head)
+    origin = (*head.origin, *(None for _ in range(n - len(head.origin))), *tail.origin) if tail.origin else head.origin
+    return replace(head, tokens=head.tokens + tail.tokens, parents=head.parents + tuple(parent + n for parent in tail.parents),
+                   draw=head.draw + (-1,) * len(tail), origin=origin)

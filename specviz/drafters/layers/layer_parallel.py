@@ -1,0 +1,26 @@
+"""Draft with layers that run in parallel (EasySpec, Wu et al. 2502.02493)."""
+from __future__ import annotations
+
+from typing import Callable
+
+from ...core import Budget, Drafter, DraftTree, Scores, State, Target
+
+
+class LayerParallel(Drafter):
+    """Draft with a model whose middle layers run in parallel groups of ``size``; grow(model) -> the drafter that uses it. The KV cache of
+    the committed text is exact: it is recomputed sequentially at the start of each round, which also gives the first distribution."""
+
+    def __init__(self, model: Target, size: int, grow: Callable[[Target], Drafter]):
+        self.model, self.size = model.fuzzy(size), size
+        self.inner = grow(self.model)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.inner.start(state, target, prefill)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        tree = self.inner.propose(state, budget)
+        middle = max(0, self.model.layers - 2)
+        if len(tree):
+            state.note("side_by_side", layers=self.model.layers, size=self.size, groups=-(-middle // self.size), exact=1,
+                       steps=2 + -(-middle // self.size) if middle else self.model.layers)
+        return tree

@@ -1,0 +1,156 @@
+"""Self-speculation with fewer layers of the target.
+
+``ExitChain``: its first layers and its own head, whose work the check then continues (LayerSkip, Elhoushi et al. 2404.16710).
+``SkippedLayers``: all but some sublayers, searched for while it writes (SWIFT, Xia et al. 2410.06916). ``spread``: layers kept at
+equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: fewer and fewer of them (SkipDecode, Del Corro et al.
+2307.02628).
+"""
+from __future__ import annotations
+
+import random
+from typing import Callable
+
+import torch
+
+from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, DraftSteps, Target, TreeBuilder, never_stop
+from ...indexes.earlier_answers import Memory
+from ...trees import Scorer, chosen_children, draw_one, drawn_children
+from ..model.chain import DraftChain, belief
+from .layer_search import LayerSearch
+
+
+class ExitChain(Drafter):
+    """Early exit: draft a chain with the target's head on the hidden states after the first ``share`` of its layers."""
+
+    needs = frozenset({"early", "head"})
+    restartable = False  # uses the target's own KV cache
+
+    def __init__(self, share: float):
+        self.share = share
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.layers = target.layers
+        self.exit = max(1, min(target.layers - 1, round(self.share * target.layers)))
+        self.target, self.view = target, target.early(self.exit)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        for depth in range(budget.gamma):
+            chain = DraftTree.chain(build.tokens)
+            states = self.view.step(chain, max(0, len(chain) - 1))
+            logits = self.target.head(self.target.norm(states[-1:]))[0]
+            token, probs = draw_one(logits, state)
+            build.add(token, len(build) - 1, build.begin(probs, IID))
+            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+                break
+        state.note("layers", count=self.layers, skipped=list(range(2 * self.exit, 2 * self.layers)), reused=self.exit)
+        return build.tree()
+
+
+class KeptLayers(DraftChain):
+    """Draft a chain with the target, skipping all layers except ``kept``."""
+
+    restartable = False  # the view uses the target's own KV cache
+
+    def __init__(self, target: Target, kept: tuple[int, ...]):
+        self.count = target.layers
+        self.skipped = [s for layer in range(target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1)]
+        super().__init__(target.skipping(self.skipped))
+
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
+        tree = yield from super().steps(state, budget)
+        state.note("layers", count=self.count, skipped=self.skipped)
+        return tree
+
+
+def spread(layers: int, speedup: int) -> tuple[int, ...]:
+    """Return the layers to keep for a requested speed-up: the first, the last, and others at equal distances."""
+    kept = {0, layers - 1}
+    count = max(2, layers // speedup)
+    step = max(1, layers // max(1, count - 1))
+    for layer in range(1, layers - 1):
+        if len(kept) >= count:
+            break
+        if layer % step == 0:
+            kept.add(layer)
+    return tuple(sorted(kept))
+
+
+def fading(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
+    """Return a function from generated tokens to skipped sublayers: the share of active layers falls linearly from ``most`` to ``least``
+    over ``length`` tokens; the first ``warm`` layers and the topmost others stay active."""
+    warm = min(warm, layers - 1)
+
+    def skipped(written: int) -> frozenset[int]:
+        share = most - (most - least) * min(1.0, written / length)
+        count = max(warm + 1, round(share * layers))
+        return frozenset(range(2 * warm, 2 * (layers - count + warm)))
+
+    return skipped
+
+
+Widths = tuple[tuple[int, ...], tuple[int, ...]]  # at temperature 0, above 0
+NARROW: Widths = ((1, 2, 3, 4), (1, 2, 3, 4))
+PUBLISHED: Widths = ((3, 5, 8, 10), (1, 3, 5, 10))
+
+
+class SkippedLayers(Drafter):
+    """Draft a tree along the top-1 (or first sampled) path, wider where the layer-skipping view is less confident.
+
+    ratio: share of skipped sublayers, first and last layer excluded; sure: the draft ends after a token with a lower top-1 probability;
+    wide: maximum children per node; context: tokens used to score a set of layers; every: rounds between trials; widths: children per
+    node by confidence class, most confident first; memory: of the visitor, keeps the search between answers.
+    """
+
+    needs = frozenset({"skip"})
+    restartable = False  # the view uses the target's own KV cache
+
+    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1,
+                 widths: Widths | None = None, memory: Memory | None = None):
+        self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
+        self.widths, self.memory = widths or NARROW, memory or Memory()
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.target, self.layers = target, target.layers
+        # the first and the last layer are never skipped
+        open_ones = range(2, 2 * target.layers - 2)
+        self.search = self.memory.table(("layers", target.layers, self.ratio, self.context), lambda: LayerSearch(
+            tuple(open_ones), self.ratio, random.Random(f"{state.sampling.seed}/layers")))
+        self.view = target.skipping(self.search.best)
+        self.choices: list[int] = []  # top-1 tokens of the full target at the first positions of the answer
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        if budget.gamma <= 0:
+            return build.tree()
+        self.view.sync(state.tokens)
+        scorer, node, greedy = Scorer(self.view), -1, state.sampling.greedy
+        for _ in range(budget.gamma):
+            rows = scorer.rows(build, (node,))
+            best = float(rows[0].softmax(-1).max())
+            grade = (best <= 0.95) + (best <= 0.8) + (best <= 0.5)
+            count = min(self.wide, budget.width, self.widths[0 if greedy else 1][grade])
+            children = (chosen_children if greedy else drawn_children)(build, [node], [count], rows, state)[0]
+            if not children or best < self.sure or len(build) >= budget.nodes:
+                break
+            node = children[0]
+        state.note("layers", count=self.layers, skipped=sorted(self.search.best), matched=round(self.search.matched, 4),
+                   trials=self.search.trials)
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        if len(self.choices) < self.context:
+            self.choices += outcome.scores.tops(outcome.kept)
+        elif not self.search.over and state.round % self.every == 0:
+            self.try_another(state)
+
+    def try_another(self, state: State) -> None:
+        """Score another set of layers by its agreement with the target; use it if it agrees more often."""
+        trial = self.search.propose()
+        view = self.target.skipping(trial)
+        begin = state.start
+        view.sync(state.tokens[:begin])
+        rows = view.score(DraftTree.chain(state.tokens[begin:begin + self.context - 1])).logits
+        agreed = (rows.argmax(-1).cpu() == torch.tensor(self.choices[:len(rows)])).double().mean()
+        if self.search.learn(trial, float(agreed)):
+            self.view = view

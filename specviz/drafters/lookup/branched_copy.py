@@ -1,0 +1,47 @@
+"""Copy several continuations of one match: the lexical part of AdaPLD (Liu et al. 2606.05742)."""
+from __future__ import annotations
+
+from ...core import Budget, Origin, State, TreeBuilder
+from ...indexes.suffix_automaton import Grams
+from .copying import Following
+
+LATEST = 64  # most recent positions examined
+
+
+class BranchedCopy(Following):
+    """Copy the latest ``branches`` distinct continuations of the longest matching suffix of least..longest tokens, merged along common
+    prefixes."""
+
+    def __init__(self, longest: int = 3, least: int = 2, branches: int = 3):
+        super().__init__(Grams(longest))
+        self.least, self.branches = min(least, longest), branches
+
+    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+        places, n = self.match()
+        if not places:
+            return
+        self.matched, under, used = n, {}, []
+        for end in reversed(places[-LATEST:]):
+            if len(used) < self.branches and self.add(build, under, state, end, budget):
+                used.append(end)
+        state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(build))
+
+    def match(self) -> tuple[list[int], int]:
+        for index in reversed(self.index.sizes[self.least - 1:]):
+            if places := index.before():
+                return places, index.n
+        return [], 0
+
+    def add(self, build: TreeBuilder, under: dict, state: State, end: int, budget: Budget) -> bool:
+        """Add one chain; return whether it added a branch."""
+        node, before = -1, len(build)
+        for at in range(end, min(end + budget.gamma, len(state.tokens))):
+            token = state.tokens[at]
+            if (node, token) not in under:
+                if len(build) >= budget.nodes or (node in {p for p, _ in under} and budget.width < 2):
+                    break
+                under[node, token] = build.add(token, node, origin=Origin("context", at, at + 1))
+            node = under[node, token]
+            if token in state.stop:
+                break
+        return len(build) > before

@@ -1,0 +1,34 @@
+"""Draft the tokens that a grammar forces: keys, quotes and brackets of a JSON schema cost no draft model (structured output).
+
+llguidance calls them fast-forward tokens, SGLang jump-forward decoding. Here they are a draft like any other: the target may still choose
+another spelling that the grammar allows, so the output stays that of plain constrained decoding.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
+
+
+class GrammarForced(Drafter):
+    """Draft the forced tokens as a chain; where the grammar leaves a choice, or there is none, ``inner`` drafts.
+
+    most: maximum number of forced tokens of a round.
+    """
+
+    def __init__(self, inner: Drafter, most: int = 32):
+        self.inner, self.most = inner, most
+        self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.inner.start(state, target, prefill)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        forced = state.processors.forced(state.tokens, state.start)[:self.most] if state.processors and budget.gamma > 0 else []
+        if not forced:
+            return self.inner.propose(state, budget)
+        state.note("forced", tokens=forced)
+        build = TreeBuilder()
+        build.chain(forced, [Origin("grammar", at, at + 1) for at in range(len(forced))])
+        return build.tree()
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        self.inner.observe(state, outcome)

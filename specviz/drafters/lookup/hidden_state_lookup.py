@@ -1,0 +1,114 @@
+"""Dense retrieval by hidden state: DReSD (Gritta et al. 2502.15572).
+
+Every position of the context is keyed by the target's last hidden state. The hidden state that produced the last token retrieves the
+most similar positions at which the same token was generated, and their continuations are the draft. The paper searches a large
+datastore reduced to 64 dimensions with an approximate index; here the datastore is the context, small enough for exact search.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...core import Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ...indexes.suffix_automaton import GramIndex
+
+MOST = 4096  # most recent positions of a token that are compared
+
+
+class DenseCopy(Drafter):
+    """Copy the continuations of the nearest positions, one chain each, merged along common prefixes. neighbours: number of positions;
+    least: smallest cosine similarity; dims: principal components of the prompt's hidden states, if the prompt is longer than that.
+
+    matched: similarity of the best position, in eighths.
+    """
+
+    matched = 0
+
+    hidden_states = frozenset({"final"})
+    needs = frozenset({"tap:final"})
+    restartable = False  # needs the target's hidden states
+
+    def __init__(self, neighbours: int = 3, least: float = 0.0, dims: int = 64):
+        self.neighbours, self.least, self.dims = neighbours, least, dims
+        self.places = GramIndex(1)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        rows = prefill.hidden_states["final"]
+        self.places.clear()
+        self.places.extend(state.tokens)
+        self.first, self.count = prefill.at, len(rows)  # states of positions first .. first + count - 1
+        self.axes: Tensor | None = None
+        if len(rows):
+            self.centre, self.spread = rows.float().mean(0), rows.float().std(0, correction=0) + 1e-3
+            if self.dims < min(rows.shape):
+                self.axes = main_directions((rows.float() - self.centre) / self.spread, self.dims)
+        width = 0 if not len(rows) else rows.shape[1] if self.axes is None else self.dims
+        self.keys = torch.zeros(max(64, 2 * len(rows)), width, dtype=torch.float32, device=rows.device)
+        if len(rows):
+            self.keys[:len(rows)] = self._key(rows)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        rows = select_rows(outcome.scores.hidden_states["final"], outcome.kept)
+        if not self.keys.shape[1]:  # prompt of one token: there were no hidden states before
+            self.first = outcome.scores.at
+            self.keys = self.keys.new_zeros(64, rows.shape[1])
+            self.centre, self.spread = rows.float().mean(0), rows.new_ones(rows.shape[1]).float()
+        if self.count + len(rows) > len(self.keys):
+            self.keys = torch.cat([self.keys, torch.zeros_like(self.keys)])
+        self.keys[self.count:self.count + len(rows)] = self._key(rows)
+        self.count += len(rows)
+        self.places.extend(state.tokens)
+
+    def _key(self, rows: Tensor) -> Tensor:
+        """Standardise by the prompt's hidden states, project on their principal components, normalise: [rows, d] or [rows, dims]."""
+        z = (rows.float() - self.centre) / self.spread
+        return torch.nn.functional.normalize(z if self.axes is None else z @ self.axes, dim=-1)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build = TreeBuilder()
+        tokens = state.tokens
+        if budget.gamma > 0 and self.count and len(tokens) == self.first + self.count + 1:
+            near = self.nearest(tokens)
+            for place, _ in near[:budget.width]:
+                self.add(build, tokens, place, budget, state.stop)
+            if near:
+                self.matched = max(0, int(8 * near[0][1]))
+                state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(build))
+        return build.tree()
+
+    def nearest(self, tokens) -> list[tuple[int, float]]:
+        """Return (place, cosine) of the earlier positions of the last token with the most similar hidden states, best first.
+
+        ``place`` is the index of the token after it.
+        """
+        ends = [end for end in self.places.places.get((tokens[-1],), ())[-MOST - 1:] if self.first + 2 <= end < len(tokens)]
+        if not ends:
+            return []
+        before = select_rows(self.keys, [end - 2 - self.first for end in ends])  # hidden states that produced the tokens
+        likeness = before @ self.keys[self.count - 1]
+        found = likeness.topk(min(self.neighbours, len(ends)))
+        pairs = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()
+        return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.least]
+
+    def add(self, build: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
+        """Copy one chain from ``place`` and merge it with the existing nodes."""
+        node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
+        for at in range(place, min(place + budget.gamma, len(tokens))):
+            token = tokens[at]
+            if (node, token) in under:
+                node = under[node, token]
+            elif len(build) < budget.nodes:
+                node = build.add(token, node, origin=Origin("context", at, at + 1))
+            else:
+                return
+            if token in stop:
+                return
+
+
+def main_directions(z: Tensor, count: int, steps: int = 4) -> Tensor:
+    """Return approximate principal components [d, count] of rows z [n, d] by deterministic subspace iteration."""
+    start = torch.randn(z.shape[1], count, generator=torch.Generator().manual_seed(0)).to(z)
+    axes = torch.linalg.qr(start).Q
+    for _ in range(steps):
+        axes = torch.linalg.qr(z.T @ (z @ axes)).Q
+    return axes

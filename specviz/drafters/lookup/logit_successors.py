@@ -1,0 +1,73 @@
+"""Guess the token after next from the last logits: LogitSpec (Liu et al. 2507.01449). Each of the top-k tokens of the distribution that
+produced the last token starts a branch, extended by its continuation in the context.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Origin, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.suffix_automaton import Grams
+from ...trees import best
+from .copying import Following
+
+REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to that many tokens, later ones one
+
+
+class NextNext(Following):
+    """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied at the root."""
+
+    restartable = False  # needs the target's logits of the last position
+
+    def __init__(self, longest: int = 3, reach: int = 6):
+        super().__init__(Grams(longest))
+        self.reach = reach
+        self.likely: list[int] = []
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        self.row = prefill.logits[-1] if len(prefill.logits) else None
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        super().observe(state, outcome)
+        self.row = outcome.scores.logits[outcome.kept[-1]]
+
+    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+        tokens, under = state.tokens, {}
+        end, self.matched = self.index.match(latest=True)
+        if end:
+            self.copy(build, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
+        likely = [] if self.row is None else best(self.row[None], budget.nodes + 1)[1][0].tolist()
+        for rank, token in enumerate(likely[:budget.width]):
+            if len(build) >= budget.nodes:
+                break
+            if token == tokens[-1]:
+                continue
+            node = self.grow(build, under, token, -1, None)
+            reach = min(next((most for below, most in REACH if rank < below), 1), budget.gamma)
+            if reach > 1 and token not in state.stop:
+                end = self.after(tokens, token)
+                self.copy(build, under, state, node, end, reach - 1 if end else 0, budget.nodes)
+        if len(build):
+            state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
+
+    def after(self, tokens: list[int], token: int) -> int:
+        """Return the end of the latest occurrence of the longest suffix plus this token; 0 if the token did not occur."""
+        for index in reversed(self.index.sizes):
+            places = index.places.get((*tokens[len(tokens) - index.n + 1:], token)) if index.n <= len(tokens) else None
+            if places and places[-1] < len(tokens):
+                return places[-1]
+        return 0
+
+    def copy(self, build: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
+        for at in range(place, min(place + count, len(state.tokens))):
+            token = state.tokens[at]
+            if len(build) >= room and (node, token) not in under:
+                return
+            node = self.grow(build, under, token, node, Origin("context", at, at + 1))
+            if token in state.stop:
+                return
+
+    @staticmethod
+    def grow(build: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
+        """Return the child of a node with this token, adding it if missing."""
+        if (node, token) not in under:
+            under[node, token] = build.add(token, node, origin=origin)
+        return under[node, token]

@@ -1,0 +1,58 @@
+"""Token Recycling: reuse the candidate tokens of earlier rounds (Luo et al. 2408.08696).
+
+Every scored position, accepted or not, yields the top-k successors of its token. They are stored in an adjacency table, which fills a
+fixed tree.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...trees import Shape, best
+from ...indexes.earlier_answers import Memory
+
+SHOWN = 12  # table rows recorded per round
+
+
+class Recycling(Drafter):
+    """Fill a fixed tree from the successor table. shape: of the tree; keep: successors per token; warm: add the bigrams of the prompt at
+    the start; memory: keeps the table between runs (hot start), else every run starts empty.
+
+    successors: token -> its latest successors, best first; at most one row per vocabulary token.
+    """
+
+    def __init__(self, shape: Shape, keep: int = 8, warm: bool = True, memory: Memory | None = None):
+        self.shape, self.keep, self.warm, self.memory = shape, keep, warm, memory
+        self.successors: dict[int, list[int]] = {}
+        self.fresh: set[int] = set()
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.successors = {} if self.memory is None else self.memory.table(("successors", self.keep), dict)
+        self.fresh = set()
+        for token, after in zip(state.tokens, state.tokens[1:]) if self.warm else ():
+            known = self.successors.get(token, [])
+            self.successors[token] = [after, *(x for x in known if x != after)][:self.keep]
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, at = TreeBuilder(), {-1: -1}
+        shape = self.shape.within(budget.gamma, budget.width)
+        for place, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
+            if parent not in at:
+                continue
+            node = at[parent]
+            known = self.successors.get(build.tokens[node] if node >= 0 else state.tokens[-1], ())
+            if rank < len(known):
+                at[place] = build.add(known[rank], node)
+        state.note("pool", keys=len(self.successors), nodes=len(build))
+        self.note_rows(build, state)
+        return build.tree()
+
+    def note_rows(self, build: TreeBuilder, state: State) -> None:
+        """Record the table rows used for this tree, the root's first."""
+        used = list(dict.fromkeys([state.tokens[-1], *(build.tokens[p] for p in build.parents if p >= 0)]))[:SHOWN]
+        rows = [{"tok": t, "tokens": list(self.successors.get(t, ())), "fresh": t in self.fresh} for t in used]
+        state.note("successors", rows=rows, keep=self.keep)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        root = state.tokens[-1 - len(outcome.committed)]
+        likely = best(outcome.scores.logits, self.keep)[1].tolist()
+        self.successors.update(zip((root, *outcome.tree.tokens), likely))  # later rows of the same token win
+        self.fresh = {root, *outcome.tree.tokens}

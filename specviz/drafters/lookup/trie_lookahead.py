@@ -1,0 +1,55 @@
+"""Draft from a trie of token sequences of the prompt and earlier answers: Lookahead of Ant Group (Zhao et al. 2312.12728)."""
+from __future__ import annotations
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.branch_trie import BranchTrie, grow
+from ...indexes.earlier_answers import Memory
+
+
+class TrieLookahead(Drafter):
+    """Draft a tree of the most frequent continuations. length: tokens per stored sequence; longest: longest suffix that is looked up.
+    Sequences of answers stay in the visitor's memory, those of the prompt last for the run. A shorter suffix is used where a longer one
+    yields fewer than ``length`` tokens.
+    """
+
+    def __init__(self, memory: Memory, length: int = 12, longest: int = 4):
+        self.length, self.longest = length, min(longest, length - 1)
+        self.answers = memory.table(("branches", length), lambda: BranchTrie(length))
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        self.prompt = BranchTrie(self.length)
+        self.prompt.put(state.tokens[:state.start])
+        self.put = state.start
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        whole = len(state.tokens) - self.length + 1  # complete sequences
+        if whole > self.put:
+            self.answers.put(state.tokens, self.put, whole)
+            self.put = whole
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, at = TreeBuilder(), {-1: -1}
+        if budget.gamma <= 0:
+            return build.tree()
+        n, found = self.found(state.tokens, budget)
+        for place, (token, parent, _) in enumerate(found):
+            if parent in at:
+                node = build.add(token, at[parent])
+                if token not in state.stop:  # nothing is written after an end token
+                    at[place] = node
+        if n:
+            often = sum(int(count) for _, parent, count in found if parent < 0)
+            state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(build))
+        return build.tree()
+
+    def found(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:
+        """Return (length of the matched suffix, most frequent continuations)."""
+        fullest: tuple[int, list] = (0, [])
+        for n in range(min(self.longest, len(tokens)), 0, -1):
+            nodes = [node for node in (self.prompt.find(tokens[-n:]), self.answers.find(tokens[-n:])) if node is not None]
+            ways = grow(nodes, min(budget.gamma, self.length - n), budget.nodes, budget.width)
+            if len(ways) > len(fullest[1]):
+                fullest = (n, ways)
+            if len(ways) >= min(self.length, budget.nodes):
+                break
+        return fullest

@@ -1,0 +1,166 @@
+"""Monte Carlo tree search over a tri-gram matrix: ADED (Liu et al. 2407.12021). The most visited nodes become the draft.
+
+The matrix is initialised with the tri-grams of a corpus and adapts to the text: tri-grams of the last tokens gain score every round. It
+is kept in the visitor's memory. Tri-grams of the prompt are added, too, which is not in the paper.
+"""
+from __future__ import annotations
+
+import math
+import random
+
+from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...indexes.earlier_answers import Memory
+from ...indexes.ngram_counts import NgramCounts
+from ...indexes.trigrams import Trigrams
+
+KEPT, WINDOW, MOST = 12, 16, 3.0  # successors per pair, tokens updated per round, maximum score
+PAIRS = 20_000  # maximum pairs; the least recently used is dropped
+
+
+class Matrix:
+    """Token pair -> {successor: score}, initialised from a corpus and updated online."""
+
+    def __init__(self, corpus: Trigrams | None = None):
+        self.corpus, self.rows = corpus, {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, pair: tuple[int, int]) -> bool:
+        return bool(self[pair])
+
+    def __setitem__(self, pair: tuple[int, int], row: dict[int, float]) -> None:
+        self.rows[pair] = row
+
+    def __getitem__(self, pair: tuple[int, int]) -> dict[int, float]:
+        """Return the mutable successor scores of a pair; empty if unknown."""
+        row = self.rows.pop(pair, None)
+        if row is None:
+            row = dict(self.corpus.successors(pair, KEPT)) if self.corpus else {}
+        self.rows[pair] = row
+        if len(self.rows) > PAIRS:
+            del self.rows[next(iter(self.rows))]
+        return row
+
+
+class Place:
+    """A search node: token, prior, score, visits and summed reward."""
+
+    __slots__ = ("token", "pair", "parent", "children", "prior", "score", "visits", "reward")
+
+    def __init__(self, token: int, pair: tuple[int, int], parent: Place | None, prior: float, score: float):
+        self.token, self.pair, self.parent, self.prior, self.score = token, pair, parent, prior, score
+        self.children: list[Place] = []
+        self.visits, self.reward = 0, 0.0
+
+
+class TrigramSearch(Drafter):
+    """Draft the most visited nodes of a tree search. iterations: per round; gain: score added to recent tri-grams; explore: weight of the
+    prior; memory: of the visitor, holds the matrix; corpus: initial tri-grams."""
+
+    def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0, memory: Memory | None = None,
+                 corpus: Trigrams | None = None):
+        self.iterations, self.gain, self.explore = iterations, gain, explore
+        self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: Matrix(corpus))
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        counts = NgramCounts(3)
+        counts.follow(state.tokens)
+        for pair in counts.after:
+            if len(pair) == 2:
+                known, row = counts.successors(pair, KEPT), self.matrix[pair]
+                total = sum(count for _, count in known)
+                for token, count in known:
+                    row[token] = max(row.get(token, 0.0), count / total)
+                forget(row)
+
+    def observe(self, state: State, outcome: Outcome) -> None:
+        last = state.tokens[-WINDOW:]
+        for a, b, c in zip(last, last[1:], last[2:]):
+            known = self.matrix[a, b]
+            known[c] = min(MOST, known.get(c, 0.0) + self.gain)
+            forget(known, c)
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, pair = TreeBuilder(), tuple(state.tokens[-2:])
+        if budget.gamma <= 0 or len(pair) < 2 or not self.matrix[pair]:
+            return build.tree()
+        # a separate random stream: the draft must not depend on the verifier's random numbers
+        rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
+        root = self.search(pair, budget.gamma, rolls)
+        chosen = best_visited(root, budget.nodes, budget.width, state.stop)
+        at = {id(root): -1}
+        for place in chosen:
+            at[id(place)] = build.add(place.token, at[id(place.parent)])
+        state.note("search", iterations=self.iterations, pairs=len(self.matrix),
+                   visits=[p.visits for p in chosen], priors=[round(p.prior, 4) for p in chosen])
+        return build.tree()
+
+    def search(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> Place:
+        """Search the tree under ``pair``, at most ``depth`` tokens deep; return its root."""
+        root = Place(-1, pair, None, 1.0, 0.0)
+        for _ in range(self.iterations):
+            place, deep = root, 0
+            while place.children:
+                place, deep = self.select(place), deep + 1
+            if deep < depth and (place.visits or place is root) and self.expand(place):
+                place, deep = place.children[0], deep + 1
+            reward = 1.0 + self.rollout(place.pair, depth - deep, rolls)
+            up = place
+            while up is not None:
+                reward, up = reward + up.score, up.parent
+            while place is not None:
+                place.visits += 1
+                place.reward += reward
+                place = place.parent
+        return root
+
+    def select(self, place: Place) -> Place:
+        """Return the child with the best mean reward plus exploration bonus; an unvisited one first."""
+        weight = (self.explore + math.log((place.visits + 9) / 8)) * math.sqrt(place.visits)
+        best, found = -math.inf, place.children[0]
+        for child in place.children:
+            if not child.visits:
+                return child
+            value = child.reward / child.visits + weight * child.prior / (1 + child.visits)
+            if value > best:
+                best, found = value, child
+        return found
+
+    def expand(self, place: Place) -> bool:
+        known = self.matrix[place.pair]
+        if not known:
+            return False
+        place.children = [Place(token, (place.pair[1], token), place, score, score)
+                          for token, score in sorted(known.items(), key=lambda item: -item[1])]
+        return True
+
+    def rollout(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> float:
+        """Return the summed scores of a random continuation drawn by score."""
+        gained = 0.0
+        for _ in range(depth):
+            known = self.matrix[pair]
+            if not known:
+                break
+            token = rolls.choices(list(known), list(known.values()))[0]
+            gained, pair = gained + known[token], (pair[1], token)
+        return gained
+
+
+def forget(row: dict[int, float], kept: int | None = None) -> None:
+    """Drop the lowest scores beyond ``KEPT`` successors, except that of ``kept``."""
+    while len(row) > KEPT:
+        del row[min((token for token in row if token != kept), key=row.get)]
+
+
+def best_visited(root: Place, count: int, width: int, stop: frozenset[int]) -> list[Place]:
+    """Return the most visited nodes, parents first (a parent has more visits than its children)."""
+    chosen, todo = [], [root]
+    while todo and len(chosen) < count:
+        todo.sort(key=lambda place: -place.visits)
+        place = todo.pop(0)
+        if place is not root:
+            chosen.append(place)
+        if place.token not in stop or place is root:
+            todo += sorted((c for c in place.children if c.visits), key=lambda c: -c.visits)[:width]
+    return chosen

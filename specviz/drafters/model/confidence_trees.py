@@ -1,0 +1,210 @@
+"""Trees whose shape follows the draft model's confidence: EAGLE-2's expand and re-rank, OPT-Tree, DySpec."""
+from __future__ import annotations
+
+import heapq
+import math
+
+import torch
+from torch import Tensor
+
+from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, token_tensor, numbers, read, to_device
+from ...trees import DeviceTree, Scorer, best, best_of_all, with_temperature, pick
+from .chain import ModelDrafter
+
+
+class ConfidentTree(ModelDrafter):
+    """Levels of the most likely continuations, then the best nodes of all levels (EAGLE-2, Li et al. 2406.16858; OPT-Tree, Wang
+    et al. 2406.17276).
+
+    beam: nodes of a level that get children, budget.width each; budget.nodes: nodes kept in the end, by path probability. gain: stop
+    growing when a level adds no more than this to the expected accepted length; asks: check this on a device, too, at one
+    synchronisation per level (otherwise all levels are grown there). with_temperature: score at the run's temperature instead of 1, the
+    authors' choice. The selection depends on the tokens, so all nodes count as deterministic.
+    """
+
+    def __init__(self, model: Target, beam: int, gain: float = 0.0, with_temperature: bool = False, asks: bool = False):
+        super().__init__(model)
+        self.beam, self.gain, self.with_temperature, self.asks = beam, gain, with_temperature, asks
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer, values = TreeBuilder(), Scorer(self.model), []
+        frontier, hoped, grown = [-1], 0.0, 0
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for _ in range(budget.gamma):
+            first, rows = len(build), scorer.rows(build, frontier)
+            if not first and rows.device.type != "cpu" and (self.gain <= 0 or not self.asks):
+                grown = self._grow_on_device(build, values, rows, budget, state)
+                hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
+                break
+            grown += len(frontier) * min(budget.width, rows.shape[-1])
+            self._level(build, values, frontier, rows, budget, state)
+            kept = sorted(values, reverse=True)[:budget.nodes]
+            token_probs = [math.exp(value) for value in kept]
+            if sum(token_probs) - hoped <= self.gain:
+                break
+            hoped = sum(token_probs)
+            # path probabilities never rise, so only nodes above the last kept one can have kept children
+            least = kept[-1] if len(kept) == budget.nodes else -math.inf
+            level = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
+            frontier = [node for node in level if values[node] > least]
+            if not frontier:
+                break
+        tree = build.tree()
+        if len(tree) > budget.nodes:
+            order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
+            tree = tree.keep(order[:budget.nodes], looked=True)  # path probabilities fall with depth, so parents are kept
+        state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
+        return tree
+
+    def _widest(self, budget: Budget) -> int:
+        return 1 if budget.width == 1 else self.beam
+
+    def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
+        """Add the most probable children of the frontier."""
+        worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
+        if rows.device.type == "cpu" and budget.width < budget.nodes:
+            children = self._few(rows, worth, budget, state)
+        else:
+            above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
+            children = zip(*torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist())  # one transfer
+        for value, at, token in sorted(children, key=lambda child: child[1]):
+            build.add(int(token), frontier[int(at)])
+            values.append(value)
+
+    def _few(self, rows: Tensor, worth: list[float], budget: Budget, state: State) -> list[tuple[float, int, int]]:
+        """Do the work of ``_children`` in plain Python, which is faster for few rows: (log-probability, parent index, token)."""
+        distributions, tokens = (x.tolist() for x in best(self._scaled(rows, state).log_softmax(-1), budget.width))
+        found = [(min(above + value, above), at, token) for at, above in enumerate(worth)
+                 for value, token in zip(distributions[at], tokens[at])]
+        return sorted(found, key=lambda child: -child[0])[:budget.nodes]
+
+    def _scaled(self, rows: Tensor, state: State) -> Tensor:
+        temperature = state.sampling.temperature if self.with_temperature and not state.sampling.greedy else 1.0
+        return rows if temperature == 1.0 else rows / temperature
+
+    def _children(self, rows: Tensor, above: Tensor, budget: Budget, state: State) -> tuple[Tensor, Tensor, Tensor]:
+        """Return path log-probabilities, parent indices and tokens of the best children of a frontier with log-probabilities ``above``; at
+        most budget.nodes of them, since no more can be kept."""
+        rows = self._scaled(rows, state)
+        offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
+        if budget.width < budget.nodes:
+            found, tokens = best(rows, budget.width)
+            found, at = (found + offsets).flatten().sort(descending=True, stable=True)
+            found, at = found[:budget.nodes], at[:budget.nodes]
+            parents, tokens = at // tokens.shape[1], tokens.flatten().index_select(0, at)
+        else:
+            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)  # a single node may have all of them
+        return found.minimum(above.index_select(0, parents)), parents, tokens  # clamp rounding errors above the parent
+
+    def _grow_on_device(self, build: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
+        """Grow all levels on the device and read the tree with one synchronisation; return the number of candidates examined."""
+        growing, children, grown, first = DeviceTree(rows, 1 + self.beam * budget.gamma), [], 0, 0
+        above, nodes = rows.new_zeros(1), torch.full((1,), -1, device=rows.device)  # frontier: log-probabilities, node indices
+        for left in reversed(range(budget.gamma)):
+            grown += len(rows) * min(budget.width, rows.shape[-1])
+            found, at, tokens = self._children(rows, above, budget, state)
+            order = at.argsort(stable=True)
+            found, at, tokens = (x.index_select(0, order) for x in (found, at, tokens))
+            children.append(torch.stack([found.double(), nodes.index_select(0, at).double(), tokens.double()]))
+            if left:
+                on = found.sort(descending=True, stable=True).indices[:self._widest(budget)]
+                above, nodes = found.index_select(0, on), on + first
+                rows = growing.rows(self.model, tokens.index_select(0, on), at.index_select(0, on))
+                first += len(found)
+        table = torch.cat(children, 1)
+        flat, count = read(table.flatten()), table.shape[1]
+        for value, parent, token in zip(flat[:count], flat[count:2 * count], flat[2 * count:]):
+            build.add(int(token), int(parent))
+            values.append(value)
+        return grown
+
+
+class GreedyTree(ModelDrafter):
+    """DySpec (Xiong et al. 2410.11744): add budget.nodes nodes greedily, each at the slot most likely to be reached and accepted.
+
+    A slot's value is known before its token is drawn, so every token follows the distribution it is drawn from, without replacement
+    among siblings. ahead: nodes scored speculatively in one draft pass. temperature: of the draft, 0 for the run's. layered: grow level
+    by level, every slot worth more than 1 / budget.nodes, one draft pass per level.
+    """
+
+    def __init__(self, model: Target, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
+        super().__init__(model)
+        self.ahead, self.temperature, self.layered = ahead, temperature, layered
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        (self._layers if self.layered else self._one_by_one)(build, scorer, with_temperature(state, self.temperature), budget)
+        return build.tree()
+
+    @staticmethod
+    def _layers(build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+        """Fill all slots above the threshold level by level; at most budget.nodes."""
+        level, least = [(1.0, -1)], 1 / budget.nodes
+        for _ in range(budget.gamma):
+            level = [place for place in level if place[0] > least]
+            if not level or len(build) >= budget.nodes:
+                break
+            below = []
+            for (value, parent), row in zip(level, scorer.rows(build, [parent for _, parent in level])):
+                if len(build) >= budget.nodes:
+                    break
+                slot = Slot(build, row, state)
+                while value > least and slot.drawn < budget.width and slot.more and len(build) < budget.nodes:
+                    node, prob = slot.draw(build, parent, state)
+                    below.append((value * prob, node))
+                    value *= 1 - prob
+            level = below
+
+    def _one_by_one(self, build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+        depth, heap, slots, count = {-1: 0}, [(-1.0, 0, -1)], {}, 0
+        while heap and len(build) < budget.nodes and budget.gamma > 0:
+            value, _, parent = heapq.heappop(heap)
+            if parent not in slots:
+                waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
+                nodes = [parent, *waiting] if len(build) else [parent]
+                slots |= zip(nodes, (Slot(build, row, state) for row in scorer.rows(build, nodes)))
+            node, prob = slots[parent].draw(build, parent, state)
+            depth[node] = depth[parent] + 1
+            count += 2
+            if slots[parent].drawn < budget.width and slots[parent].more:
+                heapq.heappush(heap, (value * (1 - prob), count, parent))
+            if depth[node] < budget.gamma:
+                heapq.heappush(heap, (value * prob, count + 1, node))
+
+
+class Slot:
+    """The children of one node, sampled one at a time without replacement; at temperature 0 the top-k tokens in order.
+
+    more: whether the distribution has mass left.
+    """
+
+    def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
+        self.greedy = state.sampling.greedy
+        probs = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
+        self.at = -1 if self.greedy else build.begin(probs, WITHOUT_REPLACEMENT)
+        self.drawn, self.more, self._left, self._mass = 0, True, probs, 1.0
+
+    def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
+        """Add the next child; return it and the probability it was drawn with."""
+        left = self._left if self.drawn == 0 else self._left.div_(self._mass)
+        if left.device.type != "cpu":
+            return self._draw_on_device(build, parent, left, state)
+        token = int(left.argmax()) if self.greedy else state.rng.pick("draft", left)
+        prob = float(left[token])
+        self._left = left.clone() if self.drawn == 0 else left
+        self._left[token] = 0
+        self._mass = float(self._left.sum())
+        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        return build.add(token, parent, self.at), prob
+
+    def _draw_on_device(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
+        """Do the same on a device with one synchronisation for token, probability and remaining mass."""
+        token = numbers(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
+        place = token_tensor(left.device, [token])
+        self._left = left.index_fill(0, place, 0.0)
+        prob, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
+        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        return build.add(int(token), parent, self.at), prob

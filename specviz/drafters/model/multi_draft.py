@@ -1,0 +1,102 @@
+"""Draft several sequences: independent samples (SpecTr, Sun et al. 2310.15141) and stochastic beam search (RSD-S, Jeon et al.
+2402.14160)."""
+from __future__ import annotations
+
+import heapq
+import math
+
+import torch
+from torch import Tensor
+
+from ...core import IID, WITHOUT_REPLACEMENT, Budget, DraftTree, State, TreeBuilder
+from ...trees import Scorer, best, first_duplicates
+from .chain import ModelDrafter
+
+
+class DraftPaths(ModelDrafter):
+    """Sample budget.width sequences independently. Equal prefixes stay separate nodes, each its own sample from one distribution that is
+    computed once: two rows would differ by rounding, and a verifier could not tell that they are the same.
+
+    At temperature 0 there is one sequence, because all would be equal.
+    """
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        tips = [-1] * (1 if state.sampling.greedy else budget.width)
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        for _ in range(budget.gamma):
+            alike = first_duplicates(build, tips)
+            alone = sorted(set(alike))
+            distributions = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
+            for i, tip in zip(alike, tips):
+                scorer.twin(tip, tips[i])
+            draws = {i: build.begin(probs, IID) for i, probs in distributions.items()}
+            tips = [build.add(state.rng.pick("draft", distributions[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
+        return build.tree()
+
+
+class StochasticBeam(ModelDrafter):
+    """Keep the budget.width sequences with the largest Gumbel-perturbed log-probability per level: samples of whole sequences without
+    replacement.
+
+    Perturbed values are drawn from the top: the best child of a node has its parent's value, the next one a Gumbel of the remaining
+    mass truncated at the previous value. So a child's slot is decided before its token is drawn, and every token, given its earlier
+    siblings, follows the draft distribution.
+    """
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        build, scorer = TreeBuilder(), Scorer(self.model)
+        beam = [(-1, 0.0, 0.0)]  # node, log-probability of its sequence, perturbed value
+        if budget.gamma > 0:
+            self.model.sync(state.tokens)
+        grow = self._likely if state.sampling.greedy else self._drawn
+        for _ in range(budget.gamma):
+            rows = scorer.rows(build, [node for node, _, _ in beam])
+            beam = grow(build, beam, rows, budget.width, state)
+        return build.tree()
+
+    @staticmethod
+    def _drawn(build: TreeBuilder, beam, rows, width: int, state: State):
+        distributions = list(state.sampling.probs(rows))
+        draws = [build.begin(probs, WITHOUT_REPLACEMENT) for probs in distributions]
+        left: dict[int, Tensor] = {}  # for a sequence with a child: its distribution without the drawn tokens, renormalised
+        masses = [0.0] * len(distributions)  # log of the remaining mass of each distribution
+        heap = [(-value, i) for i, (_, _, value) in enumerate(beam)]
+        heapq.heapify(heap)
+        out = []
+        while heap and len(out) < width:
+            value, i = -heap[0][0], heap[0][1]
+            node, logprob, _ = beam[i]
+            token = state.rng.pick("draft", left.get(i, distributions[i]))
+            out.append((build.add(token, node, draws[i]), logprob + math.log(float(distributions[i][token])), value))
+            if len(out) == width:
+                break
+            if i not in left:
+                left[i] = distributions[i].clone()
+            rest = left[i]
+            rest[token] = 0
+            share = float(rest.sum())
+            if share > 0:
+                rest /= share
+                masses[i] += math.log(share)
+                u = 1.0 - float(state.rng.raw("draft", (1,)))  # in (0, 1]
+                heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
+            else:
+                heapq.heappop(heap)
+        return out
+
+    @staticmethod
+    def _likely(build: TreeBuilder, beam, rows, width: int, state: State):
+        """Plain beam search."""
+        values, tokens = best(rows, width)
+        values = values - rows.logsumexp(-1, keepdim=True)
+        found_rows = torch.stack([values.double(), tokens.double()]).tolist()  # one transfer
+        found = sorted(((beam[i][1] + value, i, int(token)) for i, (row, ids) in enumerate(zip(*found_rows))
+                        for value, token in zip(row, ids)), key=lambda item: -item[0])[:width]
+        return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
+
+
+def next_gumbel(location: float, below: float, u: float) -> float:
+    """Return a Gumbel variate at ``location`` truncated at ``below``, from u uniform on (0, 1]."""
+    return location - math.log(math.exp(min(location - below, 700.0)) - math.log(u))

@@ -1,1 +1,0 @@
-"""Several drafters in one round."""

@@ -1,0 +1,216 @@
+"""Ledger file of a resumable benchmark: JSON Lines, each line complete or absent.
+
+A session line holds request, settings and machine. A group line holds a run of plain decoding and the runs measured with it, so that
+pairs stay together. Sessions with other settings or machines may share the file and are never mixed: see ``comparable``. Weights that
+changed under the same name are not detected.
+"""
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+import zlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Iterable, Iterator
+
+from ..run.request import SessionError
+from ..trace.file_writer import check_place
+
+GZIP = b"\x1f\x8b"
+OPENS = b'{"sitting": '  # start of every line; other text is never truncated
+COUNTS, SECONDS = ("tokens", "rounds", "drafted", "accepted", "tried"), ("seconds", "prefill_seconds", "forward_seconds")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. seconds: after the prefill; same: whether the tokens equal plain decoding's, None when sampling; failed: error message, in
+    which case nothing else counts."""
+
+    method: str
+    tokens: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    tried: int = 0
+    seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    forward_seconds: float = 0.0
+    same: bool | None = None
+    failed: str = ""
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> Run:
+        """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
+        return cls(str(row["method"]), *(int(row[name]) for name in COUNTS), *(float(row[name]) for name in SECONDS),
+                   None if row["same"] is None else bool(row["same"]), str(row["failed"]))
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs measured with one run of plain decoding: prompt number and task, repeat from 1. wall: total seconds, warm-up included."""
+
+    prompt: int
+    task: str
+    repeat: int
+    wall: float
+    plain: Run
+    runs: tuple[Run, ...] = ()
+
+    def all(self) -> Iterator[Run]:
+        """Yield all runs, plain decoding first."""
+        yield self.plain
+        yield from self.runs
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What was requested in total. prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with
+    reasons."""
+
+    methods: tuple[str, ...]
+    prompts: tuple[tuple[int, str], ...]
+    repeats: int
+    suite: str = ""
+    tasks: tuple[str, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def __or__(self, other: Requested) -> Requested:
+        """Return the union of two requests."""
+        every = tuple(dict.fromkeys((*self.methods, *other.methods)))
+        return Requested(every, tuple(sorted({*self.prompts, *other.prompts})), max(self.repeats, other.repeats), other.suite,
+                     tuple(dict.fromkeys((*self.tasks, *other.tasks))) if self.tasks and other.tasks else (),
+                     {key: why for key, why in {**self.skipped, **other.skipped}.items() if key not in every})
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> Requested:
+        """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
+        return cls(tuple(map(str, row["methods"])), tuple((int(n), str(task)) for n, task in row["prompts"]), int(row["repeats"]),
+                   str(row["suite"]), tuple(map(str, row["tasks"])), {str(key): str(why) for key, why in row["skipped"].items()})
+
+
+@dataclass
+class BenchSession:
+    """One session. began: UTC, ISO 8601. settings, machine: plain JSON, compared for equality."""
+
+    began: str
+    settings: dict[str, Any]
+    machine: dict[str, Any]
+    asked: Requested
+    run_groups: list[RunGroup] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings, self.machine = json.loads(json.dumps([self.settings, self.machine]))  # normalise as after reading
+
+
+class Ledger:
+    """The file at ``path``, maybe gzipped; ``ready`` creates it; there: it must exist. An incomplete last line of a killed session is
+    ignored and truncated by ``ready``. Raises SessionError for a file that bench did not
+    write."""
+
+    def __init__(self, path: str | Path, there: bool = False):
+        self.path = Path(path)
+        self.sessions: list[BenchSession] = []
+        self._whole, self._torn, self._name, self._packed = 0, False, "", False
+        try:
+            data = self.path.read_bytes() if there or self.path.exists() else b""
+        except OSError as error:
+            raise SessionError(f"{path} cannot be read: {error.strerror}.") from None
+        self._packed = data.startswith(GZIP)
+        try:
+            data = gzip.decompress(data) if self._packed else data
+        except (OSError, EOFError, zlib.error):
+            raise SessionError(f"{path} is damaged or cut short.") from None
+        named: dict[str, BenchSession] = {}
+        for count, line in enumerate(data.splitlines(keepends=True), 1):
+            if not line.endswith(b"\n") and (line.startswith(OPENS) or OPENS.startswith(line)):
+                self._torn = True
+                break
+            try:
+                self._take(json.loads(line.decode("utf-8") if line.startswith(OPENS) else ""), named)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise SessionError(f"Line {count} of {path} was not written by bench.") from None
+            self._whole += len(line)
+
+    def _take(self, row: dict[str, Any], named: dict[str, BenchSession]) -> None:
+        if "leg" in row:
+            leg = row["leg"]
+            named[row["sitting"]].run_groups.append(RunGroup(
+                int(leg["prompt"]), str(leg["task"]), int(leg["repeat"]), float(leg["wall"]), Run.read(leg["plain"]),
+                tuple(Run.read(run) for run in leg["runs"])))
+            return
+        bench_session = BenchSession(str(row["began"]), dict(row["settings"]), dict(row["machine"]), Requested.read(row["asked"]))
+        named[row["sitting"]] = bench_session
+        self.sessions.append(bench_session)
+
+    def ready(self) -> None:
+        """Check that the file is writable and truncate an incomplete line. Raises SessionError."""
+        if self._packed:
+            raise SessionError(f"{self.path} is compressed and only read: gunzip it to continue it.")
+        try:
+            check_place(self.path)
+            with open(self.path, "ab") as file:
+                if self._torn:
+                    file.truncate(self._whole)
+        except OSError as error:
+            raise SessionError(f"{self.path} cannot be written: {error.strerror}.") from None
+
+    def begin(self, bench_session: BenchSession) -> None:
+        self._name = secrets.token_hex(4)
+        self._write({name: value for name, value in asdict(bench_session).items() if name != "run_groups"})
+        self.sessions.append(bench_session)
+
+    def add(self, leg: RunGroup) -> None:
+        """Append a group to the current session."""
+        self._write({"leg": asdict(leg)})
+        self.sessions[-1].run_groups.append(leg)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        line = json.dumps({"sitting": self._name, **row}, ensure_ascii=False) + "\n"
+        with open(self.path, "ab") as file:  # one write, so that readers see whole lines
+            file.write(line.encode())
+
+
+def comparable(sessions: Iterable[BenchSession], settings: dict[str, Any], machine: dict[str, Any]) -> list[BenchSession]:
+    """Return the sessions with these settings and machine."""
+    settings, machine = json.loads(json.dumps([settings, machine]))
+    return [one for one in sessions if one.settings == settings and one.machine == machine]
+
+
+def done(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
+    """Return (prompt, repeat, method) of every successful run."""
+    return {(leg.prompt, leg.repeat, run.method) for one in sessions for leg in one.run_groups for run in leg.all() if not run.failed}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Measured share of the request, in runs and complete turns (a prompt and a repeat with all methods)."""
+
+    runs: int
+    of: int
+    turns: int
+    of_turns: int
+    hours: float
+    failed: dict[str, int]  # failed runs not repeated yet, by method
+
+    def __str__(self) -> str:
+        text = f"All {self.of} runs of {self.of_turns} turns of a prompt and a repeat are measured"
+        if self.runs < self.of:
+            text = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
+                    f"{self.of_turns} turns of a prompt and a repeat whole)")
+        broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
+        return f"{text} in {self.hours:.1f} hours" + (f"; failed runs: {broke}" if broke else "")
+
+
+def progress_of(sessions: list[BenchSession], asked: Requested) -> Progress:
+    """Return the progress of comparable sessions."""
+    there = done(sessions)
+    each = Counter((number, repeat) for number, repeat, method in there if method in asked.methods)
+    turns = [(number, repeat) for number, _ in asked.prompts for repeat in range(1, asked.repeats + 1)]
+    run_groups = [leg for one in sessions for leg in one.run_groups]
+    broke = {(leg.prompt, leg.repeat, run.method) for leg in run_groups for run in leg.runs if run.failed} - there
+    hours = sum(leg.wall for leg in run_groups) / 3600
+    return Progress(sum(each[turn] for turn in turns), len(turns) * len(asked.methods),
+                    sum(each[turn] == len(asked.methods) for turn in turns), len(turns), hours,
+                    dict(sorted(Counter(method for *_, method in broke).items())))

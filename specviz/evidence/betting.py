@@ -1,0 +1,53 @@
+"""Sequential tests by betting: p-values that stay valid for dependent observations and any stopping time.
+
+A likelihood ratio of an alternative to the null hypothesis has expectation 1 under the null, whatever came before. The product of such
+ratios is a test martingale, and its value exceeds 1 / a with probability at most a (Ville 1939; Shafer 2021). Each ratio is mixed half
+and half with 1, so that a single impossible observation under the alternative does not end the test.
+"""
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+STAKE = 0.5  # share of the wealth that is bet on the alternative
+FLOOR = 1e-4  # smallest null probability used in a ratio; raising it only weakens the test
+DRAWS = 400  # resamples of the power
+
+
+@dataclass
+class TestMartingale:
+    """Bets against one null hypothesis. wealth: log wealth per alternative; gains: log gain of every observation if the main alternative
+    were true, from which the power is estimated."""
+
+    __test__ = False  # not a test case of pytest
+
+    alternative: str
+    wealth: dict[str, float] = field(default_factory=dict)
+    gains: list[float] = field(default_factory=list)
+
+    def bet(self, ratios: dict[str, float], if_true: float) -> None:
+        """Add an observation: likelihood ratio per alternative, and the ratio that the main alternative itself would have produced."""
+        for name, ratio in ratios.items():
+            self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio)
+        self.gains.append(log_gain(if_true))
+
+    @property
+    def p(self) -> float | None:
+        """The p-value: one over the mean wealth; None without observations."""
+        if not self.wealth:
+            return None
+        top = max(self.wealth.values())
+        mean = top + math.log(sum(math.exp(value - top) for value in self.wealth.values()) / len(self.wealth))
+        return min(1.0, math.exp(-mean)) if mean > -700 else 1.0
+
+    def power(self, level: float, seed: int = 0) -> float | None:
+        """Return the probability that the main alternative would have been found at this level, by resampling the observations."""
+        if not self.gains:
+            return None
+        rng, needed = random.Random(seed), math.log(max(1, len(self.wealth)) / level)
+        return sum(sum(rng.choices(self.gains, k=len(self.gains))) >= needed for _ in range(DRAWS)) / DRAWS
+
+
+def log_gain(ratio: float) -> float:
+    return math.log(1 - STAKE + STAKE * ratio)

@@ -1,0 +1,206 @@
+"""What a forward costs on a device, at the shapes of real models: the table of docs/gpu.md.
+
+    python -m specviz.evidence.gpu_profile --device cuda --shapes 1B,8B
+
+Weights are random, which is fine for cost and worthless for acceptance: what a method accepts is measured with real ones. Five
+questions: plain decoding against the memory's roofline, a pass of k rows against one of a single row, recorded against eager, the
+share of a round outside the forwards, and transformers' own generate and assisted generation on the same weights.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ..core import DraftTree, Sampling, State, open_run, play
+from ..methods import catalogue
+from ..models.llama import Llama
+from ..targets.fast import FastModel
+from ..targets.static_shapes import StaticModel
+from ..zoo.device import environment, read_device
+
+SHAPES = {  # config.json of a Llama: hidden, layers, heads, kv heads, inner, vocabulary
+    "tiny": (64, 2, 4, 2, 128, 256),
+    "1B": (2048, 16, 32, 8, 8192, 128256),
+    "8B": (4096, 32, 32, 8, 14336, 128256),
+}
+ROWS = (1, 2, 4, 8, 16, 32, 64)
+CONTEXT = 512  # tokens before those timed
+STREAM = 2**28  # bytes copied to see what the memory gives
+KEY = "speculative"
+
+
+def measure(shape: str, device: torch.device, repeats: int = 20, tokens: int = 64, context: int = CONTEXT) -> Iterator[dict[str, Any]]:
+    """Rows {what, ...} as they are measured. Raises ModelError where the weights do not fit."""
+    with tempfile.TemporaryDirectory(prefix="specviz-gpu-") as folder:
+        place = write(Path(folder) / shape, SHAPES[shape], 2 * context + 8 * tokens, device)
+        eager, static = FastModel(place, device), StaticModel(place, device)
+        static.blocks, static.head, static.embedding = eager.blocks, eager.head, eager.embedding  # the weights once
+        yield {"what": "environment", **environment(device, eager.dtype), "shape": shape, "parameters": eager.parameters}
+        yield from passes(eager, static, context, repeats)
+        yield from roofline(eager, static, context, tokens, bandwidth(device))
+        yield from rounds(static, context, tokens)
+        yield from transformers_on(place, eager, context, tokens, device)
+
+
+def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.device) -> Path:
+    """A checkpoint of random weights in 16 bits."""
+    from safetensors.torch import save_file
+
+    d, layers, heads, kv, inner, vocab = sizes
+    width, source = d // heads, torch.Generator(device).manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return (torch.randn(*shape, generator=source, device=device) * 0.02).bfloat16().cpu()
+
+    weights = {"model.embed_tokens.weight": normal(vocab, d), "lm_head.weight": normal(vocab, d), "model.norm.weight": torch.ones(d)}
+    for i in range(layers):
+        at = f"model.layers.{i}."
+        weights |= {f"{at}{name}.weight": torch.ones(d) for name in ("input_layernorm", "post_attention_layernorm")}
+        weights |= {f"{at}self_attn.{name}_proj.weight": normal(rows * width, d) for name, rows in (("q", heads), ("k", kv), ("v", kv))}
+        weights |= {f"{at}self_attn.o_proj.weight": normal(d, heads * width), f"{at}mlp.gate_proj.weight": normal(inner, d),
+                    f"{at}mlp.up_proj.weight": normal(inner, d), f"{at}mlp.down_proj.weight": normal(d, inner)}
+    folder.mkdir()
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": d, "num_hidden_layers": layers,
+              "num_attention_heads": heads, "num_key_value_heads": kv, "intermediate_size": inner, "vocab_size": vocab,
+              "max_position_embeddings": positions, "rope_theta": 500000.0, "tie_word_embeddings": False, "dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Seconds of a pass of k rows, eager and of fixed shapes by turns, and how they stand to one row."""
+    first: dict[str, float] = {}
+    for rows in ROWS:
+        seconds = {}
+        for name, model in (("eager", eager), (static.forward, static)):
+            target = model.open()
+            target.sync(text(model, context))
+            tree = DraftTree.chain(text(model, rows)[1:])
+            seconds[name] = median(lambda target=target, tree=tree: target.score(tree), repeats, model.device)
+            target.close()
+        first = first or dict(seconds)
+        yield {"what": "pass", "rows": rows, **{f"{name}_ms": 1e3 * s for name, s in seconds.items()},
+               **{f"{name}_to_one": s / first[name] for name, s in seconds.items()}}
+
+
+def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, bytes_a_second: float) -> Iterator[dict[str, Any]]:
+    """Plain decoding: tokens a second, and the share of what the memory would allow if each weight were read once a token."""
+    read = eager.parameters - eager.embedding.numel() + static.hidden  # of the embedding one row
+    allowed = bytes_a_second / (read * eager.dtype.itemsize)
+    for name, model in (("eager", eager), (static.forward, static)):
+        _, seconds, _ = write_on(model, "autoregressive", context, tokens)
+        yield {"what": "plain", "forward": name, "tokens_per_second": tokens / seconds, "roofline": allowed,
+               "share": tokens / seconds / allowed, "bandwidth_gb": bytes_a_second / 1e9}
+
+
+def rounds(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, Any]]:
+    """The share of a run that is spent outside forwards, drafting with the model itself: every draft is right."""
+    for key in ("autoregressive", KEY):
+        _, seconds, inside = write_on(model, key, context, tokens)
+        yield {"what": "round", "method": key, "seconds": seconds, "outside": 1 - inside / seconds}
+
+
+def transformers_on(place: Path, model: FastModel, context: int, tokens: int, device: torch.device) -> Iterator[dict[str, Any]]:
+    """transformers' generate and assisted generation on the same weights; the assistant is the model itself, as in ``rounds``."""
+    from ..models.pretrained import load_causal
+
+    net = load_causal(place.name, str(place), None, dtype=model.dtype).to(device)
+    ids = torch.tensor([text(model, context)], device=device)
+    ours = tokens / write_on(model, "autoregressive", context, tokens)[1]
+    for name, options in (("generate", {}), ("assisted", {"assistant_model": net})):
+        def run(count: int, options=options) -> None:
+            with torch.inference_mode():
+                net.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=count, do_sample=False,
+                             pad_token_id=0, **options)
+
+        run(2)
+        seconds = timed(lambda run=run: run(tokens), device) - timed(lambda run=run: run(1), device)  # without the prompt
+        yield {"what": "transformers", "way": name, "tokens_per_second": (tokens - 1) / max(seconds, 1e-9), "ours_eager_plain": ours}
+
+
+def write_on(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
+    """A greedy run: its tokens, seconds after the prompt, and those of them inside forwards. Once before, to warm up."""
+    for length in (4, tokens):
+        kit = _Kit(model)
+        method = catalogue()[key]
+        parts, state = method.build(kit, **method.read_knobs({})), State(text(model, context), Sampling(0.0), limit=length)
+        open_run(parts, kit.target, state)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        before, began = sum(one.busy for one in kit.opened), time.perf_counter()
+        while not state.done:
+            play(parts, kit.target, state)
+        seconds = time.perf_counter() - began
+        inside = sum(one.busy for one in kit.opened) - before
+        for one in kit.opened:
+            one.close()
+    return state.tokens[context:], seconds, inside
+
+
+class _Kit:
+    """A target that drafts for itself."""
+
+    def __init__(self, model: Any):
+        self._model, self.vocab, self.target = model, model.vocab, model.open()
+        self.opened = [self.target]
+
+    def open(self, role: str) -> Any:
+        self.opened.append(self._model.open())
+        return self.opened[-1]
+
+
+def bandwidth(device: torch.device) -> float:
+    """Bytes a second that the memory really gives: a large copy reads and writes."""
+    source = torch.zeros(STREAM if device.type == "cuda" else STREAM // 8, dtype=torch.uint8, device=device)
+    into = torch.empty_like(source)
+    return 2 * source.numel() / median(lambda: into.copy_(source), 10, device)
+
+
+def median(work: Callable[[], Any], repeats: int, device: torch.device | None = None) -> float:
+    """Seconds; two calls before are not counted."""
+    work(), work()
+    return statistics.median(timed(work, device) for _ in range(repeats))
+
+
+def timed(work: Callable[[], Any], device: torch.device | None = None) -> float:
+    began = time.perf_counter()
+    work()
+    if device is not None and device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def text(model: Llama, count: int) -> list[int]:
+    """Token ids that do not repeat at once."""
+    return [(7919 * i + 13) % model.vocab for i in range(count)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m specviz.evidence.gpu_profile", description="What a forward costs on a device.")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--shapes", default="1B,8B", help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal: tiny shapes, few repeats")
+    parser.add_argument("--out", help="also write the rows here as .jsonl, each as it is measured")
+    args = parser.parse_args(argv)
+    how = {"repeats": 2, "tokens": 8, "context": 16} if args.tiny else {}
+    into = open(args.out, "w", encoding="utf-8") if args.out else None
+    for shape in ["tiny"] if args.tiny else args.shapes.split(","):
+        for row in measure(shape, read_device(args.device), **how):
+            line = json.dumps({"shape": shape, **row})
+            print(line, flush=True)
+            if into:
+                print(line, file=into, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""Many users at once: what speculation brings under load, measured live on one machine.
+
+Every method meets the same arrivals: the same prompts, answer lengths, seeds and, with a rate, times. Open load: requests arrive
+at a rate (Poisson). Closed load: so many users, each sending a new request when answered. The methods of a load are measured side by
+side, each on a clock of its own, in turns of a fraction of a second, so that a slow minute of the machine hits all of them. Goodput
+is tokens written a second, throughput is rows scored a second, written or not (Liu et al. 2406.14066).
+"""
+from __future__ import annotations
+
+import os
+import random
+import threading
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any, Callable, Iterator, Sequence
+
+from ..core import Sampling
+from ..methods import catalogue
+from ..run.batch_prompts import why_not_batchable
+from ..run.request import SessionError, read_number, read_whole
+from ..run.session import Session, find_method
+from .simulated_server import TimedRequest, Served, Server
+from .prompt_suites import Item, choose, read_suite
+
+METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
+COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",
+           "accepted"]
+MOST_USERS, MOST_REQUESTS = 64, 10_000
+SHORTEST = 0.5  # of the longest answer: lengths are drawn from there to it
+TURN = 0.25  # seconds on a method's clock before it is the next one's turn
+WARM = 16  # tokens of the requests that are thrown away
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
+              cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
+    """{environment, rows, said}: a row for each load and method, and what follows from them in sentences. asked: as of ``measuring``.
+
+    progress: called after each turn with method, load, done, of, tokens. cancel: set it and what was measured is reported. Raises
+    SessionError.
+    """
+    stop = cancel.is_set if cancel else bool
+    for report in measuring(loaded, methods, stop=stop, **asked):
+        if progress and "at" in report:
+            progress(report["at"])
+    return report
+
+
+def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[int] = (8,), rates: Sequence[float] = (),
+              requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
+              sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
+              stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
+    """The report as it grows, a turn at a time; ``at`` says where it stands, and the last one, which is whole, has none.
+
+    users: closed loads, so many users each; rates: open loads in requests a second, instead; requests: how many of each load.
+    stop: asked after each turn; what was measured is reported then. As many short requests as the largest load has at once come first
+    and are thrown away; what a method learns from them, and at one load for the next, it keeps, as a server does that stays up.
+    Raises SessionError before anything is measured.
+    """
+    loads = _loads(users, rates)
+    count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
+    length = read_whole("max_new_tokens", max_new_tokens, 2)
+    sessions, skipped = _sessions(loaded, methods, sampling, deterministic)
+    asks = requests_of(next(iter(sessions.values())), choose([*read_suite(suite)], tasks), count, length)
+    env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
+           "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
+           "began": datetime.now(timezone.utc).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
+           "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
+           "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
+           "packed": "batch" in loaded.capabilities, "skipped": skipped}
+    rows: list[dict[str, Any]] = []
+    over = False
+    servers = {key: Server(session, slots) for key, session in sessions.items()}
+    most = min(slots, max(int(load) if kind == "users" else slots for kind, load in loads))
+    for server in servers.values():
+        _warm(server, [replace(asks[i % count], length=min(WARM, length)) for i in range(most)], stop)
+    for kind, load in loads:
+        timed, name = arriving(asks, load, sampling.seed) if kind == "rate" else asks, _named(kind, load)
+        with closing(_in_turns(servers, timed, int(load) if kind == "users" else 0, sampling.seed)) as turns:
+            for key, served in turns:
+                now = [{"load": name, kind: load, "method": one, **done.row()} for one, done in served.items()]
+                mine, over = served[key], stop()
+                at = {"method": key, kind: load, "done": sum(a.done is not None for a in mine.answers), "of": count,
+                      "tokens": sum(a.tokens for a in mine.answers)}
+                yield {"environment": env, "rows": compared(rows + now), "said": where_it_stops(compared(rows), count), "at": at}
+                if over:
+                    break
+        rows += now
+        if over:
+            break
+    yield {"environment": {**env, "interrupted": over}, "rows": compared(rows), "said": where_it_stops(compared(rows), count)}
+
+
+def busy() -> float | None:
+    """What the machine was doing before, in processors; None where it does not tell."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
+
+
+def _warm(server: Server, asks: Sequence[TimedRequest], stop: Callable[[], bool]) -> None:
+    """Answer these all at once, for nothing but what is only done once and what the method learns."""
+    with closing(server.serve(asks, len(asks))) as rounds:
+        for _ in rounds:
+            if stop():
+                return
+
+
+def _in_turns(servers: dict[str, Server], asks: Sequence[TimedRequest], users: int, seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
+    """The methods under one load, a turn at a time, in shuffled order; who had the turn, and what each has done."""
+    playing = {key: server.serve(asks, users) for key, server in servers.items()}
+    served, rng = {key: Served() for key in servers}, random.Random(seed)
+    try:
+        while playing:
+            for key in rng.sample(list(playing), len(playing)):
+                until = servers[key].clock.now() + TURN if served[key].rounds else TURN
+                for done in playing[key]:
+                    served[key] = done
+                    if servers[key].clock.now() >= until:
+                        break
+                else:
+                    del playing[key]
+                yield key, served
+    finally:
+        for rounds in playing.values():
+            rounds.close()
+
+
+def _named(kind: str, load: float) -> str:
+    return f"{load:g} requests/s" if kind == "rate" else f"{load:g} user{'s' if load != 1 else ''}"
+
+
+def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
+    """For each method that drafts, up to which load it pays and where it no longer does, in a sentence; of the loads at which both
+    it and plain decoding answered all ``count`` requests."""
+    plain, said = next(iter(catalogue())), []
+    whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
+    for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
+        mine = [(row["load"], row["against_plain"]) for row in rows
+                if row["method"] == key and (row["load"], key) in whole and (row["load"], plain) in whole]
+        if not mine:
+            continue
+        title, pays = catalogue()[key].title, [ratio > 1 for _, ratio in mine]
+        if all(pays):
+            most, ratio = mine[-1]
+            said.append(f"{title} pays at every load measured, up to {most} ({ratio:.2f} times plain decoding).")
+        elif not any(pays):
+            best, ratio = max(mine, key=lambda at: at[1])
+            said.append(f"{title} pays at no load measured: at best {ratio:.2f} times plain decoding, with {best}.")
+        elif pays == sorted(pays, reverse=True):
+            (up, gain), (no, loss) = mine[pays.index(False) - 1:pays.index(False) + 1]
+            said.append(f"{title} pays up to {up} ({gain:.2f} times plain decoding) and no longer with {no} ({loss:.2f} times).")
+        else:
+            ratios = ", ".join(f"{load} {ratio:.2f}" for load, ratio in mine)
+            said.append(f"{title} pays at some loads and not at others, times plain decoding: {ratios}.")
+    return said
+
+
+def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with ``against_plain``: goodput over that of plain decoding under the same load, None where it is not known."""
+    plain = {row["load"]: row.get("goodput") for row in rows if row["method"] == next(iter(catalogue()))}
+    return [{**row, "against_plain": row["goodput"] / plain[row["load"]] if row.get("goodput") and plain.get(row["load"]) else None}
+            for row in rows]
+
+
+def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, float]]:
+    if rates:
+        loads = [("rate", read_number("rate", rate)) for rate in rates]
+    else:
+        loads = [("users", read_whole("users", one, 1, MOST_USERS)) for one in users]
+    if not loads or any(load <= 0 for _, load in loads):
+        raise SessionError("A load is a number of users, or of requests a second above 0.")
+    return sorted(set(loads), key=lambda load: load[1])
+
+
+def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministic: bool) -> tuple[dict[str, Session], dict[str, str]]:
+    """The methods that can share passes here, and why the others cannot."""
+    sessions, skipped = {}, {}
+    for method in dict.fromkeys(find_method(key).key for key in keys):
+        try:
+            session = Session(loaded, method, None, sampling, deterministic=deterministic)
+        except SessionError as error:
+            skipped[method] = str(error)
+            continue
+        reason = why_not_batchable(session)
+        if reason:
+            skipped[method] = f"{session.method.title} {reason}."
+        else:
+            sessions[method] = session
+    if not sessions:
+        raise SessionError(next(iter(skipped.values()), "No method is named."))
+    return sessions, skipped
+
+
+def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[TimedRequest]:
+    """So many requests from the items, shuffled and in turn; lengths from half of ``length`` to it. Raises SessionError where
+    none fits."""
+    rng, fitting = random.Random(session.sampling.seed), []
+    for item in items:
+        try:
+            ids = session.encode(item.prompt)
+        except SessionError:  # it does not fit even alone
+            continue
+        if len(ids) + length <= session.loaded.context:
+            fitting.append((item.task, ids))
+    if not fitting:
+        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {session.loaded.context}.")
+    rng.shuffle(fitting)
+    return [TimedRequest(*fitting[i % len(fitting)], rng.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
+            for i in range(count)]
+
+
+def arriving(asks: Sequence[TimedRequest], rate: float, seed: int) -> list[TimedRequest]:
+    """The asks at the times of a Poisson process with so many a second."""
+    rng, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
+    for ask in asks:
+        out.append(replace(ask, at=at))
+        at += rng.expovariate(rate)
+    return out

@@ -1,0 +1,173 @@
+"""One method answering many requests on a clock of its own: they join the batch between two rounds and leave when they are done.
+
+A prompt is read when its request joins, while the others wait. When idle, the clock jumps to the next arrival.
+"""
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from statistics import fmean, quantiles
+from typing import Any, Callable, Iterator, Sequence
+
+import torch
+
+from ..core import Clock, State
+from ..loops.batched import Batch, Request
+from ..run.session import Session
+
+
+PARTS = 4  # of a measurement, whose speeds say how far it wavers
+
+
+@dataclass(frozen=True)
+class TimedRequest:
+    """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user asks it."""
+
+    task: str
+    ids: list[int]
+    length: int
+    seed: int
+    at: float | None = None
+
+
+@dataclass
+class Answer:
+    """When a request came, wrote its first token and was done; seconds on the clock of the measurement."""
+
+    task: str
+    came: float
+    first: float | None = None
+    done: float | None = None
+    tokens: int = 0
+
+    @property
+    def token_time(self) -> float | None:
+        """Seconds a token after the first round's."""
+        return (self.done - self.first) / (self.tokens - 1) if self.tokens > 1 else None
+
+
+@dataclass
+class Served:
+    """What one method did under one load."""
+
+    answers: list[Answer] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)  # requests in each
+    rows: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    reading: float = 0.0  # seconds spent on prompts, and on drafts
+    drafting: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        """The figures; times in seconds, each as [median, 95th percentile]."""
+        done = [answer for answer in self.answers if answer.done is not None]
+        if not done:
+            return {"requests": 0, "tokens": 0}
+        span = max(answer.done for answer in done) - min(answer.came for answer in done)
+        tokens = sum(answer.tokens for answer in done)
+        return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
+                "first_token": middle([answer.first - answer.came for answer in done]),
+                "token_time": middle([answer.token_time for answer in done if answer.token_time is not None]),
+                "latency": middle([answer.done - answer.came for answer in done]), "parts": parts(done), "batch": fmean(self.rounds),
+                "rounds": len(self.rounds), "rows": self.rows, "reading": self.reading / span, "drafting": self.drafting / span,
+                "drafted": self.drafted / sum(self.rounds), "accepted": self.accepted / self.drafted if self.drafted else None}
+
+
+def parts(done: list[Answer]) -> list[float]:
+    """Goodput of each part of the answers, in the order in which they ended; nothing where there are too few."""
+    ordered, out = sorted(done, key=lambda answer: answer.done), []
+    began = min(answer.came for answer in done)
+    for i in range(PARTS if len(done) >= 2 * PARTS else 0):
+        mine = ordered[i * len(done) // PARTS:(i + 1) * len(done) // PARTS]
+        out.append(sum(answer.tokens for answer in mine) / max(mine[-1].done - began, 1e-9))
+        began = mine[-1].done
+    return out
+
+
+def middle(values: list[float]) -> list[float] | None:
+    """Median and 95th percentile."""
+    if len(values) < 2:
+        return values * 2 or None
+    cuts = quantiles(values, n=20, method="inclusive")
+    return [cuts[9], cuts[18]]
+
+
+class Server:
+    """One method, answering. ``slots``: most requests in a batch; ``clock``: its own, which stands while others are measured. What its
+    policy of a batch learns lasts as long as the server."""
+
+    def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
+        self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
+        self.clock, self.batch, self._joint = Clock(lambda: self._source() + self._skipped), None, {}
+        self.live: dict[Request, tuple[Answer, Any]] = {}
+
+    def serve(self, asks: Sequence[TimedRequest], users: int) -> Iterator[Served]:
+        """Answer all asks; without times, ``users`` of them at once. What was done so far, the same object, after each round, while
+        the clock stands still. Close it to end earlier: every cache is given back then, and only what was done has an end."""
+        out, waiting, later = Served(), deque(), deque(asks)
+        self.clock = Clock(lambda: self._source() + self._skipped)
+        self.batch = Batch(self.clock, self._joint)
+        for _ in range(len(later) if later and later[0].at is not None else min(users, len(later))):
+            self._comes(later.popleft(), waiting, out)
+        try:
+            while waiting or self.live:
+                t0 = self.clock.now()
+                self._admit(waiting)
+                out.reading += self.clock.now() - t0
+                if not self.live:
+                    self._skipped += max(0.0, waiting[0][1].came - self.clock.now())
+                    continue
+                for answer in self._round(out):
+                    if later:
+                        self._comes(replace(later.popleft(), at=answer.done), waiting, out)
+                self.clock.pause()
+                yield out
+                self.clock.resume()
+        finally:
+            for _, kit in self.live.values():
+                kit.close()
+            self.live.clear()
+
+    def _comes(self, ask: TimedRequest, waiting: deque, out: Served) -> None:
+        out.answers.append(Answer(ask.task, ask.at or 0.0))
+        waiting.append((ask, out.answers[-1]))
+
+    def _admit(self, waiting: deque) -> None:
+        session = self.session
+        while waiting and waiting[0][1].came <= self.clock.now() and len(self.live) < self.slots:
+            ask, answer = waiting.popleft()
+            kit = session.loaded.kit()
+            try:
+                parts = session.method.build(kit, **session.knobs)
+                state = State(list(ask.ids), replace(session.sampling, seed=ask.seed), limit=ask.length, costs=session.costs(),
+                              stop=session.loaded.end_tokens)
+                with torch.inference_mode():
+                    request, _ = self.batch.join(parts, kit.target, state)
+            except BaseException:
+                kit.close()
+                raise
+            self.live[request] = (answer, kit)
+
+    def _round(self, out: Served) -> list[Answer]:
+        """Play a round; the requests it answered."""
+        with torch.inference_mode():
+            played = self.batch.round()
+        now, done = self.clock.now(), []
+        out.rounds.append(len(played))
+        out.drafting += played[0][1].seconds["draft"]  # one time for all of them
+        for request, outcome in played:
+            answer, kit = self.live[request]
+            request.state.notes.clear()
+            answer.first = now if answer.first is None else answer.first
+            answer.tokens += len(outcome.committed)
+            out.rows += len(outcome.scores.logits)
+            out.drafted += len(outcome.tree)
+            out.accepted += len(outcome.committed) - 1 + (outcome.verdict.kind == "accepted")
+            if request.state.done:
+                answer.done = now
+                done.append(answer)
+                self.batch.leave(request)
+                kit.close()
+                del self.live[request]
+        return done

@@ -1,0 +1,82 @@
+"""Measure T(k), the time of a forward pass over k tokens. Speculation pays while passes are memory-bound: verifying eight tokens then
+costs little more than generating one.
+"""
+from __future__ import annotations
+
+import random
+import time
+from statistics import median
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ..core import DraftTree
+
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+PAST = 128  # cached tokens
+TURNS = 9
+SECONDS = 12.0  # no new turn starts after this
+
+
+def cost_curve(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """{rows, seconds (median), draft_seconds, one, machine, turns}: growing as turns are measured, the order of rows shuffled in
+    each turn. draft_seconds: one row of the draft model, null where there is none; one: the target's own single row."""
+    target = loaded.open_target()
+    draft = loaded.kit().open("draft") if loaded.draft is not None else None
+    past = min(PAST, loaded.context // 2)
+    rows = [k for k in ROWS if past + k < loaded.context]
+    text = _tokens(loaded.vocab, past + max(rows))
+    took: dict[Any, list[float]] = {k: [] for k in (*rows, "draft")}
+    rng, began = random.Random(0), time.monotonic()
+    try:
+        with torch.inference_mode():
+            for turn in range(TURNS + 1):
+                for k in rng.sample([*rows, *(["draft"] if draft else [])], len(rows) + bool(draft)):
+                    model, count = (draft, 1) if k == "draft" else (target, k)
+                    seconds = time_pass(model, text[:past], text[past:past + count - 1])
+                    if turn:  # the first turn warms up
+                        took[k].append(seconds)
+                if turn:
+                    yield _report(loaded, rows, took, turn)
+                if turn and (stop() or time.monotonic() - began > SECONDS):
+                    return
+    finally:
+        target.close()
+        if draft is not None:
+            draft.close()
+
+
+def time_pass(model: Any, past: list[int], more: list[int]) -> float:
+    """Return the seconds of one pass that scores the root and the chain ``more``."""
+    model.sync([*past[:-1], past[-1]])
+    model.forget()
+    _synchronise(model)
+    began = time.perf_counter()
+    model.score(DraftTree.chain(more))
+    _synchronise(model)
+    return time.perf_counter() - began
+
+
+def _synchronise(model: Any) -> None:
+    """Synchronise the GPU, if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _tokens(vocab: int, count: int) -> list[int]:
+    rng = random.Random(1)
+    return [rng.randrange(vocab) for _ in range(count)]
+
+
+def _report(loaded: Any, rows: list[int], took: dict[Any, list[float]], turns: int) -> dict[str, Any]:
+    seconds = [median(took[k]) for k in rows]
+    return {"rows": rows, "seconds": seconds, "one": seconds[0], "turns": turns,
+            "draft_seconds": median(took["draft"]) if took["draft"] else None, "machine": machine(loaded)}
+
+
+def machine(loaded: Any) -> str:
+    """Describe machine and models."""
+    facts = loaded.facts
+    env, draft = facts["env"], facts["draft"]
+    pair = facts["target"]["name"] + (f" with {draft['name']}" if draft else "")
+    return f"{env['machine']}, {env['device']}, {env['dtype']}, {pair}"

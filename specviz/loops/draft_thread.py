@@ -1,0 +1,54 @@
+"""Run the draft model in a second thread while the target runs in the caller's. torch releases the GIL inside its operations, so both
+compute in parallel."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from typing import Any, Callable
+
+import torch
+
+
+class DraftThread:
+    """A worker thread for the draft model. On a CPU it gets one core and the target the others; on a GPU it gets its own CUDA stream.
+
+    Use it in a ``with`` block: leaving it joins the thread.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._pool = ThreadPoolExecutor(1, "draft", lambda: (torch.set_num_threads(1), torch.get_num_threads()))
+
+    @staticmethod
+    def fits(device: torch.device) -> bool:
+        """Return whether two models can run in parallel: on a GPU, or with at least two cores."""
+        return device.type == "cuda" or torch.get_num_threads() > 1
+
+    def __enter__(self) -> DraftThread:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._pool.shutdown()
+
+    def run_both(self, draft: Callable[[], Any], score: Callable[[], Any]) -> tuple[Any, Any]:
+        """Run both functions in parallel and return both results. Both have ended when this returns or raises."""
+        cores = torch.get_num_threads()
+        if self.stream:
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        torch.set_num_threads(max(1, cores - 1))  # of this thread; the worker has set its own
+        try:
+            drafting = self._pool.submit(self._work, draft, torch.is_inference_mode_enabled())
+            try:
+                scored = score()
+            finally:
+                wait([drafting])
+        finally:
+            torch.set_num_threads(cores)  # also the default of threads started later
+        if self.stream:
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        return drafting.result(), scored
+
+    def _work(self, draft: Callable[[], Any], inference: bool) -> Any:
+        with torch.inference_mode(inference), torch.cuda.stream(self.stream) if self.stream else nullcontext():
+            return draft()

@@ -1,0 +1,110 @@
+"""Decode from a mixture of two models' distributions (FS-GEN, Zhang et al. 2406.12295).
+
+The pair implements the target interface, so ordinary speculative decoding runs on it, as in speculative contrastive decoding (Yuan et
+al. 2311.08981). The output follows the combined distribution exactly, whatever the drafts are; it is not the target's distribution.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Outcome, Parts, Scores, State, Target, Verdict, play
+from ..trace.events import Event, round_events
+from .speculate import start_run, emit_rounds
+
+Mix = Callable[[Tensor, Scores], Tensor]  # logits [rows, vocab] of the target, Scores of the small model -> logits [rows, vocab]
+Router = Callable[[Tensor], Tensor]  # distributions [rows, vocab] of the small model -> [rows], whether the target is used
+
+
+class MixedTarget:
+    """A target and a small model as one target. ``hidden_states``: those of the small model that the mixture needs."""
+
+    capabilities = frozenset({"tree", "rewind"})
+
+    def __init__(self, large: Target, small: Target, mix: Mix, router: Router, hidden_states: frozenset[str] = frozenset()):
+        self.large, self.small, self.mix, self.router, self.hidden_states = large, small, mix, router, hidden_states
+        self.vocab, self.context = large.vocab, min(large.context, small.context)
+
+    def capture(self, names: frozenset[str]) -> None:
+        self.large.capture(names)
+        self.small.capture(self.hidden_states)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        self.small.sync(tokens)
+        return self.large.sync(tokens)
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        ours, theirs = self.large.score(tree, start), self.small.score(tree, start)
+        # tokens beyond the small model's vocabulary keep the target's logits
+        theirs = replace(theirs, logits=torch.where(theirs.logits.isfinite(), theirs.logits, ours.logits))
+        asked = self.router(theirs.logits.softmax(-1))
+        self.rows = ours.logits, theirs.logits, asked
+        return replace(ours, logits=torch.where(asked[:, None], self.mix(ours.logits, theirs), theirs.logits))
+
+    def commit(self, verdict: Verdict) -> None:
+        self.large.commit(verdict)
+        self.small.commit(verdict)
+
+    def close(self) -> None:
+        self.large.close()
+        self.small.close()
+
+    def note(self, outcome: Outcome, state: State) -> None:
+        """Record each model's probabilities of the committed tokens and the drift from the target, in nats: KL(combined, target) at the
+        run's temperature (the reverse is infinite where the mixture masks tokens); at temperature 0 the log-probability lost against
+        the target's top-1 token."""
+        rows, tokens = list(outcome.kept), list(outcome.committed)
+        ours, theirs, both = (x[rows] for x in (self.rows[0], self.rows[1], outcome.scores.logits))
+        at = range(len(rows)), tokens
+        distributions = [x.float().softmax(-1) for x in (ours, theirs, both)]
+        if state.sampling.greedy:
+            nats = (distributions[0].amax(-1) / distributions[0][at]).log()
+        else:
+            p, e = ((x.float() / state.sampling.temperature).softmax(-1) for x in (ours, both))
+            nats = torch.special.xlogy(e, e / p.clamp(min=torch.finfo(p.dtype).tiny)).sum(-1).clamp(min=0)
+        state.note("drift", nats=nats.tolist())
+        shown = {name: [round(x, 6) for x in probs[at].tolist()] for name, probs in zip(("large", "small", "combined"), distributions)}
+        state.note("combined", tokens=tokens, asked=self.rows[2][rows].tolist(), **shown)
+
+
+def decode_mixture(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    """Speculative decoding on a mixed target. helpers: "small" (a model with its own KV cache), "mix", "router", and optionally
+    "hidden_states"."""
+    helpers = parts.helpers
+    pair = MixedTarget(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
+    yield from start_run(parts, pair, state)
+    yield from emit_rounds(_rounds(parts, pair, state), state)
+
+
+def _rounds(parts: Parts, pair: MixedTarget, state: State) -> Iterator[Iterable[Event]]:
+    while not state.done:
+        yield _noted(play(parts, pair, state), pair, state)
+
+
+def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Iterator[Event]:
+    """Return the round's events, preceded by the pair's annotations; computed outside the timed region."""
+    pair.note(outcome, state)
+    yield from round_events(outcome, state)
+
+
+def contrast(beta: float, alpha: float) -> Mix:
+    """Contrast the logits: s + beta (l - s). beta 1 is the target alone; above 1 tokens the small model prefers are penalised. Tokens with
+    less than ``alpha`` times the target's top-1 probability are masked."""
+    def mix(large: Tensor, small: Scores) -> Tensor:
+        out = torch.lerp(small.logits, large, beta)
+        return out.masked_fill(large < large.amax(-1, keepdim=True) + math.log(alpha), -torch.inf)
+    return mix
+
+
+def shifted(alpha: float, before: Callable[[Scores], Tensor]) -> Mix:
+    """Proxy tuning: l + alpha (s - before), the small model's change relative to ``before`` [rows, vocab] added to the target's logits."""
+    def mix(large: Tensor, small: Scores) -> Tensor:
+        old, out = before(small), large.clone()
+        known = min(old.shape[-1], out.shape[-1])  # tokens that the small model has
+        out[:, :known] += alpha * (small.logits[:, :known] - old[:, :known])
+        return out
+    return mix

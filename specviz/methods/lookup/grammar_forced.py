@@ -1,0 +1,33 @@
+"""Grammar-forced tokens: structured output drafts its own skeleton, and prompt lookup drafts the rest."""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+
+
+def build(kit, most: int, gamma: int, ngram: int) -> Parts:
+    from ...drafters.lookup.grammar_forced import GrammarForced
+    from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(GrammarForced(PromptLookup(ngram), most), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="grammar_forced",
+    title="Grammar-forced tokens",
+    paper="Zheng et al. 2024, SGLang, arXiv 2312.07104",
+    summary="When a schema or grammar leaves no choice, the next tokens are known: they are drafted for nothing and checked in one pass.",
+    knobs=(
+        Knob("most", 32, 1, 64, "most forced tokens drafted a round"),
+        Knob("gamma", 10, 1, 32, "most tokens that prompt lookup copies where the grammar leaves a choice"),
+        Knob("ngram", 3, 1, 8, "longest piece of text to look up"),
+    ),
+    look="Chains of forced tokens: keys, quotes and brackets of the schema, nearly always accepted whole.",
+    wins="Structured output with long fixed parts: JSON with many required keys, forms, fixed phrases.",
+    loses="Without a schema or grammar it is prompt lookup; long free strings have nothing that is forced.",
+    differs="SGLang writes forced text without asking the model (jump-forward); here the target checks it, so that another spelling "
+            "which the grammar allows is still the target's choice, and the output is that of plain constrained decoding.",
+    aliases=("jump-forward", "fast-forward tokens", "structured output"),
+    build=build,
+)

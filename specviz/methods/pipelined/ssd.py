@@ -1,0 +1,44 @@
+"""Speculative speculative decoding (SSD, Saguaro): the draft model predicts how the verification ends and drafts for it meanwhile
+(2603.03251).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+from ...core.note_kind import note
+
+
+def build(kit, gamma: int, outcomes: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...loops.predicted_outcomes import PredictedOutcomes
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), TokenRejection(), PredictedOutcomes(outcomes))
+
+
+METHOD = Method(
+    key="ssd",
+    title="SSD (drafting for predicted outcomes)",
+    paper="2026, arXiv 2603.03251",
+    summary="While the target verifies a draft, the draft model predicts how many tokens will be accepted and which token follows, and "
+            "drafts the next chain for each of the likeliest outcomes. If one of them happens, the next round begins with its draft ready.",
+    knobs=(
+        Knob("gamma", 3, 1, 16, "draft length: tokens of each chain"),
+        Knob("outcomes", 2, 0, 16, "predicted outcomes that are drafted for; 0: ordinary speculative decoding"),
+    ),
+    needs=frozenset({"draft"}),
+    look="How often a draft was ready when a round began, and how many prepared drafts were thrown away.",
+    wins="When the draft model has a device of its own: a round then costs the target's pass alone as often as the outcome was predicted.",
+    loses="When both models share a core: each prepared draft is paid for, and most are thrown away.",
+    differs="The outcomes are ranked by the draft model's own probabilities over the four best tokens of each position, all positions "
+            "together; Saguaro fixes how many are drafted for at each position.",
+    compared="notes",
+    aliases=("Saguaro", "speculative speculative decoding"),
+    notes={
+        "outcomes": note(
+            "outcomes", "Whether this round's draft was ready before it began, and what was prepared for the next one (SSD).",
+            ready=("whether the draft was ready", True), dropped=("prepared drafts whose outcome did not happen", 1),
+            prepared=("drafts prepared while the target verified this round", 2), drafting=("seconds until the draft was there", 0.0004)),
+    },
+    build=build,
+)

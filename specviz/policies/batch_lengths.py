@@ -1,0 +1,55 @@
+"""Draft lengths in a batch: BASS (Qian et al. 2404.15778), one length for the batch, longer after a fully accepted draft; EMS-SD (Ni
+et al. 2405.07542), a length per request without padding. ``note_rows`` is shared by all policies of a batch.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+from ..core import StopBelowProbability, Budget, DraftTree, JointPolicy, Outcome, State
+
+
+def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
+    """Record for every request how many tokens of the forward pass each request got, its root token included."""
+    rows, wanted = [1 + len(tree) for tree in given], [1 + len(tree) for tree in asked]
+    if len(rows) > 1:
+        more["reasons"] = list(why)
+    for i, (state, reason) in enumerate(zip(states, why)):
+        state.note("rows", request=i, asked=wanted, given=rows, padded=len(rows) * max(rows), why=reason, **more)
+
+
+class BatchDraftLength(JointPolicy):
+    """BASS's rule for the draft length l, from the longest accepted draft of the batch: l + up after a fully accepted one; otherwise
+    l - ceil(l / 10), minus one more if it fell in the previous round, too, but never below the accepted length."""
+
+    def __init__(self, first: int = 7, up: int = 2, most: int = 32):
+        self.gamma, self.up, self.most, self.fell = first, up, most, 0
+
+    def plan_all(self, states: Sequence[State]) -> list[Budget]:
+        return [Budget(self.gamma)] * len(states)
+
+    def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
+        note_rows(states, trees, trees, [f"the batch drafts {self.gamma} tokens a request"] * len(states), gamma=self.gamma)
+        return trees
+
+    def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
+        longest = max(len(outcome.verdict.path) for outcome in outcomes)
+        if longest >= self.gamma:
+            self.gamma, self.fell = min(self.most, self.gamma + self.up), 0
+        else:
+            self.gamma, self.fell = max(1, longest, self.gamma - math.ceil(self.gamma / 10) - self.fell), 1
+
+
+class RaggedDraftLengths(JointPolicy):
+    """EMS-SD: every request drafts until a token's probability is below ``least``, at most ``most`` tokens."""
+
+    def __init__(self, most: int = 8, least: float = 0.4):
+        self.budget, self.least = Budget(most, stop=StopBelowProbability(least)), least
+
+    def plan_all(self, states: Sequence[State]) -> list[Budget]:
+        return [self.budget] * len(states)
+
+    def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
+        note_rows(states, trees, trees, [f"its draft fell below the threshold after {len(tree)}" if len(tree) < self.budget.gamma
+                                         else "its draft stayed above the threshold" for tree in trees])
+        return trees

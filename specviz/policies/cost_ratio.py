@@ -1,0 +1,36 @@
+"""Choose the draft length from measured acceptance and measured costs (Leviathan et al. 2211.17192, section 3)."""
+from __future__ import annotations
+
+from ..core import Budget, Outcome, Policy, State
+
+PRIOR = 4.0  # weight of the initial acceptance rate, in tokens
+MEMORY = 0.98  # exponential decay of older rounds
+
+
+class CostRatio(Policy):
+    """Maximise expected tokens per second: (1 - a^(gamma+1)) / (1 - a) tokens for gamma draft steps and one verification.
+
+    a: the share of tested tokens accepted so far. Costs are measured in the run itself, so the first rounds draft ``first`` tokens.
+    """
+
+    def __init__(self, first: int = 4, most: int = 16):
+        self.gamma, self.most = first, most
+        self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
+
+    def plan(self, state: State) -> Budget:
+        accept = min(self.good / self.tried, 0.999)
+        if self.rounds >= 2:  # the first round includes one-time work
+            step = state.costs.draft(self.gamma) / self.gamma
+            self.gamma = max(range(1, self.most + 1), key=lambda g: tokens(accept, g) / (g * step + state.costs.verify(g)))
+        state.note("length", gamma=self.gamma, acceptance=accept)
+        return Budget(self.gamma)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.rounds += 1
+        accepted, refused = len(outcome.verdict.path), len(outcome.verdict.path) < len(outcome.tree)
+        self.good, self.tried = self.good * MEMORY + accepted, self.tried * MEMORY + accepted + refused
+
+
+def tokens(accept: float, gamma: int) -> float:
+    """Return the expected tokens per round, the target's own included, if each drafted one is accepted with probability ``accept``."""
+    return sum(accept**i for i in range(gamma + 1))
