@@ -2,7 +2,7 @@
 and its algorithm Saguaro, 2603.03251).
 
 An outcome is the number of accepted tokens and the token after them. The draft model's own probabilities rank the outcomes; for the
-likeliest few it drafts the next chain. When the real outcome is one of them, the next round starts with its draft ready; otherwise it
+most likely ones it drafts the next chain. When the real outcome is one of them, the next round starts with its draft ready; otherwise it
 drafts as usual. PEARL (pipelined.py) prepares for one outcome only: that everything is accepted.
 
 The output distribution is that of the verifier: a prepared chain is drawn from the draft distribution after its outcome, independently
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Iterable, Iterator
-
 
 from ..core import Budget, DraftTree, Outcome, Parts, Scores, State, Target
 from ..core.round import Proposal, clip, conclude, within
@@ -89,7 +88,7 @@ class PredictedOutcomes:
         return scores, seconds[0]
 
     def prepare(self, drafter: Any, state: State, budget: Budget, tree: DraftTree) -> dict[tuple[int, ...], DraftTree]:
-        """Return chains for the likeliest outcomes of a draft, by the text [output tokens] that they end with."""
+        """Return chains for the most likely outcomes of a draft, by the text [output tokens] that they end with."""
         chains: dict[tuple[int, ...], DraftTree] = {}
         if not self.outcomes or budget.gamma < 1:
             return chains
@@ -103,7 +102,7 @@ class PredictedOutcomes:
 
 
 def likely_outcomes(model: Target, state: State, tree: DraftTree, count: int) -> list[tuple[int, ...]]:
-    """Return the likeliest continuations (accepted tokens and the token after them) by the draft model's probabilities."""
+    """Return the most likely continuations (accepted tokens and the token after them) by the draft model's probabilities."""
     model.sync(state.tokens)
     logits = model.score(tree).logits
     probs = (logits.float() / (state.sampling.temperature or 1.0)).softmax(-1)

@@ -88,7 +88,7 @@ class SharedProbabilities(PredictedOutcomes):
 
 @pytest.mark.parametrize("loop, exact", [(PredictedOutcomes, True), (SharedProbabilities, False)])
 def test_the_joint_distribution_is_the_targets(loop, exact):
-    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 4
+    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 3
 
     def once(rng):
         begun = State([1, 0, 1], sampling, rng, count)

@@ -21,7 +21,7 @@ METHOD = Method(
     title="SSD (drafting for predicted outcomes)",
     paper="2026, arXiv 2603.03251",
     summary="While the target verifies a draft, the draft model predicts how many tokens will be accepted and which token follows, and "
-            "drafts the next chain for each of the likeliest outcomes. If one of them happens, the next round begins with its draft ready.",
+            "drafts the next chain for each of the most likely outcomes. If one of them happens, the next round begins with its draft ready.",
     knobs=(
         Knob("gamma", 3, 1, 16, "draft length: tokens of each chain"),
         Knob("outcomes", 2, 0, 16, "predicted outcomes that are drafted for; 0: ordinary speculative decoding"),
