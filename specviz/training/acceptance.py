@@ -16,10 +16,10 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
     """{greedy | sampled: {task | mean: figures}}; the mean is over tasks, each counting once.
     layers: of the model, the first so many; None: all."""
     found = {}
-    for mode, greedy in (("greedy", True), ("sampled", False)):
+    for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
         for task in TASKS:
-            chosen = [a for a in answers if a.task == task and a.greedy == greedy]
+            chosen = [a for a in answers if a.task == task and a.temperature == temperature]
             if chosen:
                 by_task[task] = figures(hits(model, chosen, seed, layers), gamma)
         keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()

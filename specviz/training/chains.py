@@ -29,10 +29,10 @@ Guesses = Callable[[Batch, int], list[Tensor]]
 def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
     """{greedy | sampled: {task | mean: figures}}, as acceptance.tables gives them for a draft model."""
     found = {}
-    for mode, greedy in (("greedy", True), ("sampled", False)):
+    for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
         for task in TASKS:
-            chosen = [a for a in answers if a.task == task and a.greedy == greedy]
+            chosen = [a for a in answers if a.task == task and a.temperature == temperature]
             if chosen:
                 by_task[task] = figures([hits(guesses, features, a, gamma, seed + i) for i, a in enumerate(chosen)], gamma)
         if by_task:

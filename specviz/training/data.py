@@ -12,6 +12,7 @@ import random
 import zlib
 from pathlib import Path
 
+from ..zoo.text import encode_chat
 from .corpus import Row, make_rows
 
 TASKS = ("story", "edit", "chat", "math", "code", "prose")
@@ -77,13 +78,8 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
 
 
 def chat_prompt(tokenizer, prompt: str) -> list[int]:
-    """The prompt as the target sees it. Special-token text inside a prompt stays plain text."""
-    head = [tokenizer.convert_tokens_to_ids("<|user|>")]
-    tail = [tokenizer.eos_token_id] + tokenizer.encode("\n", add_special_tokens=False)
-    tail += [tokenizer.convert_tokens_to_ids("<|assistant|>")]
-    newline = tokenizer.encode("\n", add_special_tokens=False)
-    body = tokenizer.encode("\n" + prompt, add_special_tokens=False, split_special_tokens=True)
-    return head + body + tail + newline
+    """Return the prompt as the target sees it, in its own chat template. Special-token text inside a prompt stays plain text."""
+    return encode_chat(tokenizer, [{"role": "user", "content": prompt}])
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:

@@ -124,7 +124,7 @@ class DraftTrainer:
         with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
             writer = generate.Maker(self.model, self.words, self.numbers, self.job)
-            made = writer.decode([(a.ids[:a.start].tolist(), a.task, False) for a in asked])
+            made = writer.decode([(a.ids[:a.start].tolist(), a.task, 1.0) for a in asked])
             labelled = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
             return collate(labelled, self.numbers["length"], self.device)
 

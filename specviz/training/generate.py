@@ -1,15 +1,15 @@
 """The target's own answers to training prompts, with its leading log-probabilities.
 
-A draft model is judged by how often it agrees with the target on text the target writes, so that
-text is what it must see (sequence-level distillation: Kim and Rush, 1606.07947; DistillSpec,
-2310.08461). Half of the answers are greedy and half are drawn at temperature 1, the two ways they
-are asked for later. A second pile, `read`, holds the target's distribution along answers from the data: no
-decoding, so cheaper a token, good for breadth and not enough alone. The leading log-probabilities
-are kept, because a second pass of the target would cost more than all of the draft's training.
+A draft model is judged by how often it agrees with the target on text that the target writes, so it trains on that text
+(sequence-level distillation: Kim and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or drawn at one of the
+recipe's temperatures. A second pile, `read`, holds the target's distribution along answers from the data: no decoding, so cheaper
+per token, good for breadth and not enough alone. The leading log-probabilities are stored, because a second forward pass of the
+target would cost more than all of the draft's training.
 """
 
 import itertools
 import json
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +32,18 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """One generation. `top_logp[j]` is the distribution that answer token j was drawn from."""
+    """One generation. `top_logp[j]`: log-probabilities of the leaders for answer token j at temperature 1, whatever it was drawn at."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
     task: str
-    greedy: bool
+    temperature: float  # 0: greedy
     top_ids: torch.Tensor  # [answer, top]
     top_logp: torch.Tensor  # [answer, top]
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
 
 
 def run(job: Job) -> Path:
@@ -57,10 +61,10 @@ def run(job: Job) -> Path:
     # Every held-out prompt is answered both ways: the report needs greedy and temperature 1.
     per_task = numbers["heldout_rows"] // len(data.TASKS)
     fixed = [row for task in data.TASKS for row in [r for r in heldout if r.task == task][:per_task]]
-    make.shards(root / "heldout", [(row, greedy) for greedy in (True, False) for row in fixed], None)
+    make.shards(root / "heldout", [(row, temperature) for temperature in (0.0, 1.0) for row in fixed], None)
     stream = itertools.islice(data.balanced(train, job.seed), numbers["rows"])
-    rng = torch.Generator().manual_seed(job.seed)
-    pairs = [(row, bool(torch.rand((), generator=rng) < numbers["greedy_share"])) for row in stream]
+    rng = random.Random(job.seed)
+    pairs = [(row, float(rng.choice(numbers["temperatures"]))) for row in stream]
     make.shards(root / "train", pairs, began + 0.75 * budget - spent)
     others = itertools.islice(data.balanced(train, job.seed + 1), numbers["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
@@ -83,7 +87,8 @@ def folder(job: Job) -> Path:
 
 
 class Maker:
-    """Decodes (row, greedy) pairs into shards; a shard that is already there is not made again."""
+    """Decode (row, temperature) pairs into shards; a shard that is already there is not made again. Temperature None: read the
+    row's own answer instead of writing one."""
 
     def __init__(self, model, tokenizer, numbers: dict, job: Job):
         self.model, self.tokenizer, self.numbers, self.job = model, tokenizer, numbers, job
@@ -106,7 +111,7 @@ class Maker:
 
     def answers(self, pairs: list) -> list[Answer]:
         """Rows with prompts of like length go together: what is padded is multiplied all the same."""
-        rows = [(*data.chat_row(self.tokenizer, row), row.task, greedy) for row, greedy in pairs]
+        rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
         rows = sorted((row for row in rows if row[1] <= self.numbers["prompt_tokens"]), key=lambda row: row[1])
         made = []
         for first in range(0, len(rows), self.numbers["batch"]):
@@ -114,7 +119,7 @@ class Maker:
             if batch[0][3] is None:
                 made += self.read(batch)
             else:
-                made += self.decode([(ids[:start], task, greedy) for ids, start, task, greedy in batch])
+                made += self.decode([(ids[:start], task, temperature) for ids, start, task, temperature in batch])
         self.tokens += sum(len(a.top_ids) for a in made)
         return made
 
@@ -130,37 +135,36 @@ class Maker:
         for states, (ids, start, task) in zip(hidden, rows):
             logp = self.model.lm_head(states[start - 1 : len(ids) - 1]).float().log_softmax(-1)
             best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
-            made.append(Answer(torch.tensor(ids), start, task, False, best.indices.short().cpu(), best.values.half().cpu()))
+            made.append(Answer(torch.tensor(ids), start, task, 1.0, best.indices.int().cpu(), best.values.half().cpu()))
         return made
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """One left-padded batch with a cache; finished rows leave it once they are a quarter of it."""
-        prompts, tasks, greedy = zip(*batch)
+        """One left-padded batch with a cache; finished rows leave it once they are an eighth of it. batch:
+        (prompt ids, task, temperature)."""
+        prompts, tasks, temperatures = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
         at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
-        arg, found, word = torch.tensor(greedy, device=device), [], cache_word(self.model)
+        temps, found, word = torch.tensor(temperatures, device=device), [], cache_word(self.model)
         for _ in range(self.numbers["new_tokens"]):
-            logp = logits.float().log_softmax(-1)  # [alive, vocab]
-            token = torch.where(arg, logp.argmax(-1), sample(logp))
-            best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
+            token, leaders, logp = sample(logits, temps, self.numbers["top"])
             live = (alive >= 0).nonzero()[:, 0]
-            found.append((alive[live], token[live], best.indices[live].short(), best.values[live].half()))
+            found.append((alive[live], token[live], leaders[live].int(), logp[live].half()))
             alive = alive.masked_fill(token == end, -1)  # -1: over, still taking up a row
             keep = (alive >= 0).nonzero()[:, 0]
             if not len(keep):
                 break
-            if 4 * len(keep) <= 3 * len(alive):
+            if 8 * len(keep) <= 7 * len(alive):
                 cache.batch_select_indices(keep)
-                token, at, mask, alive, arg = token[keep], at[keep], mask[keep], alive[keep], arg[keep]
+                token, at, mask, alive, temps = token[keep], at[keep], mask[keep], alive[keep], temps[keep]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
             out = self.model(token[:, None], attention_mask=mask, position_ids=at, **{word: cache})
             logits, at = out.logits[:, -1], at + 1
         rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
         spans = rows.bincount(minlength=len(prompts)).tolist()
-        split = zip(prompts, tasks, greedy, *(column[order].split(spans) for column in columns))
+        split = zip(prompts, tasks, temperatures, *(column[order].split(spans) for column in columns))
         return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
 
 
@@ -221,11 +225,27 @@ def roomy_cache(config) -> DynamicCache:
     return cache
 
 
-def sample(logp: torch.Tensor) -> torch.Tensor:
-    """One token a row by inverting the cumulative distribution: ten times faster on a CPU than `multinomial`."""
-    cumulative = logp.exp().cumsum(-1)
-    draw = torch.rand(len(logp), 1, device=logp.device) * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, draw, right=True)[:, 0].clamp(max=logp.shape[-1] - 1)
+def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Draw a token per row, [rows] at temperatures [rows], 0 for the most probable one.
+
+    Return (tokens [rows], ids of the leaders [rows, top], their log-probabilities at temperature 1). The inverse of the cumulative
+    distribution is taken over the leaders; only a draw beyond them looks at the whole vocabulary, so the sampler stays exact.
+    """
+    z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
+    total = z.logsumexp(-1, keepdim=True)
+    values, leaders = z.topk(min(top, z.shape[-1]), dim=-1)
+    scaled = total.clone()
+    rows = ((temperatures > 0) & (temperatures != 1)).nonzero()[:, 0]
+    scaled[rows] = (z[rows] / scale[rows]).logsumexp(-1, keepdim=True)
+    cumulative = (values / scale - scaled).exp().cumsum(-1)
+    pick = torch.searchsorted(cumulative, torch.rand_like(cumulative[:, :1]), right=True)[:, 0]
+    tokens = leaders.gather(1, pick.clamp(max=leaders.shape[1] - 1)[:, None])[:, 0]
+    beyond = ((pick >= leaders.shape[1]) & (temperatures > 0)).nonzero()[:, 0]
+    if len(beyond) and leaders.shape[1] < z.shape[-1]:
+        rest = ((z[beyond] - total[beyond]) / scale[beyond]).exp().scatter_(1, leaders[beyond], 0.0).cumsum(-1)
+        draw = torch.rand_like(rest[:, :1]) * rest[:, -1:]
+        tokens[beyond] = torch.searchsorted(rest, draw, right=True)[:, 0].clamp(max=z.shape[-1] - 1)
+    return torch.where(temperatures == 0, leaders[:, 0], tokens), leaders, values - total
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
@@ -233,11 +253,11 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
     if not answers:
         raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.")
     return {
-        "ids": torch.cat([a.ids for a in answers]).short(),
+        "ids": torch.cat([a.ids for a in answers]).int(),
         "lengths": torch.tensor([len(a.ids) for a in answers], dtype=torch.int32),
         "starts": torch.tensor([a.start for a in answers], dtype=torch.int32),
         "tasks": torch.tensor([data.TASKS.index(a.task) for a in answers], dtype=torch.uint8),
-        "greedy": torch.tensor([a.greedy for a in answers], dtype=torch.uint8),
+        "temperature": torch.tensor([a.temperature for a in answers], dtype=torch.float32),
         "top_ids": torch.cat([a.top_ids for a in answers]),
         "top_logp": torch.cat([a.top_logp for a in answers]),
     }
@@ -253,10 +273,12 @@ def read(place: Path) -> list[Answer]:
             ids = flat["ids"].long().split(lengths)
             spans = [length - start for length, start in zip(lengths, starts)]
             tops = zip(flat["top_ids"].split(spans), flat["top_logp"].split(spans))
+            # shards of earlier versions say only whether an answer is greedy, and were drawn at temperature 1 else
+            temperatures = flat["temperature"] if "temperature" in flat else 1.0 - flat["greedy"].float()
         except (SafetensorError, KeyError, RuntimeError, OSError) as error:
             raise TrainingError(f"{path} is damaged or cut short: delete it and run `generate` again.") from error
-        for one, start, task, greedy, (top_ids, top_logp) in zip(ids, starts, flat["tasks"], flat["greedy"], tops):
-            answers.append(Answer(one, start, data.TASKS[task], bool(greedy), top_ids, top_logp))
+        for one, start, task, temperature, (top_ids, top_logp) in zip(ids, starts, flat["tasks"], temperatures.tolist(), tops):
+            answers.append(Answer(one, start, data.TASKS[task], round(temperature, 4), top_ids, top_logp))
     if not answers:
         raise TrainingError(f"There are no generations in {place}: run `generate` first.")
     return answers

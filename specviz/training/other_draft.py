@@ -72,7 +72,7 @@ def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
     nothing = torch.zeros(len(whole) - start, 1)
-    return generate.Answer(whole, start, answer.task, answer.greedy, nothing, nothing)
+    return generate.Answer(whole, start, answer.task, answer.temperature, nothing, nothing)
 
 
 def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:

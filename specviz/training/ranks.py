@@ -95,8 +95,8 @@ def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) ->
     ``measure_rows`` of the recipe says."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.numbers.get("measure_rows", len(all_of_them)))]
-    for mode, greedy in (("greedy", True), ("sampled", False)):
-        chosen = [[a for a in heldout if a.task == task and a.greedy == greedy] for task in TASKS]
+    for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
+        chosen = [[a for a in heldout if a.task == task and a.temperature == temperature] for task in TASKS]
         each = [figures(ranks(model, guess, features, some), shape)["block_efficiency"] for some in chosen if some]
         out[f"block_efficiency_{mode}"] = round(sum(each) / max(1, len(each)), 4)
     return out

@@ -24,7 +24,7 @@ def probs(net, ids):
 
 def answer(ids, start, distributions, greedy):
     top = [p.log().topk(VOCAB) for p in distributions]
-    return Answer(torch.tensor(ids), start, "chat", greedy, torch.stack([t.indices for t in top]), torch.stack([t.values for t in top]))
+    return Answer(torch.tensor(ids), start, "chat", 0.0 if greedy else 1.0, torch.stack([t.indices for t in top]), torch.stack([t.values for t in top]))
 
 
 def greedy_answer(net, prompt, count):
@@ -75,7 +75,7 @@ def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_laws():
 def test_the_mean_counts_every_task_once():
     target = model(0, 0.4)
     one = greedy_answer(target, [2, 1], 9)
-    two = Answer(one.ids, one.start, "math", True, one.top_ids, one.top_logp)
+    two = Answer(one.ids, one.start, "math", 0.0, one.top_ids, one.top_logp)
     found = acceptance.tables(model(3, 0.4), [one, one, one, two], 4)["greedy"]
     assert found["mean"]["block_efficiency"] == pytest.approx(found["chat"]["block_efficiency"])
     assert set(found) == {"chat", "math", "mean"}

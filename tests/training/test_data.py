@@ -1,3 +1,4 @@
+import copy
 import gzip
 import itertools
 import json
@@ -57,6 +58,16 @@ def test_the_prompt_is_the_template(words):
     for prompt in ("Hello", "two\nlines", " spaced ", "12 + 34", "é漢字🙂"):
         ids = words.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True)["input_ids"]
         assert data.chat_prompt(words, prompt) == ids
+
+
+def test_the_prompt_is_another_targets_template(words):
+    """Of a tokenizer with other control tokens and a default system message, as SmolLM2's."""
+    other = copy.deepcopy(words)
+    other.chat_template = ("{% for m in messages %}{% if loop.first and m.role != 'system' %}<|system|>\nBe brief.<|end|>\n{% endif %}"
+                           "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+    text = other.decode(data.chat_prompt(other, "Hello <|end|>"))
+    assert "Be brief." in text and text.endswith("<|assistant|>") and "Hello <|end|>" in text
+    assert data.chat_prompt(other, "Hello <|end|>").count(other.eos_token_id) == 2, "what is typed ends no turn"
 
 
 def test_special_text_in_a_row_stays_text(words):

@@ -51,7 +51,7 @@ def answers(net, count, seed):
             ids.append(int(logits.argmax() if i % 2 == 0 else torch.multinomial(logits.softmax(-1), 1)))
         texts.append(ids)
     read = Maker(net, None, Job(size="tiny").numbers("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
-    return [Answer(a.ids, a.start, a.task, i % 2 == 0, a.top_ids, a.top_logp) for i, a in enumerate(read)]
+    return [Answer(a.ids, a.start, a.task, float(i % 2), a.top_ids, a.top_logp) for i, a in enumerate(read)]
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def work(tmp_path):
         for i in range(count):
             ids, size = torch.randint(3, 300, (30,), generator=rng), 12
             probs = torch.randn(size, 300, generator=rng).mul(3).log_softmax(-1).topk(8)
-            made.append(Answer(ids, 30 - size, TASKS[i % 6], i % 2 == 0, probs.indices.short(), probs.values.half()))
+            made.append(Answer(ids, 30 - size, TASKS[i % 6], float(i % 2), probs.indices.short(), probs.values.half()))
         write_tensors(root / split / "shard-00000.safetensors", pack(made))
     return tmp_path
 

@@ -8,7 +8,7 @@ from specviz.training.state_cache import StateCache
 
 
 def answers():
-    return [Answer(torch.arange(n) + 10 * n, 2, "chat", True, torch.zeros(n - 2, 1), torch.zeros(n - 2, 1)) for n in (3, 6, 4)]
+    return [Answer(torch.arange(n) + 10 * n, 2, "chat", 0.0, torch.zeros(n - 2, 1), torch.zeros(n - 2, 1)) for n in (3, 6, 4)]
 
 
 def of(rows, width, plus=0.0):

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from specviz.training import answers, data, draft, generate, report, target
 from specviz.training.__main__ import available, main
+from specviz.training.files import write_tensors
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.methods import head_kinds
 
@@ -114,7 +115,7 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
     model, words = pair
     numbers = Job(size="tiny").numbers("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
-    batch = [(data.chat_prompt(words, text), "chat", True) for text in texts]
+    batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
     for made, (prompt, _, _) in zip(generate.Maker(model, words, numbers, Job()).decode(batch), batch):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
@@ -137,11 +138,38 @@ def test_reading_gives_the_law_along_the_given_answer(pair):
         assert torch.allclose(a.top_logp.float(), logp.gather(1, a.top_ids.long()), atol=2e-2)
 
 
-def test_sampling_follows_the_law():
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 1.5])
+@pytest.mark.parametrize("top", [1, 2, 6])
+def test_sampling_follows_the_distribution(temperature, top):
+    """Over the leaders first, beyond them exactly: the frequencies are those of the whole vocabulary."""
     torch.manual_seed(0)
-    probs = torch.tensor([0.5, 0.2, 0.0, 0.3]).log()
-    drawn = generate.sample(probs.expand(20000, 4)).bincount(minlength=4) / 20000
-    assert torch.allclose(drawn, probs.exp(), atol=0.015) and drawn[2] == 0
+    logits = torch.tensor([0.5, 0.2, 0.0, 0.3, 0.1, 0.05]).log()
+    want = (logits / temperature).softmax(-1)
+    tokens, leaders, logp = generate.sample(logits.expand(40000, 6), torch.full((40000,), temperature), top)
+    drawn = tokens.bincount(minlength=6) / 40000
+    assert torch.allclose(drawn, want, atol=0.012) and drawn[2] == 0
+    assert torch.allclose(logp[0], logits.log_softmax(-1)[leaders[0]]), "labels are of temperature 1"
+
+
+def test_temperatures_of_one_batch_do_not_mix():
+    torch.manual_seed(0)
+    logits = torch.randn(5, 300)
+    tokens, _, _ = generate.sample(logits, torch.tensor([0.0, 0.7, 0.0, 1.0, 0.0]), 32)
+    assert tokens[[0, 2, 4]].tolist() == logits.argmax(-1)[[0, 2, 4]].tolist()
+
+
+def test_a_large_vocabulary_survives_a_shard(tmp_path):
+    """Ids above 32,767 and each answer's temperature are read back as written; shards of earlier versions are read, too."""
+    answers = [generate.Answer(torch.tensor([1, 40_000, 128_255]), 1, "chat", temperature, torch.tensor([[49_151, 2], [3, 4]]).int(),
+                               torch.zeros(2, 2).half()) for temperature in (0.0, 0.7, 1.0)]
+    flat = generate.pack(answers)
+    write_tensors(tmp_path / "shard-00000.safetensors", flat)
+    found = generate.read(tmp_path)
+    assert [a.temperature for a in found] == [0.0, 0.7, 1.0] and found[1].ids.tolist() == [1, 40_000, 128_255]
+    assert found[2].top_ids[0].tolist() == [49_151, 2] and [a.greedy for a in found] == [True, False, False]
+    del flat["temperature"]
+    write_tensors(tmp_path / "shard-00000.safetensors", flat | {"greedy": torch.tensor([1, 0, 0], dtype=torch.uint8)})
+    assert [a.temperature for a in generate.read(tmp_path)] == [0.0, 1.0, 1.0]
 
 
 def test_batches_depend_on_seed_and_step_alone(pair):
