@@ -59,6 +59,11 @@ class Processors:
             logits = process(logits, context)
         return logits
 
+    @property
+    def masked(self) -> bool:
+        """Whether a grammar masks the logits."""
+        return any(hasattr(process, "forced") for process in self.processors)
+
     def forced(self, tokens: Sequence[int], start: int) -> list[int]:
         """Return the tokens that a mask forces after the text, as far as there is no choice."""
         for process in self.processors:

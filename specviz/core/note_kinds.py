@@ -233,6 +233,14 @@ NOTES: dict[str, Note] = {
         drafted=("tokens proposed", 4), merged=("of these, put together from several of the draft's", 1), accepted=("tokens accepted", 2),
         waiting=("written tokens gathered for the next step of learning", 9), every=("with so many the draft learns", 16),
         updates=("steps learned so far", 3)),
+    # structured output
+    "grammar": _note(
+        "grammar", "What the grammar of the request allowed at each token written, and what it forbade (structured output).",
+        tokens=("written", _IDS[:2]), allowed=("tokens allowed at each place", [1, 40]),
+        removed=("probability of the forbidden tokens, by the model alone", [0.8, 0.1]),
+        top=("`[[id, probability], ...]`: the model's own first choice at each place", [[13, 0.7], [12, 0.6]])),
+    "forced": _note(
+        "grammar", "Tokens drafted because the grammar leaves no choice.", tokens=("drafted", _IDS)),
     # servers
     "message": _note(
         "server_messages", "What came with one message of a server, which stands in place of a round (servers).",

@@ -209,6 +209,8 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     verified = drafted + outcome.seconds["verify"]
     committed = verified + outcome.seconds["judge"] + outcome.seconds["commit"]
     draft, verify = spans or ((t, drafted), (drafted, verified))
+    if state.processors and state.processors.masked and state.top_k_saved:
+        state.note("grammar", **_grammar(outcome))
     rows = len(outcome.scores.logits)
     yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
     yield Verified(r, *verify, rows)
@@ -260,6 +262,17 @@ class ModelProbs:
             return *last, None, None
         pairs = [(self._row(row), token) for row, token in zip(kept, tokens)]
         return *last, tuple(float(row[token]) for row, token in pairs), tuple(_top(row, self.logprobs) for row, _ in pairs)
+
+
+def _grammar(outcome: Outcome) -> dict[str, Any]:
+    """Return the note on what a grammar allowed and forbade at each committed token."""
+    rows = list(outcome.kept)
+    raw = outcome.scores.model_logits[rows].float().softmax(-1)
+    allowed = outcome.scores.logits[rows] > -torch.inf
+    values, tokens = raw.max(-1)
+    return {"tokens": list(outcome.committed), "allowed": allowed.sum(-1).tolist(),
+            "removed": [round(x, 6) for x in raw.masked_fill(allowed, 0.0).sum(-1).tolist()],
+            "top": [[token, round(value, 6)] for token, value in zip(tokens.tolist(), values.tolist())]}
 
 
 def _top(logprobs: Tensor, count: int) -> Top:

@@ -5,14 +5,12 @@ import base64
 import gzip
 import io
 import json
-import os
-import secrets
-import stat
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .file_writer import WriteError, check_place, write_file
 from .schema import NODES, SCHEMA, TraceError
 
 BIGGEST, LANES, RECORDS, TEXT = 20 * 2**20, 64, 100_000, 2 * 2**20  # bytes, lanes, records a lane, bytes that a lane writes
@@ -74,18 +72,10 @@ class Trace:
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
-        temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
         try:
-            with open(temporary, "xb") as file:  # a new file: never follows a link left there
-                made = True
-                file.write(data)
-                if place.exists():
-                    os.chmod(temporary, stat.S_IMODE(place.stat().st_mode))
-            os.replace(temporary, place)
-        except OSError as error:
-            if made:
-                temporary.unlink(missing_ok=True)
-            raise TraceError(f"The trace cannot be written to {path}: {error.strerror or error}.") from None
+            write_file(place, data)
+        except WriteError as error:
+            raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.") from None
 
     @classmethod
     def load(cls, source: str | bytes | Path) -> Trace:
@@ -103,18 +93,9 @@ def place_of(path: str | Path) -> Path:
     """The ordinary file, there or not yet, that a trace may be written to. A link to one stays a link: what it names is written.
     Raises TraceError for a device, a pipe, a folder, a link to nothing, and where there is no folder to write in."""
     try:
-        given = Path(path)
-        place = given.resolve()
-        mode = place.stat().st_mode if place.exists() else None
-        why = ("is a link that leads to nothing" if given.is_symlink() and mode is None
-               else "is not an ordinary file" if mode is not None and not stat.S_ISREG(mode)
-               else "No such file or directory" if not place.parent.is_dir()
-               else "Permission denied" if not os.access(place.parent, os.W_OK) else "")
-    except (OSError, ValueError, RuntimeError, TypeError) as error:  # too long, a NUL in it, links in a circle, no path at all
-        why = str(getattr(error, "strerror", None) or error)
-    if why:
-        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {why.rstrip('.')}.")
-    return place
+        return check_place(path)
+    except WriteError as error:
+        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.") from None
 
 
 def _bytes(source: str | bytes | Path) -> bytes:
