@@ -43,6 +43,9 @@ class Backend(Protocol):
         """Yield the records of all lanes in order, a batch at a time, and maybe a status between. Ends within one round of
         ``cancel``."""
 
+    def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
+        """Yield lists of chunks of a generation.Generation, as generation.generate does."""
+
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         """Yield the answer to a question as it grows, the last one whole; a text is a message on progress. The models it needs are
         loaded."""

@@ -104,9 +104,18 @@ def own_files() -> dict[str, Path]:
     return {"plotly.js": plotly_file()} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
+# What a link to the page looks like elsewhere, and the icon of its tab: blocks of one, two and three tokens.
+ABOUT = "Watch several tokens arrive from one pass of a large model: every guess, every verdict, every method, live."
+ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='7' "
+        "fill='%231a1c20'/%3E%3Cpath d='M6 9h5v14H6zM13 9h6v14h-6zM21 9h5v14h-5z' fill='%2356B4E9'/%3E%3C/svg%3E")
+CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="description" content="{ABOUT}">'
+        '<meta property="og:type" content="website"><meta property="og:title" content="specviz: speculative decoding, made visible">'
+        f'<meta property="og:description" content="{ABOUT}"><meta name="twitter:card" content="summary">')
+
+
 def head() -> str:
     """The page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never before the
     first paint."""
-    names = ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js")
+    names = ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js", "page_details.js")
     own = "\n".join(script(name) for name in names)
-    return f"<script>{own}\n{script('load_plotly.js')}</script>"
+    return f"{CARD}<script>{own}\n{script('load_plotly.js')}</script>"

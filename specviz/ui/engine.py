@@ -164,6 +164,12 @@ class Engine:
                 parts.close()
                 return
 
+    def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
+        """Run a request of the OpenAI-compatible endpoint: see generation.generate."""
+        from .generation import generate
+
+        return self._use(generate, target, asked, seconds, cancel, int(seconds))
+
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         if name == "catalogue":
             yield [card_data(card) for card in self._methods.values()]

@@ -186,7 +186,8 @@ class Handlers:
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
-        return {ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._no_choices(chat)}
+        return {ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat, ui["conversation"]: pack({"turns": []}),
+                **self._no_choices(chat)}
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """Put the last message back into the box and remove its answer from the conversation."""

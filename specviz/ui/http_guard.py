@@ -100,8 +100,7 @@ class HttpGuard:
         except Refused as why:
             if begun:
                 raise
-            await _json_error(STATUS.get(why.code) or STATUS.get(why.code.partition(".")[0], 400), str(why), why.code)(
-                scope, receive, send_with_headers)
+            await self._refused(request, why)(scope, receive, send_with_headers)
         except Exception as error:
             if begun and not isinstance(error, RuntimeError):
                 log_failure(log, f"{request.method} {shorten(_path(request), 80)} broke off", error)
@@ -172,6 +171,14 @@ class HttpGuard:
                     self._budget.drop_unread()
 
             self._sweeper = asyncio.get_running_loop().create_task(sweep())
+
+    def _refused(self, request: Request, why: Refused) -> Response:
+        """The answer to a refused request, in the form that its client reads."""
+        if self._api and _path(request).startswith("/v1/"):
+            from .openai_api import refusal
+
+            return refusal(why)
+        return _json_error(STATUS.get(why.code) or STATUS.get(why.code.partition(".")[0], 400), str(why), why.code)
 
     def _no_endpoint(self) -> Response:
         return _error(404, "http.endpoint", names=", ".join("/" + name for name in self._parameters))

@@ -20,6 +20,7 @@ from .handlers import Handlers, lanes_picked
 from .http_timeouts import with_timeouts
 from .log_lines import log_failure
 from .messages import text
+from .openai_api import OpenAIApi, configured_keys
 from .start_content import EXAMPLES, RECORDED, StartContent, recorded_board, start_content
 from .stream import pack
 from .theme import css, theme
@@ -70,6 +71,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         _listen(demo, ui, hands, tries)
         _steer(demo, ui, hands)
         demo.unload(hands.leave)
+    demo.openai_api = OpenAIApi(backend, hands.run_queue, hands.loader, configured_keys())
     demo.queue(max_size=QUEUED_EVENTS, default_concurrency_limit=None, api_open=False)
     return demo
 
@@ -83,7 +85,7 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
         "app_kwargs": {"middleware": [Middleware(HttpGuard, parameters=endpoint_parameters(demo), own=board.own_files(),
-                                                 event_queue=lambda: demo._queue),
+                                                 event_queue=lambda: demo._queue, api=demo.openai_api if serves_openai() else None),
                                       Middleware(HeadScript, script=board.script("limit_animation_frames.js"))]},
     }
     wait = not options.get("prevent_thread_lock")
@@ -93,6 +95,11 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
     if wait:
         demo.block_thread()
     return launched
+
+
+def serves_openai() -> bool:
+    """Whether the owner switched the OpenAI-compatible endpoint on."""
+    return os.environ.get("SPECVIZ_OPENAI_API") == "1"
 
 
 def endpoint_parameters(demo: gr.Blocks) -> dict[str, list[str]]:

@@ -185,11 +185,11 @@ def test_grey_choices_are_the_incompatible_ones_and_every_compatible_pair_can_be
         space = [dict(zip([k.name for k in knobs], values)) for values in product(*(k.choices or (k.low, k.high) for k in knobs))] if knobs else []
         full = {k.name: k.default for k in card.knobs}
 
-        allowed = [widget_value for widget_value in space if not _refused(catalogued[card.key], widget_value)]
-        for widget_value in allowed:
-            off = incompatible_choices(card.knobs, full | widget_value)
+        allowed = [chosen for chosen in space if not _refused(catalogued[card.key], chosen)]
+        for chosen in allowed:
+            off = incompatible_choices(card.knobs, full | chosen)
             for knob in knobs:
-                assert {c for c in knob.choices if _refused(catalogued[card.key], widget_value | {knob.name: c})} == set(off.get(knob.name, ()))
+                assert {c for c in knob.choices if _refused(catalogued[card.key], chosen | {knob.name: c})} == set(off.get(knob.name, ()))
         seen, front = [], allowed[:1]
         while front:
             seen += front
@@ -199,9 +199,9 @@ def test_grey_choices_are_the_incompatible_ones_and_every_compatible_pair_can_be
     assert ruled
 
 
-def _refused(method, widget_value):
+def _refused(method, chosen):
     try:
-        method.read_knobs(widget_value)
+        method.read_knobs(chosen)
     except ValueError:
         return True
     return False

@@ -57,7 +57,7 @@ def says(page, start):
     return page.inner_text("#board .headline")
 
 
-def widget_value(page, engine):
+def held(page, engine):
     """A run that waits in the middle; what stands on the board is of it alone."""
     begin(page)
     assert engine.waits.wait(30)
@@ -70,13 +70,13 @@ def widget_value(page, engine):
 def test_a_live_run_that_is_stopped_or_out_of_time_agrees_as_far_as_it_came(live, monkeypatch):
     page, engine = live()
     engine.after = 4
-    widget_value(page, engine)
+    held(page, engine)
     page.click("#stop")
     finish(page, "stopped")
     cut_short(page)
     page, _ = live()  # the same question anew: an answer to a follow-up may be short
     monkeypatch.setattr(stream, "RUN_SECONDS", 1.5)
-    widget_value(page, engine)
+    held(page, engine)
     page.wait_for_timeout(1600)
     engine.let.set()
     finish(page, "stopped")
@@ -119,7 +119,7 @@ def test_after_a_new_chat_nothing_of_the_old_run_stands_and_the_next_one_fills_i
     assert not page.is_visible("#board .metrics") and not page.is_visible(".pg-chat") and not page.locator("#board .prow:not(.open)").count()
     assert not re.search(r"\d", "".join(page.locator("#board .passes .prow").all_inner_texts()))
     engine.after = 4
-    widget_value(page, engine)
+    held(page, engine)
     page.wait_for_function("document.querySelector('.p-insp .body').textContent.length > 20 && document.querySelector('.p-rate .chart').textContent !== 'Nothing yet.'")
     engine.let.set()
     finish(page)

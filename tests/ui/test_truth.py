@@ -83,7 +83,7 @@ def test_an_opened_recording_fills_the_controls_and_ends_the_conversation(page, 
     link = page.evaluate(LINK)
     assert (link["run"], link["trace"], link["set"]["prompt"]) == (True, "", "somebody else's")  # and not a shipped recording
     values = {name: page.input_value(f"#{name} input") for name in ("temperature", "length", "seed")}
-    assert widget_value == {"temperature": "0.7", "length": "21", "seed": "5"}
+    assert values == {"temperature": "0.7", "length": "21", "seed": "5"}
     page.before = page.evaluate("Number(document.querySelector('#board .sv').dataset.seq)")
     page.click("#run")
     finish(page)

@@ -1,0 +1,79 @@
+"""Generation for programs: one request of the OpenAI-compatible endpoint, run on loaded models, as plain data that can be sent."""
+from __future__ import annotations
+
+import codecs
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+Chunk = dict[str, Any]
+TOP = 5  # best tokens of each distribution that are kept in the trace
+
+
+@dataclass(frozen=True)
+class Generation:
+    """prompt: messages, or (raw) a text without chat template. fields: those of run.request.GenerationRequest."""
+
+    prompt: Any
+    raw: bool
+    method: str
+    knobs: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None = None) -> Iterator[list[Chunk]]:
+    """Run the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer grows, and
+    {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
+    from ..run.request import GenerationRequest
+
+    request = GenerationRequest.from_dict(asked.fields)
+    for index, one in enumerate(request.each()):
+        yield from _answer(loaded, asked, one, index, seconds / request.n, cancel)
+
+
+def _answer(loaded: Any, asked: Generation, request: Any, index: int, seconds: float, cancel: Any) -> Iterator[list[Chunk]]:
+    from ..run.result import Result, RunFailed
+    from ..run.session import Session
+    from ..trace.events import Committed, TextEmitted
+    from ..trace.recorder import Recorder
+    from ..zoo.text import Transcript
+
+    session = Session(loaded, asked.method, asked.knobs, request=request)
+    recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
+    transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), _decoder(), 0
+    records: list[dict[str, Any]] = []
+    for event in session.run(asked.prompt, raw=asked.raw, deadline=seconds, cancel=cancel, top_k_saved=TOP):
+        result.take(event)
+        records += recorder.take(event)
+        if isinstance(event, Committed):
+            logprobs = _logprobs(loaded, event) if request.logprobs is not None else None
+        elif isinstance(event, TextEmitted):
+            for piece in event.pieces:
+                transcript.add(piece[0])
+            text, sent = decode(bytes(transcript.data[sent:transcript.settled])), max(sent, transcript.settled)
+            yield [{"index": index, "text": text, "logprobs": logprobs}]
+    if result.why:
+        raise RunFailed(result.why)
+    rest = decode(bytes(transcript.data[sent:transcript.length]), True)
+    metrics = result.metrics()
+    yield [{"index": index, "text": rest, "logprobs": None}] if rest else []
+    yield [{"index": index, "finish": result.finish_reason, "records": records,
+            "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids)},
+            "speculative": {"method": session.method.key, "knobs": session.knobs, "passes": result.totals.rounds,
+                            "mean_accepted_length": metrics["block_efficiency"], "acceptance_rate": metrics["acceptance_rate"],
+                            "tokens_per_second": metrics["tokens_per_second"]}}]
+
+
+def _decoder() -> Any:
+    return codecs.getincrementaldecoder("utf-8")("replace").decode
+
+
+def _logprobs(loaded: Any, event: Any) -> list[dict[str, Any]]:
+    """The log-probability of each token that a round wrote, and of its best alternatives."""
+    def token(number: int, logprob: float) -> dict[str, Any]:
+        data = loaded.token_bytes(number)
+        return {"token": data.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
+
+    tops = event.top_logprobs or ((),) * len(event.tokens)
+    return [token(number, logprob) | {"top_logprobs": [token(int(one), value) for one, value in top]}
+            for number, logprob, top in zip(event.tokens, event.logprobs or (), tops)]

@@ -1,0 +1,361 @@
+"""OpenAI-compatible endpoint: /v1/models, /v1/chat/completions, /v1/completions, and /v1/traces/ID for the recorded run of an answer.
+
+``extra_body={"speculative": {"method": KEY, "knobs": {...}}}`` chooses how to decode; an answer's ``speculative`` holds the mean
+accepted length, the number of target passes and a link to its trace. The queue, the limits and each address's share are those of
+the page. Fields have vLLM's names and semantics; an unknown field is refused by name.
+"""
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import secrets
+import time
+from collections import OrderedDict
+from contextlib import aclosing
+from typing import Any, AsyncIterator, Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from .backend import Backend
+from .engine_job import EngineJob
+from .generation import Generation
+from .limits import BASELINE, CONVERSATION_CHARACTERS, NEW_TOKENS, RUN_SECONDS, TURNS, RunQueue, Visitor, read_knobs
+from .loading import Loader
+from .messages import Refused, shorten
+
+ROLES = ("system", "developer", "user", "assistant")
+REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
+                  "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n", "response_format")
+OTHER_FIELDS = ("model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs", "top_logprobs",
+                "speculative", "user", "metadata", "store")
+MOST_ANSWERS = 4
+DEFAULT_METHOD = "speculative"
+TRACES, TRACE_BYTES = 64, 32 * 2**20  # kept, until newer ones take their place
+FINISH = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "deadline": "length", "stopped": "stop"}
+STATUS = {"openai.key": 401, "openai.model": 404, "openai.route": 404, "openai.trace": 404, "run.crashed": 500, "run.memory": 503,
+          "run.silent": 503, "models.failed": 500, "models.memory": 503}
+TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_request_error", 429: "rate_limit_error",
+         500: "server_error", 503: "server_error"}
+
+
+class OpenAIApi:
+    """An ASGI app. keys: those that a request must carry one of; none needed where there are none."""
+
+    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = ()):
+        self._backend, self._run_queue, self._loader, self._keys = backend, run_queue, loader, keys
+        self._traces: OrderedDict[str, str] = OrderedDict()
+        self._app = Starlette(routes=[
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{name:path}", self._model, methods=["GET"]),
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/completions", self._completions, methods=["POST"]),
+            Route("/v1/traces/{name}", self._trace, methods=["GET"]),
+            Route("/{path:path}", self._nothing, methods=["GET", "POST", "PUT", "DELETE"])])
+
+    async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
+        await self._app(scope, receive, send)
+
+    async def _nothing(self, request: Request) -> Response:
+        return refusal(Refused("openai.route"))
+
+    async def _models(self, request: Request) -> Response:
+        if why := self._wrong_key(request):
+            return why
+        return JSONResponse({"object": "list", "data": [_model_object(name) for name in self._names()]})
+
+    async def _model(self, request: Request) -> Response:
+        if why := self._wrong_key(request):
+            return why
+        name = request.path_params["name"]
+        return JSONResponse(_model_object(name)) if name in self._names() else refusal(self._no_model(name))
+
+    async def _trace(self, request: Request) -> Response:
+        """The recorded run: its name cannot be guessed, so that the link needs no key."""
+        found = self._traces.get(request.path_params["name"].removesuffix(".jsonl"))
+        return refusal(Refused("openai.trace")) if found is None else PlainTextResponse(found, media_type="application/jsonl")
+
+    async def _chat(self, request: Request) -> Response:
+        return await self._generate(request, ChatShape)
+
+    async def _completions(self, request: Request) -> Response:
+        return await self._generate(request, CompletionShape)
+
+    async def _generate(self, request: Request, kind: type[Shape]) -> Response:
+        if why := self._wrong_key(request):
+            return why
+        try:
+            body = await request.json()
+            target, asked = self._read(body, kind)
+            shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
+            address = request.client.host if request.client else ""
+            chunks = self._chunks(target, asked, shape, Visitor(address))
+            if body.get("stream"):
+                first = await anext(chunks)  # a refusal before the first token is a status, not an event
+                usage = (body.get("stream_options") or {}).get("include_usage") is True
+                return StreamingResponse(shape.events(first, chunks, usage), media_type="text/event-stream")
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    shape.add(chunk)
+                    if await request.is_disconnected():
+                        return Response(status_code=499)
+            return JSONResponse(shape.whole())
+        except Refused as why:
+            return refusal(why)
+        except ValueError:
+            return refusal(Refused("http.malformed"))
+
+    def _read(self, body: Any, kind: type[Shape]) -> tuple[str | None, Generation]:
+        """Read a request. Raises Refused that names the field."""
+        if not isinstance(body, dict):
+            raise Refused("http.malformed")
+        for name, value in body.items():
+            if name not in REQUEST_FIELDS + OTHER_FIELDS and value not in (None, [], {}):
+                raise Refused("openai.field", field=shorten(name, 60))
+        names = self._names()
+        name = body.get("model") or next(iter(names.values()))
+        target = next((target for target, model in names.items() if name == model), "")
+        if target == "":
+            raise self._no_model(name)
+        method, knobs = self._method(body.get("speculative"), target)
+        fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
+        fields |= {"max_tokens": body.get("max_completion_tokens") or body.get("max_tokens") or NEW_TOKENS,
+                   "temperature": fields.get("temperature", 1.0), "logprobs": kind.logprobs(body),
+                   "seed": fields.get("seed", secrets.randbits(31))}
+        for name, most in (("max_tokens", NEW_TOKENS), ("n", MOST_ANSWERS)):
+            if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
+                raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
+        return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields)
+
+    def _method(self, asked: Any, target: str | None) -> tuple[str, dict[str, Any]]:
+        asked = {} if asked is None else asked
+        if not isinstance(asked, dict) or not isinstance(asked.get("knobs", {}), dict) or set(asked) - {"method", "knobs"}:
+            raise Refused("openai.value", field="speculative", form='an object {"method": KEY, "knobs": {NAME: VALUE}}')
+        key = asked.get("method")
+        if key is None:
+            off = self._backend.why_not(target) if self._backend.ready(target) else {}
+            key = BASELINE if DEFAULT_METHOD in off or DEFAULT_METHOD not in self._backend.cards else DEFAULT_METHOD
+        cards = {name: card for name, card in self._backend.cards.items() if ":" not in name}
+        if not isinstance(key, str) or key not in cards:
+            raise Refused("field.method", name=shorten(key, 60), names=", ".join(cards))
+        return key, read_knobs(cards[key], asked.get("knobs", {}))
+
+    async def _chunks(self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of an answer, after its place in the queue. Raises Refused."""
+        with self._run_queue.open_run(visitor.address):
+            async with aclosing(self._loader.wait(target)) as progress:
+                async for _ in progress:
+                    pass
+            job = EngineJob(self._run_queue, lambda stop: self._backend.generate(target, asked, stop, RUN_SECONDS), visitor)
+            records: list[dict[str, Any]] = []
+            async with aclosing(job.stream()) as parts:
+                async for part in parts:
+                    for chunk in (one for chunks in part for one in chunks) if isinstance(part, list) else ():
+                        records += chunk.pop("records", [])
+                        if "finish" in chunk:
+                            chunk["speculative"]["trace"] = f"{shape.base}/v1/traces/{shape.id}.jsonl"
+                            self._keep(shape.id, records)
+                        yield chunk
+
+    def _keep(self, name: str, records: list[dict[str, Any]]) -> None:
+        self._traces[name] = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in records)
+        while len(self._traces) > 1 and (len(self._traces) > TRACES or sum(map(len, self._traces.values())) > TRACE_BYTES):
+            self._traces.popitem(last=False)
+
+    def _names(self) -> dict[str | None, str]:
+        """The models that may be asked for: the name that a backend loads -> the name in an answer."""
+        return {one["name"] or None: one["model"] for one in self._backend.targets() if not one.get("large")}
+
+    def _no_model(self, name: Any) -> Refused:
+        return Refused("openai.model", name=shorten(name, 80), names=", ".join(self._names().values()))
+
+    def _wrong_key(self, request: Request) -> Response | None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        good = not self._keys or any([hmac.compare_digest(given, key.encode()) for key in self._keys])
+        return None if good else refusal(Refused("openai.key"))
+
+
+class Shape:
+    """The form of an answer, whole or streamed."""
+
+    raw, prefix, name = False, "", ""
+
+    def __init__(self, model: str, base: str):
+        self.id, self.base = self.prefix + secrets.token_hex(12), base
+        self._head = {"id": self.id, "object": self.name, "created": int(time.time()), "model": model}
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        self._speculative: dict[str, Any] = {}
+
+    def add(self, chunk: dict[str, Any]) -> None:
+        """Add a chunk of generation.generate to the whole answer."""
+        answer = self._answers.setdefault(chunk["index"], {"text": "", "logprobs": [], "finish": None})
+        answer["text"] += chunk.get("text", "")
+        answer["logprobs"] += chunk.get("logprobs") or []
+        if "finish" in chunk:
+            answer["finish"] = FINISH.get(chunk["finish"], "stop")
+            self._usage["prompt_tokens"] = chunk["usage"]["prompt_tokens"]
+            self._usage["completion_tokens"] += chunk["usage"]["completion_tokens"]
+            self._usage["total_tokens"] = self._usage["prompt_tokens"] + self._usage["completion_tokens"]
+            self._speculative = chunk["speculative"]
+
+    def whole(self) -> dict[str, Any]:
+        """Return the whole answer."""
+        choices = [self._choice(index, answer) for index, answer in sorted(self._answers.items())]
+        return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
+
+    async def events(self, first: dict[str, Any], chunks: AsyncIterator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
+        """Server-sent events of a streamed answer; usage: a last one without choices that holds the usage."""
+        async with aclosing(chunks):
+            try:
+                yield self._event(first)
+                async for chunk in chunks:
+                    yield self._event(chunk)
+            except Refused as why:
+                yield f"data: {json.dumps(error_object(why)[1])}\n\n"
+        if usage:
+            yield f"data: {json.dumps(self._stream_head() | {'choices': [], 'usage': self._usage})}\n\n"
+        yield "data: [DONE]\n\n"
+
+    def _event(self, chunk: dict[str, Any]) -> str:
+        begun = chunk["index"] in self._answers
+        self.add(chunk)
+        answer = {"text": chunk.get("text", ""), "logprobs": chunk.get("logprobs") or [],
+                  "finish": self._answers[chunk["index"]]["finish"] if "finish" in chunk else None}
+        more = {"speculative": chunk["speculative"]} if "finish" in chunk else {}
+        return f"data: {json.dumps(self._stream_head() | {'choices': [self._delta(chunk['index'], answer, begun)]} | more)}\n\n"
+
+    def _stream_head(self) -> dict[str, Any]:
+        return self._head
+
+    def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class ChatShape(Shape):
+    prefix, name = "chatcmpl-", "chat.completion"
+
+    @staticmethod
+    def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
+        """The conversation; text parts of a content are joined. Raises Refused."""
+        given = body.get("messages")
+        messages = []
+        for one in given if isinstance(given, list) and 0 < len(given) <= TURNS + 1 else ():
+            content = one.get("content") if isinstance(one, dict) else None
+            if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+                                                 for part in content):
+                content = "".join(part["text"] for part in content)
+            if isinstance(content, str) and one.get("role") in ROLES:
+                messages.append({"role": one["role"].replace("developer", "system"), "content": content})
+        if not messages or len(messages) != len(given) or messages[-1]["role"] != "user":
+            raise Refused("openai.messages", most=TURNS + 1)
+        if sum(len(m["content"]) for m in messages) > CONVERSATION_CHARACTERS:
+            raise Refused("field.conversation", turns=TURNS, characters=CONVERSATION_CHARACTERS)
+        return messages
+
+    @staticmethod
+    def logprobs(body: dict[str, Any]) -> int | None:
+        return (body.get("top_logprobs") or 0) if body.get("logprobs") is True else None
+
+    def _stream_head(self) -> dict[str, Any]:
+        return self._head | {"object": "chat.completion.chunk"}
+
+    def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"index": index, "message": {"role": "assistant", "content": answer["text"], "refusal": None},
+                "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+
+    def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
+        delta = ({} if begun else {"role": "assistant"}) | ({"content": answer["text"]} if answer["text"] or not begun else {})
+        return {"index": index, "delta": delta, "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+
+    @staticmethod
+    def _logprobs(answer: dict[str, Any]) -> dict[str, Any] | None:
+        return {"content": answer["logprobs"], "refusal": None} if answer["logprobs"] else None
+
+
+class CompletionShape(Shape):
+    raw, prefix, name = True, "cmpl-", "text_completion"
+
+    @staticmethod
+    def prompt(body: dict[str, Any]) -> str:
+        given = body.get("prompt")
+        given = given[0] if isinstance(given, list) and len(given) == 1 else given
+        if not isinstance(given, str) or not 0 < len(given) <= CONVERSATION_CHARACTERS:
+            raise Refused("openai.value", field="prompt", form=f"one text of 1 to {CONVERSATION_CHARACTERS:,} characters")
+        return given
+
+    @staticmethod
+    def logprobs(body: dict[str, Any]) -> int | None:
+        return body.get("logprobs")
+
+    def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"index": index, "text": answer["text"], "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+
+    def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
+        return self._choice(index, answer)
+
+    @staticmethod
+    def _logprobs(answer: dict[str, Any]) -> dict[str, Any] | None:
+        found = answer["logprobs"]
+        if not found:
+            return None
+        return {"tokens": [one["token"] for one in found], "token_logprobs": [one["logprob"] for one in found], "text_offset": [],
+                "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found]}
+
+
+def error_object(why: Refused) -> tuple[int, dict[str, Any]]:
+    """Return the status and the error object of a refusal, in OpenAI's form."""
+    family = why.code.partition(".")[0]
+    status = STATUS.get(why.code) or {"size": 413, "queue": 429, "budget": 429}.get(family, 400)
+    return status, {"error": {"message": str(why), "type": TYPES.get(status, "invalid_request_error"), "code": why.code,
+                              "param": why.values.get("field")}}
+
+
+def refusal(why: Refused) -> Response:
+    status, body = error_object(why)
+    return JSONResponse(body, status)
+
+
+def _model_object(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "specviz"}
+
+
+def configured_keys() -> tuple[str, ...]:
+    """Return the keys that the owner names in SPECVIZ_API_KEYS."""
+    return tuple(os.environ.get("SPECVIZ_API_KEYS", "").replace(",", " ").split())
+
+
+def serve_api(backend: Backend, host: str, port: int, keys: tuple[str, ...], started: Callable[[], None] = lambda: None) -> None:
+    """Serve the endpoint alone, with the page's guard in front of it, until a signal ends it."""
+    import uvicorn
+
+    from .http_guard import HttpGuard
+    from .http_timeouts import with_timeouts
+
+    api = OpenAIApi(backend, RunQueue(), Loader(backend), keys)
+    config = uvicorn.Config(HttpGuard(api, {}, {}, api=api), host, port, log_level="warning", forwarded_allow_ips="none")
+    config.load()
+    config.http_protocol_class = with_timeouts(config.http_protocol_class)
+    server = uvicorn.Server(config)
+
+    async def serve() -> None:
+        async def announce() -> None:
+            while not server.started:
+                await asyncio.sleep(0.01)
+            started()
+
+        task = asyncio.ensure_future(announce())
+        await server.serve()
+        task.cancel()
+
+    asyncio.run(serve())
+
+
+__all__ = ["OpenAIApi", "configured_keys", "serve_api"]

@@ -1,0 +1,161 @@
+"""The OpenAI-compatible endpoint, with the real ``openai`` package as its client."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from specviz.core import Sampling
+from specviz.run import Session, collect
+from specviz.trace.files import Trace
+from specviz.zoo import load
+
+from .conftest import free_port
+
+openai = pytest.importorskip("openai")
+MESSAGES = [{"role": "user", "content": "the cat sat"}]
+
+
+@pytest.fixture(scope="module")
+def url(tiny):
+    """``specviz serve`` in a process of its own, on the tiny pair, with a key."""
+    port = free_port()
+    environment = {**os.environ, "SPECVIZ_MODELS": str(tiny / "models.yaml")}
+    process = subprocess.Popen([sys.executable, "-m", "specviz", "serve", "--json", "--port", str(port), "--key", "secret"], env=environment,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def client(url):
+    return openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
+
+
+def expected(at_home, **fields):
+    from specviz.run.request import GenerationRequest
+
+    return collect(Session(load(), "speculative", request=GenerationRequest(**fields)).run(MESSAGES))
+
+
+def test_models_are_listed(client):
+    names = [model.id for model in client.models.list()]
+    assert names[0] == "tiny" and client.models.retrieve("tiny").object == "model"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nope")
+
+
+def test_a_chat_answer_is_the_engines_own_and_its_trace_can_be_opened(client, at_home):
+    answer = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=12, temperature=0)
+    result = expected(at_home, max_tokens=12)
+    choice = answer.choices[0]
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", result.text, "length")
+    usage = answer.usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (len(result.prompt_ids), 12) and usage.total_tokens == usage.prompt_tokens + 12
+    figures = answer.speculative
+    assert figures["method"] == "speculative" and figures["passes"] == result.totals.rounds
+    assert figures["mean_accepted_length"] == pytest.approx(result.metrics()["block_efficiency"])
+    trace = Trace.load(urllib.request.urlopen(figures["trace"]).read())
+    assert trace.text() == result.text and trace.header()["method"]["key"] == "speculative"
+
+
+def test_a_stream_is_the_same_text_in_pieces(client, at_home):
+    whole = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=12, temperature=0)
+    chunks = list(client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=12, temperature=0, stream=True,
+                                                 stream_options={"include_usage": True}))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant" and chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].usage == whole.usage and not chunks[-1].choices and chunks[-2].speculative["trace"].endswith(".jsonl")
+
+
+@pytest.mark.parametrize("method, knobs", [("autoregressive", {}), ("prompt_lookup", {}), ("speculative", {"gamma": 2})])
+def test_the_method_and_its_knobs_are_chosen_in_the_body(client, method, knobs):
+    answer = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=8, temperature=0,
+                                            extra_body={"speculative": {"method": method, "knobs": knobs}})
+    plain = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=8, temperature=0,
+                                           extra_body={"speculative": {"method": "autoregressive"}})
+    assert answer.speculative["method"] == method and knobs.items() <= answer.speculative["knobs"].items()
+    assert answer.choices[0].message.content == plain.choices[0].message.content
+
+
+def test_completions_stops_logprobs_and_several_answers(client, at_home):
+    raw = client.completions.create(model="tiny", prompt="the cat", max_tokens=10, temperature=0, logprobs=2)
+    result = collect(Session(load(), "speculative", None, Sampling()).run("the cat", 10, raw=True))
+    choice = raw.choices[0]
+    assert choice.text == result.text and len(choice.logprobs.token_logprobs) == 10 and max(choice.logprobs.token_logprobs) <= 0
+    stop = result.text[3:5]
+    cut = client.completions.create(model="tiny", prompt="the cat", max_tokens=10, temperature=0, stop=[stop])
+    assert cut.choices[0].text == result.text[:result.text.index(stop)] and cut.choices[0].finish_reason == "stop"
+    two = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=6, temperature=1, seed=5, n=2, logprobs=True, top_logprobs=3)
+    assert [c.index for c in two.choices] == [0, 1] and two.usage.completion_tokens == 12
+    assert all(len(c.logprobs.content) == 6 and len(c.logprobs.content[0].top_logprobs) == 3 for c in two.choices)
+    again = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=6, temperature=1, seed=5, n=2)
+    assert [c.message.content for c in again.choices] == [c.message.content for c in two.choices]
+
+
+@pytest.mark.parametrize("given, kind, code", [
+    ({"model": "nope"}, openai.NotFoundError, "openai.model"),
+    ({"messages": []}, openai.BadRequestError, "openai.messages"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, openai.BadRequestError, "openai.messages"),
+    ({"max_tokens": 100_000}, openai.BadRequestError, "openai.value"),
+    ({"temperature": -1}, openai.BadRequestError, None),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "openai.field"),
+    ({"extra_body": {"speculative": {"method": "nope"}}}, openai.BadRequestError, "field.method"),
+    ({"extra_body": {"speculative": {"method": "speculative", "knobs": {"gamma": 10**6}}}}, openai.BadRequestError, "field.knob"),
+    ({"extra_body": {"speculative": 3}}, openai.BadRequestError, "openai.value"),
+    ({"extra_body": {"stop": [["x"]]}}, openai.BadRequestError, None),
+    ({"messages": [{"role": "user", "content": "x" * 100_000}]}, openai.APIStatusError, "size.text"),
+    ({"messages": [{"role": "user", "content": "x"}] * 100_000}, openai.APIError, None),
+])
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_have_openais_form(client, given, kind, code, stream):
+    with pytest.raises(kind) as refused:
+        client.chat.completions.create(**({"model": "tiny", "messages": MESSAGES, "max_tokens": 4, "stream": stream} | given))
+    assert code is None or refused.value.code == code
+
+
+def test_a_key_is_needed_and_nothing_else_is_served(url):
+    for key in ("", "other", "secre"):
+        with pytest.raises(openai.AuthenticationError) as refused:
+            openai.OpenAI(base_url=url, api_key=key or "x", max_retries=0).models.list()
+        assert refused.value.code == "openai.key"
+    for path in ("/v1/traces/nope.jsonl", "/v1/nothing", "/"):
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            urllib.request.urlopen(url.removesuffix("/v1") + path)
+        assert missing.value.code == 404
+
+
+def test_clients_together_all_get_their_answer(client):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=8, temperature=0), range(4)))
+    assert len({answer.choices[0].message.content for answer in answers}) == 1 and len({answer.id for answer in answers}) == 4
+
+
+def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch):
+    from specviz.ui import Engine
+
+    from .conftest import Server
+
+    for on in ("", "1"):
+        monkeypatch.setenv("SPECVIZ_OPENAI_API", on)
+        monkeypatch.setenv("SPECVIZ_API_KEYS", "k")
+        server = Server(Engine())
+        try:
+            client = openai.OpenAI(base_url=server.url + "v1", api_key="k", max_retries=0)
+            if on:
+                answer = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=4, temperature=0)
+                assert answer.usage.completion_tokens == 4
+            else:
+                with pytest.raises(openai.NotFoundError):
+                    client.models.list()
+        finally:
+            server.close()
