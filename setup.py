@@ -18,6 +18,8 @@ DATA = (
     "models.yaml", "app.py", "assets/*.json", "assets/models/LICENSES.md", "assets/panels/**/*", "assets/prompts/**/*",
     "assets/stores/text/**/*", "assets/traces/**/*", "assets/viewer/**/*",
     *(f"assets/models/{name}/**/*" for name in MODELS),
+    # The default chat model without its weights, which a package of the Python index carries (package: in models.yaml).
+    *(f"assets/models/SmolLM2-135M-Instruct/{name}" for name in ("LICENSE", "README.md", "*.json", "*.jinja", "*.sha256")),
 )
 
 

