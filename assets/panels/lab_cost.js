@@ -92,7 +92,8 @@
       const one = c.one,
         top = Math.max(2, c.to, r ? r.rows : 1),
         ys = c.points.map((p) => p.seconds / one),
-        max = Math.max(2, ...ys, r && !here ? r.verify / one : 0) * 1.15;
+        dotAt = r ? r.verify / (here ? own?.one || one : one) : 0,
+        max = Math.max(2, ...ys, dotAt) * 1.15;
       const line = Array.from({ length: 60 }, (_, i) => Math.exp((Math.log(top) * i) / 59)).map((x) => [
         x,
         c.at(x) / one,
@@ -101,7 +102,7 @@
         ? [
             {
               x: r.rows,
-              y: r.verify / (here ? own?.one || one : one),
+              y: dotAt,
               name: `round ${r.i + 1}: ${count(r.rows, "row")}`,
             },
           ]

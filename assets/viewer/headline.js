@@ -6,6 +6,7 @@
   const { parting, over, busy } = SV.verdict;
   const M = SV.metrics,
     AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
+    MOST_TOKENS = 512 /* that one run may write */,
     HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
 
   const sampled = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
@@ -62,7 +63,12 @@
       return {
         ...out,
         same,
-        text: lead + ` of the large model instead of ${n}` + (fast && !stopped ? ": " + fast + "." : "."),
+        /* plain decoding wrote another text, maybe of another length: no pass is counted against it */
+        text: SV.messages.say(fast && !stopped ? "headline.sampled.fast" : "headline.sampled", {
+          lead,
+          each: m.block_efficiency.toFixed(2),
+          fast,
+        }),
       };
     }
     if (differs)
@@ -131,6 +137,8 @@
       setText(this.pays, "When does it not pay?");
       this.pays.hidden = !globalThis.SpecVizPage?.lesson; /* a board alone has no lessons */
       notice.say.after(this.pays);
+      this.more = el("button", { class: "pays more", hidden: true, on: { click: () => this.writeOn() } });
+      this.pays.after(this.more);
       this.root = el("div", { class: "hero" }, this.text, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
@@ -140,9 +148,23 @@
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
       this.same.hidden = !summary || !summary.same || race;
+      this.offerMore(empty ? null : focus);
       this.tick.style.display = summary && summary.sure ? "" : "none";
       this.place.hidden = !summary || summary.at === null;
       this.at = summary && summary.at !== null ? { lane: focus, i: summary.at } : null;
+    }
+    /* An answer that was cut by the limit can be written on: the same message once more, with twice the tokens. */
+    offerMore(lane) {
+      const page = globalThis.SpecVizPage,
+        h = lane && lane.header,
+        limit = (h && h.max_new_tokens) || 0;
+      this.longer = Math.min(MOST_TOKENS, 2 * limit);
+      const cut = Boolean(page?.run && lane?.done && lane.done.finish === "length" && h.mode !== "recorded" && !this.board.reopened && this.longer > limit);
+      this.more.hidden = !cut;
+      if (cut) setText(this.more, SV.messages.say("limit.more", { limit: String(limit), longer: String(this.longer) }));
+    }
+    writeOn() {
+      globalThis.SpecVizPage.run({ follow: true, prompt: "", length: this.longer, tab: null });
     }
     go() {
       const t = this.at && this.at.lane.tokens[Math.min(this.at.i, this.at.lane.tokens.length - 1)];

@@ -180,7 +180,7 @@
       this.cells.hidden = Boolean(why);
       setText(
         this.lost,
-        base ? "" : SV.serverFacts.is(lane) ? lostBy(m) : s.rejected + " rejected, " + s.skipped + " never examined",
+        base ? "" : SV.serverFacts.is(lane) ? lostBy(m) : lostCount(lane, view, s),
       );
       this.badges.hidden = !SV.serverFacts.is(lane);
       if (!this.badges.hidden) this.badges.replaceChildren(...SV.serverTable.line(lane).filter(Boolean));
@@ -225,6 +225,15 @@
     }
   }
 
+  /* What was drafted and not kept so far, the round under judgement included: its refused tokens lie on the rail already. */
+  function lostCount(lane, view, s) {
+    const r = view.phase >= 3 ? lane.rounds[view.k] : null,
+      now = (verdict) => (r ? [...r.judges.values()].filter((j) => j.verdict === verdict).length : 0);
+    return SV.messages.say("rail.lost", {
+      rejected: String(s.rejected + now("rejected")),
+      skipped: String(s.skipped + now("skipped")),
+    });
+  }
   const lostBy = (m) =>
     m.drafted === null ? "unknown" : m.drafted - m.accepted + " drafted and not kept; which, is unknown";
   const FINISH = {

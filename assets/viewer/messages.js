@@ -65,6 +65,12 @@
     "quiz.after.refused": "The target wanted \u201c{other}\u201d.",
     "quiz.after.rule": "The method\u2019s rule decided it.",
 
+    "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
+    "circles": "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
+    "rail.lost": "{rejected} rejected, {skipped} never examined",
+    "headline.sampled": "{lead} of the large model, {each} tokens a pass.",
+    "headline.sampled.fast": "{lead} of the large model, {each} tokens a pass: {fast}.",
+
     /* Times that cannot be trusted (timing.js) */
     "timing.busy": "This machine was busy: times are not counted.",
     "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",

@@ -107,7 +107,7 @@
     }
   }
 
-  function notice(b, { race, lanes }) {
+  function notice(b, { race, lanes, focus }) {
     b.notice.paint({
       header: b.header(),
       state: b.state,
@@ -117,7 +117,7 @@
       lost: b.box.lost,
       reopened: b.reopened,
       slow: SV.verdict.busy(lanes) || SV.timing.lostSentence(lanes),
-      remembered: SV.notice.remembered(lanes),
+      remembered: [SV.notice.remembered(lanes), SV.circles.sentence(race ? null : focus)].filter(Boolean).join(" "),
       served: lanes.some(SV.serverFacts.is),
     });
     const h = b.header();

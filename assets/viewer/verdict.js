@@ -59,11 +59,11 @@
       more = percent(k),
       noise = (more === "0 %" ? "the difference" : more) + " may be noise.",
       both = title(a.lane) + " and " + title(b.lane) + " are about equally fast: " + speeds(a, b),
-      first = title(a.lane) + " was fastest, " + more + " ahead of " + title(b.lane) + ": " + speeds(a, b);
+      first = title(a.lane) + " was fastest: " + speeds(a, b) + " of " + title(b.lane);
     return {
       sure: false,
       level,
-      sentence: level ? both + ". One run each, so " + noise : first + ". One run each: no spread.",
+      sentence: level ? both + ". One run each, so " + noise : first + ". One run each: repeat the run to see whether it holds.",
     };
   }
   function often(a, b, lost) {

@@ -110,7 +110,7 @@ def test_four_lanes_beside_plain_decoding_lose_no_event(page, backend):
     page.click(".pg-more")
     page.click(".pg-row[data-key=chain]")  # once more, with another knob
     assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"
-    assert "5 lanes are full" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
+    assert "4 of 4" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
     page.click(".pg-done")
     backend.hold(0)
     begin(page)
@@ -190,6 +190,57 @@ def test_new_chat_starts_over(page, backend):
     run(page, "a stranger's question")
     assert backend.runs[-1].turns == ()
     assert page.is_hidden(".pg-chat")
+
+
+def test_the_first_press_of_run_runs_the_prompt_that_is_shown(page, backend):
+    shown = page.evaluate("SpecVizPage.asked()")
+    assert shown and page.input_value("#prompt textarea") == ""
+    page.before = page.evaluate(SEQ)
+    page.click("#run")
+    finish(page)
+    assert [r.prompt for r in backend.runs] == [shown]
+
+
+def test_an_answer_cut_by_the_limit_can_be_written_on(page, backend):
+    open_fields(page)
+    page.fill("#length input", "8")
+    run(page, "tell of the fox and of the lantern and of the long way home")
+    ends = [r["finish"] for r in page.evaluate("document.querySelector('#board .sv').svBoard.trace()") if r["type"] == "done"]
+    assert ends[0] == "length"
+    page.before = page.evaluate(SEQ)
+    page.click(".pays.more")
+    finish(page)
+    first, second = backend.runs
+    assert (first.max_new_tokens, second.max_new_tokens, second.prompt, second.turns) == (8, 16, first.prompt, ())
+
+
+def test_the_closed_settings_are_out_of_the_way_of_the_keyboard(page):
+    page.wait_for_selector(".pg-skip", state="attached")
+    stops = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("[document.activeElement.className, Boolean(document.activeElement.closest('#settings'))]"))
+    assert not any(inside for _, inside in stops) and stops[0][0] == "pg-skip"
+    page.click("#open-settings")
+    page.wait_for_function("document.querySelector('#settings').classList.contains('open')")
+    assert page.evaluate("document.querySelector('#settings .sidebar-content').inert") is False
+    assert page.inner_text("#settings .pg-shut") == "Close"
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.querySelector('#settings .sidebar-content').inert")
+    assert page.evaluate("document.activeElement.id") == "open-settings"
+
+
+def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
+    titles = {page.evaluate("document.title")}
+    for tab in ("race", "lab"):
+        page.click(f"#tab-{tab}")
+        titles.add(page.evaluate("document.title"))
+    assert len(titles) == 3 and all("specviz" in one for one in titles)
+    meta = page.evaluate("[...document.querySelectorAll('meta[property^=og]')].map((m) => [m.getAttribute('property'), m.content.length > 3])")
+    assert {"og:title", "og:description"} <= {name for name, long in meta if long}
+    assert page.get_attribute("link[rel=icon]", "href").startswith("data:image/svg+xml")
+    links = page.evaluate("[...document.querySelectorAll('.pg-foot a')].map((a) => [a.href, a.rel])")
+    assert len(links) >= 3 and all(href.startswith("https://arxiv.org/abs/") and rel == "noopener noreferrer" for href, rel in links)
 
 
 def test_new_chat_in_mid_run_forgets_that_run(page, backend):
@@ -723,7 +774,14 @@ def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, back
     assert page.is_hidden(".pg-unknown")
     for asked, says in (("\U0001f600 hello", "emoji"), ("\u0645\u0631\u062d\u0628\u0627", "Arabic"), ("\u4f60\u597d", "Chinese"), ("\u3053\u3093\u306b\u3061\u306f", "Japanese")):
         page.fill("#prompt textarea", asked)
-        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes('does not know ' + says)", arg=says)
+        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=says)
+        assert page.get_attribute(".pg-unknown", "data-message") == "model.script"
+    for asked, language in (("Schreibe eine kurze Geschichte und bitte nicht so lang", "German"), ("Erkl\u00e4r mir das", "German"), ("Pourquoi le ciel est bleu", "French")):
+        page.fill("#prompt textarea", asked)
+        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=language)
+        assert page.get_attribute(".pg-unknown", "data-message") == "model.language"
+    page.fill("#prompt textarea", "Tell me about the last die in the set, and how it is made")
+    page.wait_for_selector(".pg-unknown", state="hidden")
     page.click("#open-settings")
     page.click("#target input")
     page.click("[role=option]:has-text('Other, 9 M')")  # of which nothing of the kind is known

@@ -26,7 +26,7 @@
       same([v.winner.id, v.second.id, v.sure], [1, 0, false], "order");
       same(
         v.sentence,
-        "Fast was fastest, 100 % ahead of Slow: 10.0 against 5.0 tokens per second. One run each: no spread.",
+        "Fast was fastest: 10.0 against 5.0 tokens per second of Slow. One run each: repeat the run to see whether it holds.",
         "sentence",
       );
       const close = SV.verdict.verdict([lane(0, "Slow", [1.02]), lane(1, "Fast", [1])]);

@@ -115,6 +115,20 @@
       same(SV.messages.parts("why.token.limit", { limit: 48 }).join(""), SV.messages.say("why.token.limit", { limit: "48" }), "parts");
       same(SV.messages.parts("why.refused.greedy", { other: "{limit}<b>" })[1], "{limit}<b>", "a value is no template");
     },
+    "an answer that goes round in circles is found at its third round, and counted on"(SV) {
+      const lane = (toks) => ({ tokens: toks.map((tok) => ({ tok })), header: null }),
+        round = Array.from({ length: 12 }, (_, i) => i + 1),
+        times = (n) => Array.from({ length: n }, () => round).flat();
+      same([1, 2].map((n) => SV.circles.find(lane(times(n)))), [null, null], "twice is no circle");
+      same(SV.circles.find(lane([99, ...times(3)])), { at: 25, times: 3 }, "the third");
+      same(SV.circles.find(lane(times(5))).times, 5, "counted on");
+      same(SV.circles.find(lane(Array(35).fill(7))), null, "35 times one token are two runs of twelve");
+      ok(SV.circles.find(lane(Array(36).fill(7))), "36 are three");
+      const growing = lane([]);
+      for (const t of times(3)) growing.tokens.push({ tok: t }), SV.circles.find(growing);
+      same(SV.circles.find(growing), SV.circles.find(lane(times(3))), "token by token");
+      same(SV.circles.find(lane(Array.from({ length: 200 }, (_, i) => (i * 7) % 101))), null, "101 tokens before it repeats");
+    },
     "one rule for times: disturbed turns are left out, the rest is kept and counted"(SV) {
       const run = (seconds, { busy = false, marks = [] } = {}) => {
         const sum = { tokens: 10, seconds: seconds[0], rounds: 1, passes: 1, pos: [], parts: [0, 0, 0, 0, 0] };

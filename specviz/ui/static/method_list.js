@@ -244,7 +244,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
         : n
           ? n + " methods"
           : "Nothing is called that here."
-      : all.length + " methods";
+      : all.length + " methods, and plain decoding";
     const shown = all.find((c) => !rows.get(c.key).node.hidden);
     if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
     tell();

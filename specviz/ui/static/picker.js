@@ -41,7 +41,7 @@ function state(key) {
     locked = off()[key];
   if (locked) return { count, blocked: true, lock: true, why: locked };
   if (lanes().length >= most)
-    return { count, blocked: true, lock: false, why: `${most + 1} lanes are full: take one away first.` };
+    return { count, blocked: true, lock: false, why: `${most} of ${most} methods are chosen: take one away first.` };
   return { count, blocked: false, lock: false, why: "" };
 }
 function add(key, knobs) {

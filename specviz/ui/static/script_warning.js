@@ -10,6 +10,18 @@ const NAMES = [
   ["Korean", /\p{Script=Hangul}/u],
   ["Cyrillic", /\p{Script=Cyrillic}/u],
 ];
+/* Frequent words of languages in Latin script; two of them, or a letter that English has not, name the language. */
+const LANGUAGES = [
+  ["German", /[\u00e4\u00f6\u00fc\u00df]/i, /\b(und|der|die|das|nicht|ist|ein|eine|mit|f\u00fcr|wie|warum|schreibe?|erkl\u00e4re?|bitte|ich|du|sie)\b/gi],
+  ["French", /[\u00e7\u0153]/i, /\b(le|la|les|des|une|est|pour|avec|pourquoi|comment|\u00e9cris|je|vous|dans|sur|qui)\b/gi],
+  ["Spanish", /[\u00f1\u00bf\u00a1]/i, /\b(el|los|las|una|es|para|con|por|qu\u00e9|c\u00f3mo|escribe|yo|usted|del|que)\b/gi],
+];
+function languageOf(text) {
+  const found = LANGUAGES.find(
+    ([, letters, words]) => letters.test(text) || new Set(text.toLowerCase().match(words) || []).size >= 2,
+  );
+  return found ? found[0] : "";
+}
 /* The chosen target's; the first one stands chosen before anybody chooses. */
 const reads = () =>
   props.scripts[document.querySelector("#target input")?.value || Object.keys(props.scripts)[0]] || "";
@@ -17,11 +29,13 @@ function paint() {
   const text = document.querySelector("#prompt textarea")?.value || "",
     found = NAMES.filter(([name, kind]) => !reads().includes(name) && kind.test(text)).map(([name]) => name);
   const seen = found.includes("Japanese") ? found.filter((name) => name !== "Chinese") : found;
-  note.hidden = !reads() || !seen.length;
-  note.textContent = seen.length
-    ? `This model does not know ${seen.join(" or ")}: it reads them as single bytes, ` +
-      "and what it answers will mean little."
-    : "";
+  const language = seen.length ? "" : languageOf(text);
+  note.hidden = !reads() || !(seen.length || language);
+  note.dataset.message = note.hidden ? "" : seen.length ? "model.script" : "model.language";
+  note.textContent = note.hidden
+    ? ""
+    : `This model was trained on English only; ${seen.length ? seen.join(" and ") : language} it hardly knows, ` +
+      "so the answer will mean little.";
 }
 document.addEventListener("input", (event) => event.target.closest?.("#prompt, #target") && paint());
 document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));

@@ -1,0 +1,45 @@
+/* An answer that goes round in circles: the same run of N tokens comes for the third time. A small model does that; who reads its
+   answer, or its speed (what repeats is easy to guess), should know. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const N = 12,
+    TIMES = 3;
+  const known = new WeakMap(); /* lane -> how far it was read, and how often each run of N tokens came */
+
+  /* {at, times}: the token with which the run began for the third time (an index), and how often it came; or null. */
+  function find(lane) {
+    const toks = lane.tokens;
+    let seen = known.get(lane);
+    if (!seen || seen.read > toks.length) known.set(lane, (seen = { read: 0, counts: new Map(), found: null, key: "" }));
+    for (let i = Math.max(N - 1, seen.read); i < toks.length; i++) {
+      const key = toks
+          .slice(i - N + 1, i + 1)
+          .map((t) => t.tok)
+          .join(),
+        old = seen.counts.get(key);
+      /* runs that overlap are one: a single token over and over is counted every N tokens */
+      if (old && i - old.last < N) continue;
+      const now = { times: (old ? old.times : 0) + 1, last: i };
+      seen.counts.set(key, now);
+      if (now.times === TIMES && !seen.found) {
+        seen.found = { at: i - N + 1, times: TIMES };
+        seen.key = key;
+      } else if (seen.found && key === seen.key) seen.found.times = now.times;
+    }
+    seen.read = toks.length;
+    return seen.found;
+  }
+  function sentence(lane) {
+    const found = lane && !SV.serverFacts.is(lane) ? find(lane) : null;
+    if (!found) return "";
+    return SV.messages.say("circles", {
+      title: SV.stage.titleOf(lane),
+      at: String(found.at + 1),
+      n: String(N),
+      times: String(found.times),
+    });
+  }
+
+  SV.circles = { find, sentence, N, TIMES };
+})();

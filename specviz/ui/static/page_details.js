@@ -1,0 +1,104 @@
+/* Small duties of the whole page: what the tab is called, a skip link, the closed settings out of the way of the keyboard, the
+   prompt in sight as the first one to run, and the footer. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+  const NAME = "specviz";
+  const TITLES = {
+    watch: "Watch one method",
+    race: "Race of methods",
+    lab: "Lab",
+    learn: "Learn",
+    traces: "Traces",
+  };
+  const TEXTS = {
+    "skip.link": "Skip to the prompt",
+    "settings.close": "Close the settings",
+    "foot.about": "specviz shows speculative decoding as it runs: every guess, every verdict, every pass.",
+  };
+  const FOOT = [
+    ["Leviathan et al. 2023", "https://arxiv.org/abs/2211.17192"],
+    ["Chen et al. 2023", "https://arxiv.org/abs/2302.01318"],
+    ["SpecInfer, trees of guesses", "https://arxiv.org/abs/2305.09781"],
+    ["A survey", "https://arxiv.org/abs/2401.07851"],
+  ];
+  const make = (tag, name, text) => {
+    const node = document.createElement(tag);
+    node.className = name;
+    node.textContent = text;
+    return node;
+  };
+
+  /* ---- titles ---- */
+  const titled = (tab) => (document.title = (TITLES[tab] || "Speculative decoding, made visible") + " \u00b7 " + NAME);
+  document.addEventListener("specviz:tab", (event) => titled(event.detail));
+
+  /* ---- the first press of Run ---- */
+  /* An empty box and no conversation: the prompt that is shown runs. It is put into the box before the press reaches it. */
+  function fillPrompt() {
+    const box = document.querySelector("#prompt textarea"),
+      turns = Number(document.querySelector(".pg-chat")?.dataset.turns || 0),
+      shown = page.asked?.();
+    if (!box || box.value.trim() || turns || !shown || page.board?.()?.trace?.()[0]?.mode === "live") return;
+    box.value = shown;
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  const onRun = (event) => event.target.closest?.("#run") && fillPrompt();
+  document.addEventListener("pointerdown", onRun, true);
+  document.addEventListener("focusin", onRun, true);
+
+  /* ---- settings ---- */
+  const side = () => document.getElementById("settings");
+  const isOpen = () => Boolean(side()?.classList.contains("open"));
+  const toggle = () => side()?.querySelector(".toggle-button")?.click();
+  function guard() {
+    const content = side()?.querySelector(".sidebar-content"),
+      button = side()?.querySelector(".toggle-button");
+    if (!content || !button) return false;
+    const sync = () => {
+      content.inert = button.inert = !isOpen();
+    };
+    button.setAttribute("aria-label", TEXTS["settings.close"]);
+    button.append(make("span", "pg-shut", "Close"));
+    new MutationObserver(sync).observe(side(), { attributes: true, attributeFilter: ["class"] });
+    sync();
+    return true;
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || !isOpen()) return;
+    toggle();
+    document.getElementById("open-settings")?.focus();
+  });
+
+  /* ---- skip link and footer ---- */
+  function skip() {
+    const link = make("a", "pg-skip", TEXTS["skip.link"]);
+    link.href = "#prompt";
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      document.querySelector("#prompt textarea")?.focus();
+    });
+    document.body.prepend(link);
+  }
+  function foot() {
+    const root = make("footer", "pg-foot", ""),
+      links = make("nav", "", "Papers: ");
+    links.setAttribute("aria-label", "Papers");
+    for (const [text, href] of FOOT) {
+      const link = make("a", "", text);
+      Object.assign(link, { href, target: "_blank", rel: "noopener noreferrer" });
+      links.append(link, " ");
+    }
+    root.append(make("p", "", TEXTS["foot.about"]), links, make("p", "", "Licence: Apache-2.0. Cite it as CITATION.cff says."));
+    document.getElementById("page")?.after(root);
+  }
+
+  function begin() {
+    if (!document.getElementById("page") || !guard()) return setTimeout(begin, 100);
+    skip();
+    foot();
+    titled(page.tab);
+  }
+  if (document.readyState === "complete") begin();
+  else addEventListener("load", begin);
+  Object.assign(page, { fillPrompt });
+})();
