@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import bench, chat, context_costs, doctor, load_test, models, run_server, serving, space
+from . import bench, chat, context_costs, doctor, export, load_test, models, run_server, serve, serve_vllm, space
 from .open_page import open_page
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
@@ -107,7 +107,9 @@ def parser() -> Parser:
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
     models.add(command)
-    serving.add(command)
+    export.add(command)
+    serve.add(command)
+    serve_vllm.add(command)
     space.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)

@@ -12,7 +12,7 @@ def check_output(path: str | Path, read: str | Path | None = None) -> None:
     try:
         check_place(path, read)
     except WriteError as error:
-        raise _usage(path, error) from None
+        raise write_refused(path, error) from None
 
 
 def write_output(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
@@ -20,10 +20,11 @@ def write_output(path: str | Path, data: str | bytes, read: str | Path | None = 
     try:
         write_file(path, data, read)
     except WriteError as error:
-        raise _usage(path, error) from None
+        raise write_refused(path, error) from None
 
 
-def _usage(path: str | Path, error: WriteError) -> UsageError:
+def write_refused(path: str | Path, error: WriteError) -> UsageError:
+    """Return the command line's error for a file that cannot be written."""
     if error.code == "write.same":
         return UsageError("file.same", path=str(path)[:200])
     return UsageError("file.write", path=str(path)[:200], why=error.strerror)

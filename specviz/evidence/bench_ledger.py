@@ -26,7 +26,7 @@ COUNTS, SECONDS = ("tokens", "rounds", "drafted", "accepted", "tried"), ("second
 @dataclass(frozen=True)
 class Run:
     """One run. seconds: after the prefill; same: whether the tokens equal plain decoding's, None when sampling; failed: error message, in
-    which case nothing else counts."""
+    which case nothing else counts; loops: whether the answer goes in circles, None in files written before this was recorded."""
 
     method: str
     tokens: int = 0
@@ -39,12 +39,14 @@ class Run:
     forward_seconds: float = 0.0
     same: bool | None = None
     failed: str = ""
+    loops: bool | None = None
 
     @classmethod
     def read(cls, row: dict[str, Any]) -> Run:
         """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
         return cls(str(row["method"]), *(int(row[name]) for name in COUNTS), *(float(row[name]) for name in SECONDS),
-                   None if row["same"] is None else bool(row["same"]), str(row["failed"]))
+                   None if row["same"] is None else bool(row["same"]), str(row["failed"]),
+                   None if row.get("loops") is None else bool(row["loops"]))
 
 
 @dataclass(frozen=True)

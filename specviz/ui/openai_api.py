@@ -66,13 +66,13 @@ class OpenAIApi:
     async def _models(self, request: Request) -> Response:
         if why := self._wrong_key(request):
             return why
-        return JSONResponse({"object": "list", "data": [_model_object(name) for name in self._names()]})
+        return JSONResponse({"object": "list", "data": [_model_object(name) for name in self._names().values()]})
 
     async def _model(self, request: Request) -> Response:
         if why := self._wrong_key(request):
             return why
         name = request.path_params["name"]
-        return JSONResponse(_model_object(name)) if name in self._names() else refusal(self._no_model(name))
+        return JSONResponse(_model_object(name)) if name in self._names().values() else refusal(self._no_model(name))
 
     async def _trace(self, request: Request) -> Response:
         """The recorded run: its name cannot be guessed, so that the link needs no key."""

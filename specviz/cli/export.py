@@ -1,0 +1,33 @@
+"""``specviz export --gguf``: write a model of models.yaml for another engine."""
+from __future__ import annotations
+
+import argparse
+import json
+
+
+def add(command) -> None:
+    """Add the command to the parser."""
+    sub = command("export", export, "Write a model of models.yaml for another engine.")
+    sub.add_argument("--gguf", action="store_true", required=True, help="as one GGUF file for llama.cpp (package gguf)")
+    sub.add_argument("--f32", action="store_true", help="weights in 32 bits: larger and slower, without rounding")
+    sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder; the default target where left out")
+    sub.add_argument("--out", required=True, metavar="FILE", help="where to write it")
+
+
+def export(args: argparse.Namespace) -> int:
+    from ..trace.file_writer import WriteError, replacing
+    from ..zoo.gguf_export import export as write
+    from ..zoo.registry import register
+    from .output_files import check_output, write_refused
+
+    check_output(args.out)
+    try:
+        with replacing(args.out) as temporary:
+            written = write(register().find(args.model), temporary, args.f32) | {"path": args.out}
+    except WriteError as error:
+        raise write_refused(args.out, error) from None
+    if args.json:
+        print(json.dumps(written, indent=2))
+    else:
+        print(f"{written['path']}: {written['bytes'] / 1e6:.1f} MB, {written['tensors']} tensors, {written['tokens']} tokens.")
+    return 0

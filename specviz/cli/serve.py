@@ -1,0 +1,39 @@
+"""``specviz serve``: the OpenAI-compatible endpoint alone, without the page."""
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+
+
+def add(command) -> None:
+    """Add the command to the parser."""
+    sub = command("serve", serve, "Serve models by OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.")
+    sub.add_argument("--host", default="127.0.0.1", help="on this machine alone (127.0.0.1)")
+    sub.add_argument("--port", default=8000, type=int, help="8000")
+    sub.add_argument("--key", action="append", default=[], metavar="KEY", help="an API key that requests must carry; may be repeated; "
+                     "also SPECVIZ_API_KEYS")
+    sub.add_argument("--target", metavar="MODEL", help="a name of models.yaml, a folder in Hugging Face format, or org/name@commit")
+    sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
+
+
+def serve(args: argparse.Namespace) -> int:
+    from ..ui.engine import Engine
+    from ..ui.openai_api import configured_keys, serve_api
+    from .messages import UsageError
+
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((args.host, args.port))
+    except (OSError, OverflowError) as error:
+        raise UsageError("serve.port", host=args.host, port=args.port, why=getattr(error, "strerror", None) or error) from None
+    engine = Engine(args.target, args.draft)
+    engine.load(None)
+    url = f"http://{args.host}:{args.port}/v1"
+
+    def started() -> None:
+        print(json.dumps({"url": url}) if args.json else f"Serving {engine.targets()[0]['model']} at {url}", flush=True)
+
+    serve_api(engine, args.host, args.port, (*args.key, *configured_keys()), started)
+    return 0

@@ -1,0 +1,48 @@
+"""``specviz serve-vllm``: start vLLM with a published head, so that a lane can stream from it."""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+
+PAIR = ("Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3")
+
+
+def add(command) -> None:
+    """Add the command to the parser."""
+    sub = command("serve-vllm", serve_vllm, "Start vLLM with a published head, so that a lane can stream from it.")
+    sub.add_argument("--target", default=PAIR[0], metavar="REPO", help=f"a model of the hub ({PAIR[0]})")
+    sub.add_argument("--head", default=PAIR[1], metavar="REPO", help=f"its head ({PAIR[1]}); none for none")
+    sub.add_argument("--speculate", default="eagle3", metavar="METHOD", help="vLLM's name for how the head drafts (eagle3)")
+    sub.add_argument("--tokens", default=3, type=int, metavar="N", help="draft tokens for each pass (3)")
+    sub.add_argument("--port", default=8000, type=int, help="on this machine alone (8000)")
+    sub.add_argument("--print", action="store_true", help="print the command and start nothing")
+
+
+def serve_vllm(args: argparse.Namespace) -> int:
+    """Replace this process by vLLM."""
+    from .messages import UsageError
+
+    line = vllm_command(args.target, args.head, args.speculate, args.tokens, args.port)
+    if args.json:
+        print(json.dumps({"command": line}))
+    elif args.print:
+        print(shlex.join(line))
+    else:
+        found = shutil.which(line[0])
+        if found is None:
+            raise UsageError("vllm.missing")
+        print(f"When it is up: SPECVIZ_SERVERS='vllm=http://127.0.0.1:{args.port}' python app.py", flush=True)
+        os.execv(found, line)
+    return 0
+
+
+def vllm_command(target: str, head: str, method: str, tokens: int, port: int) -> list[str]:
+    """The command that starts vLLM so that it reports for each request the drafted and accepted tokens of each pass."""
+    line = ["vllm", "serve", target, "--host", "127.0.0.1", "--port", str(port)]
+    if head != "none":
+        how = {"method": method, "model": head, "num_speculative_tokens": tokens}
+        line += ["--speculative-config", json.dumps(how), "--per-request-spec-decode-metrics", "detailed"]
+    return line
