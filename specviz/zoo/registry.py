@@ -137,6 +137,7 @@ class Register:
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # of text, for retrieval methods: by name and target ("": any)
     servers: dict[str, Server] = field(default_factory=dict)
+    named_default: str = ""  # the default of the file, which may not be installed
 
     @property
     def _models(self) -> list[str]:
@@ -156,6 +157,8 @@ class Register:
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
         """Return the entry of a name, or a new one for a folder, a GGUF file or a hub id. Raises ZooError that lists the names."""
+        if asked is None and self.named_default not in ("", self.default):
+            _warn_of_default(self.named_default, self.default)
         asked = self.default if asked is None else str(asked).strip()
         there = not named_only and asked and (os.path.isdir(asked) or asked.endswith(GGUF) and os.path.isfile(asked))
         place = Path(asked).resolve() if there else None
@@ -201,7 +204,7 @@ def register(path: str | Path | None = None) -> Register:
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {name!r}")
-    return Register(entries, _installed(default, entries), backends, stores, servers)
+    return Register(entries, _installed(default, entries), backends, stores, servers, default)
 
 
 def _installed(default: str, entries: dict[str, Entry]) -> str:
@@ -209,13 +212,12 @@ def _installed(default: str, entries: dict[str, Entry]) -> str:
     here = [e.name for e in entries.values() if e.role == "target" and e.installed()]
     if entries[default].path is None or entries[default].installed() or not here:
         return default
-    _warn_of_default(default, here[0])
     return here[0]
 
 
 @lru_cache
 def _warn_of_default(default: str, used: str) -> None:
-    """Once per process."""
+    """Warn once per process."""
     logging.getLogger(__name__).warning("%s is not installed; %s is used. Fetch it: specviz models --fetch %s", default, used, default)
 
 
