@@ -59,6 +59,12 @@ class Processors:
             logits = process(logits, context)
         return logits
 
+    def draft_rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
+        """Return a draft model's processed logits; a row in which no token is left, because the draft's vocabulary lacks them, stays as
+        it is."""
+        processed = self.rows(logits, [plain(path) for path in paths], tokens, start)
+        return torch.where((processed > -torch.inf).any(-1, keepdim=True), processed, logits.to(processed))
+
     @property
     def masked(self) -> bool:
         """Whether a grammar masks the logits."""

@@ -150,6 +150,7 @@ class Method:
     published: dict[str, Any] = field(default_factory=dict, hash=False)
     aliases: tuple[str, ...] = ()
     trains: tuple[Trained, ...] = ()
+    bound: bool = False  # an upper bound on speed, never offered as a method that pays
     notes: dict[str, Note] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):

@@ -172,8 +172,11 @@ class State:
         return self.processors.scores(tree, scores, self.tokens, self.start) if self.processors else scores
 
     def processed_rows(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
-        """Apply the run's logits processors to logits [rows, vocab], given the drafted tokens on each row's path."""
-        return self.processors.rows(logits, paths, self.tokens, self.start) if self.processors else logits
+        """Apply the run's logits processors to a draft model's logits [rows, vocab], given the drafted tokens on each row's path.
+
+        A drafter that does so is accepted more often; the verifier is exact either way.
+        """
+        return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
     def note(self, kind: str, **data) -> None:
         """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where

@@ -21,15 +21,16 @@ def with_temperature(state: State, temperature: float) -> State:
 def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
     """For each node return the index in ``nodes`` of the first one with the same path of tokens: duplicates share a distribution."""
     seen: dict[tuple[int, ...], int] = {}
-    return [seen.setdefault(_path(build, node), i) for i, node in enumerate(nodes)]
+    return [seen.setdefault(path_tokens(build, node), i) for i, node in enumerate(nodes)]
 
 
-def _path(build: TreeBuilder, node: int) -> tuple[int, ...]:
+def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
+    """Return the tokens from below the root down to a node; () for the root, -1."""
     out = []
     while node >= 0:
         out.append(build.tokens[node])
         node = build.parents[node]
-    return tuple(out)
+    return tuple(out[::-1])
 
 
 def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:

@@ -10,7 +10,7 @@ from typing import Callable
 from torch import Tensor
 
 from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, ForwardPass, Scores, State, Target, TreeBuilder, numbers
-from .draws import best, draw_on_device, draw_some, first_duplicates, pick
+from .draws import best, draw_on_device, draw_some, first_duplicates, path_tokens, pick
 from .shapes import Shape
 
 HUB = "hub"
@@ -63,7 +63,10 @@ def grow_shape(model: Target, shape: Shape, state: State, children: Children) ->
     parents = [-1] if len(shape) else []
     for level in shape.levels:
         nodes = [at[place] for place in parents]
-        made = children(build, nodes, [shape.fanout[place] for place in parents], scorer.rows(build, nodes), state)
+        rows = scorer.rows(build, nodes)
+        if state.processors:
+            rows = state.processed_rows(rows, [path_tokens(build, node) for node in nodes])
+        made = children(build, nodes, [shape.fanout[place] for place in parents], rows, state)
         under = dict(zip(parents, made))
         for place in level:
             have = under.get(shape.parents[place], ())

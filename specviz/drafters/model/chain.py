@@ -43,7 +43,7 @@ class DraftChain(ModelDrafter):
                 return build.tree()
         for depth in range(budget.gamma):
             scores = yield scorer.ask(build, (node,))
-            logits, states = scores.logits[-1], scores.hidden_states.get("final")
+            logits, states = state.processed_rows(scores.logits[-1:], [tuple(build.tokens)])[0], scores.hidden_states.get("final")
             token, probs = draw_one(logits, state)
             node = build.add(token, node, build.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
@@ -56,7 +56,7 @@ class DraftChain(ModelDrafter):
         """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
         token's probability are asked after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, self.model
-        if "write" not in model.capabilities or not (sampling.greedy or sampling.whole):
+        if "write" not in model.capabilities or state.processors or not (sampling.greedy or sampling.whole):
             return False
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, StopBelowProbability) else None
