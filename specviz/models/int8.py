@@ -17,6 +17,7 @@ from .linear import Layout, PlainLinear
 from .torchscript import HalfProducts, scripted
 
 MOST = 127  # the largest integer magnitude
+FINE = 254  # the remainder, at most half a step, is rounded to integers from -127 to 127
 LEAST = 1e-30  # lower bound of a row's maximum, so that a row of zeros has a step
 WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 holds exactly
 
@@ -28,21 +29,33 @@ def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int8Kernel(nn.Module):
-    """y = x W^T + b, x [rows, in], both W and x rounded to eight bits a row; ``numbers``, ``steps`` as ``rounded`` gives them."""
+    """y = x W^T + b, x [rows, in], with weights int8 per output row (``numbers``, ``steps`` of ``quantise_rows``) and x int8 per row.
+
+    fine: x as two int8 numbers, the second of the remainder times FINE, multiplied as twice as many rows that share one read of the
+    weights.
+    """
 
     bias: Optional[Tensor]
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
         super().__init__()
-        self.bias, self.most, self.least = bias, torch.tensor(float(MOST)), LEAST
+        self.bias, self.most, self.least, self.fine = bias, torch.tensor(float(MOST)), LEAST, fine
+        self.coarse_scale, self.fine_scale = torch.tensor(128.0), torch.tensor(float(FINE))
 
     def times(self, x: Tensor) -> Tensor:
-        """x [rows, in], from -127 to 127, is rounded to whole numbers; their products are added up and multiplied by steps / 127."""
+        """Round x [rows, in], from -127 to 127, to integers; return the sums of products times steps / 127."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         largest, bias = x.abs().amax([-1], True).clamp_min_(self.least), self.bias
-        y = self.times(x.mul(self.most.div(largest))).mul_(largest)
+        x = x.mul(self.most.div(largest))
+        if self.fine:
+            coarse = x.add(self.coarse_scale).round_().sub_(self.coarse_scale)
+            y = self.times(torch.cat([coarse, x.sub_(coarse).mul_(self.fine_scale)]))
+            n = x.shape[0]
+            y = y.narrow(0, n, n).div(self.fine_scale).add_(y.narrow(0, 0, n)).mul_(largest)
+        else:
+            y = self.times(x).mul_(largest)
         return y if bias is None else y.add_(bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
@@ -52,8 +65,8 @@ class Int8Kernel(nn.Module):
 class ByteProducts(Int8Kernel):
     """By the processor's products of bytes."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
-        super().__init__(numbers, steps, bias)
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
+        super().__init__(numbers, steps, bias, fine)
         with warnings.catch_warnings(), _fbgemm():
             warnings.simplefilter("ignore")  # torch points to a successor that has no such product
             zeros = torch.zeros(len(steps), dtype=torch.long)
@@ -67,8 +80,8 @@ class ByteProducts(Int8Kernel):
 class FloatProducts(Int8Kernel):
     """By products of floats, over so few columns at a time that their sums are exact, too."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor]):
-        super().__init__(numbers, steps, bias)
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
+        super().__init__(numbers, steps, bias, fine)
         if numbers.shape[1] > 2 * WIDTH:
             raise NotImplementedError(f"{numbers.shape[1]} products in a row are more than two sums hold")
         self.steps, self.width, self.more = (steps.double() / MOST).float(), min(WIDTH, numbers.shape[1]), numbers.shape[1] > WIDTH
@@ -104,12 +117,12 @@ def _fbgemm() -> Iterator[None]:
 
 
 class Int8Linear(PlainLinear):
-    """A layer of ``Eight``, by the products that this processor has."""
+    """A layer of ``Int8Kernel``, with the kind of products that is fastest on this processor."""
 
     kernel = "int8"
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.module = scripted(_kind()(*quantise_rows(weight), bias))
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, fine: bool = False):
+        self.module = scripted(_kind()(*quantise_rows(weight), bias, fine))
         self._run: Callable[[Tensor], Tensor] = self.module.forward
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -120,14 +133,14 @@ class Int8Linear(PlainLinear):
 
 
 class Int8Layout(Layout):
-    """Every matrix in eight bits."""
+    """Every matrix in int8; ``fine`` where a layer's input needs 16 bits."""
 
     def __init__(self):
         super().__init__()
         self.kernel = Int8Linear.kernel if has_byte_products() else f"{Int8Linear.kernel}, multiplied as floats"
 
-    def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
-        return Int8Linear(weight, bias)
+    def __call__(self, weight: Tensor, bias: Tensor | None = None, fine: bool = False) -> Int8Linear:
+        return Int8Linear(weight, bias, fine)
 
 
 def has_byte_products() -> bool:

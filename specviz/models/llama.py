@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .cuda_attention import disable_cudnn_attention
@@ -23,6 +23,7 @@ from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
 from .torchscript_llama import script
 from .checkpoint_sizes import check_config, check_weights
+from .config_defaults import check_parts, context_of, uses_window, with_defaults
 from .weights import ModelError, Weights, read_json
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
@@ -34,6 +35,7 @@ def why_not(config: dict[str, Any]) -> str | None:
     """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
     if config.get("model_type") not in FAMILY:
         return f"the fast forward runs {', '.join(FAMILY)}, not {config.get('model_type')}"
+    config = with_defaults(config)
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         return f"the fast forward has no activation {config['hidden_act']!r}"
     if config.get("quantization_config"):
@@ -41,20 +43,22 @@ def why_not(config: dict[str, Any]) -> str | None:
     rope = rope_of(config)
     if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:
         return f"the fast forward has no rotary scaling {rope['rope_type']!r}"
-    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    if set(config.get("layer_types") or ()) - {"full_attention"}:
+        return "the fast forward has no layers but those of full attention"
+    window = config.get("sliding_window") if uses_window(config) else None
     if window is not None and type(window) is not int:
         raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width")
-    if window and window < config.get("max_position_embeddings", 2048):
+    if window and window < (context_of(config) or window):
         return "the fast forward has no sliding window"
     return None
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return the rotary parameters, from either spelling of config.json. Raises ModelError for values that are not numbers."""
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}  # transformers takes them in this order
     if not isinstance(given, dict):
         raise ModelError("the rotary parameters in its config.json are not a JSON object")
-    rope = {"rope_theta": config.get("rope_theta", 10000.0), **given}
+    rope = {"rope_theta": config.get("rope_theta", 10000.0), "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0, **given}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
         value = rope.get(name)
@@ -123,7 +127,9 @@ class Llama:
         with torch.inference_mode():
             weights = Weights(folder, device, dtype)
             check_weights(config, weights, folder.name, dtype.itemsize, device)
+            check_parts(config, weights, folder.name)
             self._load(weights)
+            weights.check_all_read()
             self._tables(rope_of(config))
             self._compile()
 
@@ -131,16 +137,18 @@ class Llama:
         script(self, self.hidden)
 
     def _measure(self, config: dict[str, Any]) -> None:
+        config = with_defaults(config)
         self.hidden, self.layers, self.vocab = config["hidden_size"], config["num_hidden_layers"], config["vocab_size"]
         self.heads, self.inner = config["num_attention_heads"], config["intermediate_size"]
         self.kv_heads = config.get("num_key_value_heads") or self.heads
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
-        self.eps, self.context = config.get("rms_norm_eps", 1e-6), config.get("max_position_embeddings", 2048)
+        self.eps, self.context = config["rms_norm_eps"], context_of(config)
         if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
             raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}")
         sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
         if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
-            raise ModelError(f"config.json of {self.name} has sizes that contradict each other")
+            raise ModelError(f"config.json of {self.name} has sizes that contradict each other: hidden_size {self.hidden}, "
+                             f"num_attention_heads {self.heads}, num_key_value_heads {self.kv_heads}, head_dim {self.head_dim}")
         self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:
@@ -148,13 +156,15 @@ class Llama:
         self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
                           if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
         spoken = self.config.get("draft_vocab_size", self.vocab)  # of a draft model that speaks part of the vocabulary
-        head = self.embedding if tied else weights.get("lm_head.weight", spoken, d)
+        untied = not tied or "lm_head.weight" in weights  # a matrix in the file is the output's, as in transformers
+        head = weights.get("lm_head.weight", spoken, d) if untied else self.embedding
+        head = self.embedding if untied and torch.equal(head, self.embedding) else head
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
         matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
         parts = self._read(weights, "model.layers.0.")
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
-        self.kernel, self.head, self.blocks = linear.kernel, linear(head), []
+        self.kernel, self.head, self.blocks = linear.kernel, self._output_layer(linear, head), []
         if spoken != self.vocab:
             self.head = ReducedOutput(self.head, read_tokens(weights, spoken, self.vocab, self.name), self.vocab)
         for i in range(self.layers):  # one block at a time, so that a large model is never held twice
@@ -165,6 +175,10 @@ class Llama:
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
         """Return the storage of the matrices; total: bytes of the whole model."""
         return fastest_layout(weights, total)
+
+    def _output_layer(self, linear: Layout, weight: Tensor) -> Any:
+        """Return the output layer of a matrix [vocab, hidden]."""
+        return linear(weight)
 
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else Norm(weight, self.eps)
@@ -222,7 +236,37 @@ class Llama:
         return torch.empty(self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device)
 
     def embed(self, ids: Tensor) -> Tensor:
+        """Return rows of the embedding table, [n, hidden]."""
         return F.embedding(ids, self.embedding)
+
+    def enter(self, ids: Tensor) -> Tensor:
+        """Return the residual stream [n, hidden] that enters the first block, in the basis that the blocks use."""
+        return self.embed(ids)
+
+    def to_checkpoint(self, x: Tensor) -> Tensor:
+        """Return a residual stream in the checkpoint's basis: what drafters read. The identity unless the blocks use another basis."""
+        return x
+
+    def norm_output(self, x: Tensor) -> Tensor:
+        """Return the residual stream after the last block, normed: the input of ``output`` and ``final_states``."""
+        return self.norm_final(x)
+
+    def output(self, normed: Tensor) -> Tensor:
+        """Return logits [n, vocab] of a normed residual stream."""
+        return self.head(normed)
+
+    def final_states(self, normed: Tensor) -> Tensor:
+        """Return a normed residual stream as the checkpoint's final hidden states: what drafters read, and what ``head`` takes."""
+        return normed
+
+    def ends(self) -> tuple[Tensor, Any, Any, nn.Module]:
+        """Return what surrounds the blocks, for TorchScript: the table of ``enter``, the norm and the layer of ``output``, and a module
+        of ``final_states``."""
+        return self.embedding, self.norm_final, self.head, nn.Identity()
+
+    def from_checkpoint(self, x: Tensor) -> Tensor:
+        """Return states of the checkpoint's basis in the basis that the blocks use."""
+        return x
 
     def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
 from .gguf_reader import gguf_in
-from .weights import ModelError, Weights, read_json
+from .weights import DERIVED, ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys and values a mask can window
@@ -70,7 +70,11 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     except ModelError:
         raise
     except Exception as error:  # transformers, safetensors and the hub each raise their own
-        raise ModelError(f"{name} cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from None
+        words = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error, KeyError) and Path(source).is_dir():  # a name that transformers has no entry for
+            key = next((key for key, value in read_json(Path(source), "config.json").items() if value == error.args[0]), None)
+            words = f"transformers has no {key} {words[:80]}" if key else words
+        raise ModelError(f"{name} cannot be loaded: {words}") from None
     if report["missing_keys"]:
         raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}")
     if report["mismatched_keys"]:
@@ -78,9 +82,10 @@ def load_causal(name: str, source: str, revision: str | None, **options):
         raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}")
     if getattr(config, "quantization_config", None) and getattr(net, "hf_quantizer", None) is None:
         raise ModelError(f"{name} is quantised in a way that transformers does not know")
-    odd = next((key for key in sorted(report["unexpected_keys"]) if SCALES.search(key)), None)
-    if odd:
-        raise ModelError(f"{name} is quantised, and transformers leaves out its {odd}")
+    unread = sorted(key for key in report["unexpected_keys"] if not DERIVED.search(key))
+    if unread:
+        what = "is quantised, and" if any(SCALES.search(key) for key in unread) else "holds weights, and"
+        raise ModelError(f"{name} {what} transformers leaves out its {unread[0][:120]}")
     for key, weight in net.named_parameters():
         if weight.device.type != "meta" and weight.dtype in FLOATS and not bool(torch.isfinite(weight).all()):
             raise ModelError(f"{key} of {name} holds values that are not numbers")

@@ -159,8 +159,8 @@ class Writer(nn.Module):
 
     def __init__(self, model: Any):
         super().__init__()
-        self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(model.norm_final), linear(model.head), model.layers
-        self.embedding = model.embedding
+        self.embedding, norm, head, self.final_states = model.ends()
+        self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(norm), linear(head), model.layers
 
     def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, temperature: float,
                 uniforms: Tensor, least: Optional[float]) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, List[float]]:
@@ -175,7 +175,7 @@ class Writer(nn.Module):
         none: List[int] = []
         n = ids.shape[0]
         for i in range(count):
-            x = F.embedding(ids, self.embedding)
+            x = F.embedding(ids, self.embedding).to(torch.float32)
             x, _ = self.layers(x, turn.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
             state = self.norm(x.narrow(0, n - 1, 1))
             row = self.head(state)
@@ -200,7 +200,8 @@ class Writer(nn.Module):
                 if token_probs[-1] < least:
                     break
             at, n, ids, mask = at + n, 1, token, None
-        return torch.cat(tokens), torch.cat(logits), torch.cat(distributions) if temperature > 0.0 else None, torch.cat(states), token_probs
+        final = self.final_states(torch.cat(states))
+        return torch.cat(tokens), torch.cat(logits), torch.cat(distributions) if temperature > 0.0 else None, final, token_probs
 
 
 def script(model: Any, width: int) -> None:
@@ -261,8 +262,8 @@ def _writes_the_same(model: Any, writer: Any) -> bool:
             for least in (0.0, None):
                 tokens, logits, _, _, _ = writer(ids, turn, buffer, 0, None, count, temperature, none.expand(count), least)
         for i in range(count):
-            x = model.embed(ids if i == 0 else tokens[i - 1:i])
-            row = model.head(model.norm_final(model.through(x, turn[i:i + 1], buffers[2], i, None)[0]))
+            x = model.enter(ids if i == 0 else tokens[i - 1:i])
+            row = model.output(model.norm_output(model.through(x, turn[i:i + 1], buffers[2], i, None)[0]))
             if not torch.equal(row[0], logits[i]) or not temperature and int(row.argmax()) != int(tokens[i]):
                 return False
     return True

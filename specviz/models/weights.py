@@ -5,6 +5,7 @@ A checkpoint that cannot be used raises ModelError with one sentence, before any
 from __future__ import annotations
 
 import json
+import re
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from . import mx
 
+DERIVED = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$")  # stored, computed anyway
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -50,6 +52,7 @@ class Weights:
         self._scales = {name: shard for name, shard in where.items() if name.endswith(mx.SCALE) and name.removesuffix(mx.SCALE) in where}
         self._where = {name: shard for name, shard in where.items() if name not in self._scales}
         self._open: dict[str, Any] = {}
+        self._read: set[str] = set()
         self.count = 0
 
     def _find_gguf(self) -> Any:
@@ -95,6 +98,16 @@ class Weights:
                 found |= json.loads(file.read(int.from_bytes(file.read(8), "little")))
         return {name: one for name, one in found.items() if name in self._where}
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._where)
+
+    def check_all_read(self) -> None:
+        """Raise ModelError where the files hold a weight that was not read: to ignore it could run another model than was trained."""
+        unread = sorted(name for name in self.names - self._read if not DERIVED.search(name))
+        if unread:
+            raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read")
+
     def __contains__(self, name: str) -> bool:
         return name in self._where
 
@@ -102,6 +115,7 @@ class Weights:
         """The tensor, on the device and in the working type. Raises ModelError: missing, another shape, or not numbers."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}")
+        self._read.add(name)
         tensor = self._stored(self._where[name], name)
         if tuple(tensor.shape) != shape:
             raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict, common
-from .rows import DeviceTree, Rows
+from .rows import AppendableRows, Rows
 
 PREFILL_CHUNK = 512  # largest number of prompt tokens in one forward pass, so that masks stay small
 MAX_PENDING = 8  # largest number of tokens deferred to the next score()
@@ -142,7 +142,7 @@ class CachedTarget:
             logits = self._logits.add(lo, logits)
             hidden_states = {name: self._hidden_states[name].add(lo, states) for name, states in hidden_states.items()}
         else:
-            self._logits, self._hidden_states = DeviceTree(logits), {name: DeviceTree(states) for name, states in hidden_states.items()}
+            self._logits, self._hidden_states = AppendableRows(logits), {name: AppendableRows(states) for name, states in hidden_states.items()}
         self._tree, self._rows = tree, len(tree) + 1
         return Scores(logits, hidden_states, len(self.cached_tokens))
 

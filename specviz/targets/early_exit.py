@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core import DraftTree, common
 from .base import CachedTarget
-from .rows import DeviceTree, Rows
+from .rows import AppendableRows, Rows
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Work:
 
     exit: int
     tree: DraftTree
-    states: DeviceTree
+    states: AppendableRows
 
     def shared(self, tree: DraftTree) -> int:
         """Return how many leading nodes of ``tree`` the work covers."""
@@ -48,15 +48,15 @@ class EarlyExit:
             raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
         if lo > len(tree):
-            return work.states.first(lo)[lo:]
+            return self._target.model.to_checkpoint(work.states.first(lo)[lo:])
         rows = Rows(tree, target.ids_of(tree, lo), len(target.cached_tokens), lo, False)
         with target.timed():
             target.forget()
             states = target.lower(rows, self._exit)
             if lo:
                 states = work.states.add(lo, states)
-            target.work = Work(self._exit, tree, work.states if lo else DeviceTree(states))
-        return states[start + 1:] if start else states
+            target.work = Work(self._exit, tree, work.states if lo else AppendableRows(states))
+        return self._target.model.to_checkpoint(states[start + 1:] if start else states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of a layer below the exit, as the target's ``kv``: of the text, the root and the nodes of the last

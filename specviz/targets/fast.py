@@ -18,7 +18,7 @@ from .partial_cache import PartialCache
 from .learning import LlamaLearner
 from .llama import LlamaTarget
 from .cache_selection import CacheSelection
-from .rows import DeviceTree, Rows
+from .rows import AppendableRows, Rows
 from .layer_views import GroupedLayers, SkippedLayers
 
 
@@ -100,7 +100,8 @@ class FastTarget(LlamaTarget):
             self.passes += len(written.tokens)
         if not after:
             self.cached_tokens, self._pending = self.cached_tokens + pending, []
-            self._logits, self._hidden_states = DeviceTree(written.logits), {"final": DeviceTree(written.states)} if self._want else {}
+            self._logits = AppendableRows(written.logits)
+            self._hidden_states = {"final": AppendableRows(written.states)} if self._want else {}
         else:
             self._logits.add(len(after), written.logits)
             for rows in self._hidden_states.values():

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Verdict
+from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
 from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
@@ -42,7 +43,8 @@ class HFModel:
         self.device = next((p.device for p in self.net.parameters() if p.device.type != "meta"), torch.device("cpu"))
         disable_cudnn_attention(self.device)
         self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
-        self.context = getattr(self.config, "max_position_embeddings", None) or UNBOUNDED
+        limits = {"max_position_embeddings": getattr(self.config, "max_position_embeddings", None)}  # a class may map another key to it
+        self.context = context_of(self.config.to_dict() | limits) or UNBOUNDED
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.blocks = blocks_of(self.net, self.config)
         self.layers = len(self.blocks)

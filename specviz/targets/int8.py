@@ -1,43 +1,98 @@
-"""Our own Llama-family forward with matrices and states in eight bits (models/int8.py), on a processor.
+"""Our own Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a CPU.
 
-Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are the same bits alone, behind a draft, and in any tree.
+Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after a draft, and in any tree.
+
+Quantisation error is kept small without a cost per pass: the norm weights are folded into the matrices that follow, the residual
+stream is rotated (models/rotation.py), and the input of the down projection is rounded to 16 bits, as two int8 rows that share one read
+of the weights. Hidden states, the embedding and the output matrix keep the checkpoint's basis for drafters.
 """
 from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..models.exact_attention import HEAD_DIM, SLOTS, ExactAttention
 from ..models.int8 import Int8Layout
 from ..models.linear import Layout
 from ..models.llama import why_not as why_not_fast
+from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
 from .fast import FastModel
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """A sentence when this forward cannot run a checkpoint with that config.json, None when it can."""
+    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
-        return f"the forward in eight bits sums exactly over heads of at most {HEAD_DIM} numbers"
+        return f"the int8 forward sums exactly over heads of at most {HEAD_DIM} numbers"
     return why_not_fast(config)
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, rounded to eight bits when they are read. numbers: what it multiplies."""
+    """Weights of a Hugging Face folder, quantised to int8 when they are read. numbers: the type it multiplies."""
 
     numbers = "int8"
 
     def _measure(self, config: dict[str, Any]) -> None:
         super()._measure(config)
         self.context = min(self.context, SLOTS)  # attention sums exactly over so many tokens
+        self._basis = Basis(self.hidden)
+
+    def _load(self, weights: Weights) -> None:
+        super()._load(weights)
+        self._table = self._basis.rotate(self.embedding).half()
+        self._output_norm, self._output = self._norm(torch.ones_like(self.norm_final.weight)), self.head
+        self._final = FinalStates(self._basis, self.norm_final.weight)
+        self.head = lambda states: self._output(self._rotate_final(states))
+        self._to_basis = Rotate(self._basis.matrix)
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
         return Int8Layout()
 
+    def _output_layer(self, linear: Layout, weight: Tensor) -> Any:
+        return linear(self._basis.rotate(weight * self.norm_final.weight))
+
+    def _rotate_final(self, states: Tensor) -> Tensor:
+        """Return final states of the checkpoint's basis as the output layer takes them: without the norm's weight, rotated."""
+        weight = self.norm_final.weight
+        return self._to_basis(torch.where(weight == 0, 0.0, states.to(self.dtype) / weight))
+
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """As Llama's, with its attention: no value is longer than its row of weights times the length of what it multiplies."""
+        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets the largest length a value
+        can have: that of its row of weights times that of a normed state."""
         parts = super()._read(weights, at)
+        for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
+            matrix, bias = parts[name]
+            parts[name] = self._basis.rotate(matrix * parts[norm].weight), bias
+            parts[norm] = self._norm(torch.ones_like(parts[norm].weight))
+        for name, fine in (("out", False), ("down", True)):
+            matrix, bias = parts[name]
+            bias = bias if bias is None else self._basis.rotate(bias[None])[0]
+            parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, fine
         matrix, bias = (part if part is None else part[-self.kv_heads * self.head_dim:] for part in parts["qkv"])
-        longest = (matrix * parts["norm_in"].weight).norm(dim=1) * self.hidden ** 0.5 + (0 if bias is None else bias.abs())
+        longest = matrix.norm(dim=1) * self.hidden ** 0.5 + (0 if bias is None else bias.abs())
         return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
+
+    # --- bases -----------------------------------------------------------------------------------------------------
+    def enter(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self._table).to(self.dtype)
+
+    def to_checkpoint(self, x: Tensor) -> Tensor:
+        return self._final.unrotate(x)
+
+    def from_checkpoint(self, x: Tensor) -> Tensor:
+        return self._to_basis(x)
+
+    def norm_output(self, x: Tensor) -> Tensor:
+        return self._output_norm(x)
+
+    def output(self, normed: Tensor) -> Tensor:
+        return self._output(normed)
+
+    def final_states(self, normed: Tensor) -> Tensor:
+        return self._final(normed)
+
+    def ends(self) -> tuple[Tensor, Any, Any, nn.Module]:
+        return self._table, self._output_norm, self._output, self._final

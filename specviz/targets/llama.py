@@ -70,10 +70,10 @@ class LlamaTarget(CachedTarget):
         model = self.model
         x, first = self._start(rows)
         x, hidden_states = self._layers(rows, x, first, self.layers)
-        x = model.norm_final(x)
+        x = model.norm_output(x)
         if "final" in self._want:
-            hidden_states["final"] = x
-        logits = model.head(x[-1:] if rows.last else x)
+            hidden_states["final"] = model.final_states(x)
+        logits = model.output(x[-1:] if rows.last else x)
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)  # so that timings include the work, not only its launch
         return logits, hidden_states
@@ -84,7 +84,7 @@ class LlamaTarget(CachedTarget):
 
     def _embed(self, rows: Rows) -> Tensor:
         self._reserve(rows.past + len(rows.tree) + 1)
-        return self.model.embed(token_tensor(self.model.device, rows.ids))
+        return self.model.enter(token_tensor(self.model.device, rows.ids))
 
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Run layers first..end over the rows; return the states after them and the captured ones."""
@@ -93,7 +93,7 @@ class LlamaTarget(CachedTarget):
         if not self.skip and not rows.tree.inputs:
             wanted = [i for i in range(first, end) if f"layer:{i}" in self._want] if self._want else []
             x, found = model.through(x, turn, self._cache, at, mask, first, end, wanted)
-            return x, {f"layer:{i}": states for i, states in zip(wanted, found)}
+            return x, {f"layer:{i}": model.to_checkpoint(states) for i, states in zip(wanted, found)}
         for i, block in enumerate(model.blocks[first:end], first):
             x = self._enter(rows, i, x, hidden_states)
             if 2 * i not in self.skip:
@@ -105,11 +105,11 @@ class LlamaTarget(CachedTarget):
     def _enter(self, rows: Rows, layer: int, x: Tensor, hidden_states: dict[str, Tensor]) -> Tensor:
         """Return the input of a layer: replace states by entries, then capture."""
         for entry, where in rows.entries(layer) if rows.tree.inputs else ():
-            made = entry.make(x)
+            made = self.model.from_checkpoint(entry.make(self.model.to_checkpoint(x)).to(x.dtype))
             x = x.clone()
-            x.index_copy_(0, to_device(torch.tensor(where), x.device), made.to(x.dtype))
+            x.index_copy_(0, to_device(torch.tensor(where), x.device), made)
         if f"layer:{layer}" in self._want:
-            hidden_states[f"layer:{layer}"] = x
+            hidden_states[f"layer:{layer}"] = self.model.to_checkpoint(x)
         return x
 
     def _turn(self, rows: Rows) -> Tensor:

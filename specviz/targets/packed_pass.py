@@ -70,11 +70,11 @@ def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
         q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
         y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
         x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
-    x = model.norm_final(x)
+    x = model.norm_output(x)
     for (target, _, mine), states in zip(lanes, hidden_states):
         if "final" in target._want:
-            states["final"] = x[mine]
-    logits = model.head(x)
+            states["final"] = model.final_states(x[mine])
+    logits = model.output(x)
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
     return logits, hidden_states

@@ -89,7 +89,7 @@ def _line(n: int) -> tuple[int, ...]:
     return tuple(range(-1, n - 1))
 
 
-class DeviceTree:
+class AppendableRows:
     """A tensor that grows by rows. Views returned earlier never change."""
 
     def __init__(self, first: Tensor):

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, DraftTree, State
-from specviz.methods.trained_heads.glide.drafter import WIDTHS, DoubtfulChain, GlideModel
+from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
 from specviz.methods.trained_heads.glide import network as glide
 from specviz.models.heads import Body, key_shape
 from specviz.models.weights import ModelError
@@ -106,12 +106,12 @@ def test_candidates_in_proportion_to_doubt():
             return type("S", (), {"logits": probs.log()[None]})
 
     state = State([1, 2])
-    tree = DoubtfulChain(Sure()).propose(state, Budget(4, 16, 64))
+    tree = CapeChain(Sure()).propose(state, Budget(4, 16, 64))
     (_, told), = state.notes
     assert told["wide"] == [1, 3, 5, 7] == [count for _, count in WIDTHS][::-1] and tree.depths == (1, *[2] * 3, *[3] * 5, *[4] * 7)
     chain = [tree.tokens[i] for i in tree.path(9)]
     assert chain == [7, 7, 7, 7] and all(not tree.children(i) for i in (2, 3, 5, 6)) and set(tree.draw) == {-1}
-    assert len(DoubtfulChain(Sure()).propose(State([1, 2]), Budget(4, 2, 6))) == 6
+    assert len(CapeChain(Sure()).propose(State([1, 2]), Budget(4, 2, 6))) == 6
 
 
 def test_files_are_read_back_and_what_does_not_fit_is_refused(pair, tmp_path):

@@ -38,7 +38,7 @@ EMBEDDING, HEAD = draws(e=(VOCAB, D), h=(VOCAB, D)).values()
 STATE = draws(x=(D,))["x"] * 2
 
 
-class Lending:
+class ReducedTarget:
     """A target as far as heads borrow from it."""
 
     def embed(self, ids):
@@ -88,7 +88,7 @@ def test_redrafters_published_layout_drafts_the_published_beams(tmp_path, exit, 
         beams = sorted(((value + float(said), (*path, token)) for value, path in beams
                         for token, said in enumerate(restated(w, (5, *path)))), reverse=True)[:4]
     drafter, state = BeamTree(head, 4), State([2, 5], Sampling(1.0), limit=9)
-    drafter.start(state, Lending(), Scores(torch.zeros(1, VOCAB), {"final": STATE[None]}))
+    drafter.start(state, ReducedTarget(), Scores(torch.zeros(1, VOCAB), {"final": STATE[None]}))
     tree = drafter.propose(state, Budget(3, 4))
     leaves = [i for i in range(len(tree)) if not tree.children(i)]
     assert {tuple(tree.tokens[j] for j in tree.path(i)) for i in leaves} == {path for _, path in beams}
@@ -134,7 +134,7 @@ def test_clovers_state_is_turned_by_the_cosine_of_query_and_key():
 
 def test_each_blockwise_head_reads_its_own_part_of_the_layer():
     heads = tiny.head("blockwise", BODY)
-    logits = heads(STATE, 2, Lending().head)
+    logits = heads(STATE, 2, ReducedTarget().head)
     assert logits.shape == (2, VOCAB)
     for i in range(2):
         part = (heads.layer.weight[12 * i:12 * i + 12] @ STATE + heads.layer.bias[12 * i:12 * i + 12]).clamp(min=0)
@@ -171,7 +171,7 @@ def test_chimeras_published_layout_drafts_what_the_authors_forward_says(tmp_path
         return w[f"chimera_head.{len(path)}.0.weight"] @ torch.cat([states[-1], rows[0, -1]])
 
     drafter, state = ChimeraTree(heads, product((3, 2, 2))), State(list(text), Sampling(1.0), limit=9)
-    drafter.start(state, Lending(), Scores(torch.zeros(1, VOCAB), {"final": states}))
+    drafter.start(state, ReducedTarget(), Scores(torch.zeros(1, VOCAB), {"final": states}))
     for _ in range(2):  # a draft leaves nothing behind
         tree = drafter.propose(state, Budget(3, 10))
         for node in range(-1, len(tree)):

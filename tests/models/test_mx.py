@@ -11,7 +11,7 @@ from specviz.models import mx
 from specviz.methods.trained_heads.medusa import network as medusa
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError, Weights
-from specviz.training.begin import begin
+from specviz.training.warm_start import begin
 from specviz.training.job import Job
 
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import DraftTree, Entry, Verdict
 from specviz.targets.base import PREFILL_CHUNK, CachedTarget, ContextOverflow
-from specviz.targets.rows import DeviceTree, shape_of
+from specviz.targets.rows import AppendableRows, shape_of
 
 
 class Log(CachedTarget):
@@ -241,7 +241,7 @@ def test_shapes_of_random_trees_equal_a_walk_over_ancestors():
 
 
 def test_growing_rows_never_change_under_a_view():
-    rows = DeviceTree(torch.zeros(1, 2))
+    rows = AppendableRows(torch.zeros(1, 2))
     views = [rows.add(i, torch.full((1, 2), float(i))) for i in range(1, 30)]
     branch = rows.add(3, torch.full((2, 2), 99.0))
     for n, view in enumerate(views, 2):

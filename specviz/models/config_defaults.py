@@ -1,0 +1,59 @@
+"""Read the config.json of the Llama family as transformers reads it: defaults of the class for missing keys, the context from every key
+that limits it, and the biases and head norms that the file must hold.
+
+A test compares DEFAULTS with the classes of the installed transformers.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from .weights import ModelError, Weights
+
+COMMON = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 10000.0}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": COMMON | {"max_position_embeddings": 2048, "num_key_value_heads": None, "head_dim": None, "attention_bias": False,
+                       "mlp_bias": False},
+    "qwen2": COMMON | {"max_position_embeddings": 32768, "num_key_value_heads": 32, "sliding_window": 4096, "use_sliding_window": False},
+    "qwen3": COMMON | {"max_position_embeddings": 32768, "num_key_value_heads": 32, "head_dim": 128, "attention_bias": False,
+                       "sliding_window": 4096, "use_sliding_window": False},
+    "mistral": COMMON | {"max_position_embeddings": 131072, "num_key_value_heads": 8, "head_dim": None, "sliding_window": 4096},
+}
+CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_seq_length", "max_sequence_length", "seq_length",
+            "seq_len", "model_max_length")
+QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+OUT, MLP = ("self_attn.o_proj",), ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+HEAD_NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
+
+
+def with_defaults(config: dict[str, Any]) -> dict[str, Any]:
+    """Add the defaults of the class for missing keys; a key with null stays null."""
+    return {**DEFAULTS.get(str(config.get("model_type")), {}), **config}
+
+
+def uses_window(config: dict[str, Any]) -> bool:
+    """Return whether ``sliding_window`` counts: the class of Qwen has a key that switches it off, other classes ignore that key."""
+    return bool(config.get("use_sliding_window")) or "use_sliding_window" not in DEFAULTS.get(str(config.get("model_type")), {})
+
+
+def context_of(config: dict[str, Any]) -> int | None:
+    """Return the longest text in tokens: the smallest of all keys that state one; None where none does. Raises ModelError."""
+    found = {key: config[key] for key in CONTEXTS if config.get(key) is not None}
+    for key, value in found.items():
+        if type(value) is not int or value < 1:
+            raise ModelError(f"its config.json has {key} = {str(value)[:40]}, which is not a number of tokens")
+    return min(found.values(), default=None)
+
+
+def check_parts(config: dict[str, Any], weights: Weights, name: str) -> None:
+    """Raise ModelError where the file has a bias or a head norm that the class has not, or lacks one that it has."""
+    config, kind = with_defaults(config), config.get("model_type")
+    biased = QKV if kind == "qwen2" else (*QKV, *OUT) if config.get("attention_bias") and kind in ("llama", "qwen3") else ()
+    biased += MLP if config.get("mlp_bias") and kind == "llama" else ()
+    parts = {f"{part}.bias" for part in biased} | (set(HEAD_NORMS) if kind == "qwen3" else set())
+    wanted = {f"model.layers.{layer}.{part}" for layer in range(config["num_hidden_layers"]) for part in parts}
+    found = {key for key in weights.names if key.endswith((".bias", *HEAD_NORMS))}
+    odd, lacking = sorted(found - wanted), sorted(wanted - found)
+    if odd:
+        raise ModelError(f"{name} holds {odd[0]}, which its config.json gives no place")
+    if lacking:
+        raise ModelError(f"{name} lacks the weight {lacking[0]}")

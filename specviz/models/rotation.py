@@ -1,0 +1,64 @@
+"""Orthogonal rotation of the residual stream (QuaRot, Ashkboos et al. 2404.00456), for forward passes that quantise it.
+
+The hidden states of a language model have a few entries far larger than the rest, and quantising a row by its largest entry costs the
+others their precision. A rotation spreads each entry over all of them. With the norm weights folded into the matrices, RMSNorm
+commutes with the rotation, so the whole residual stream can be rotated by changing weights only.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+ROWS = 4096  # rotated at a time, in float64
+
+
+class Basis:
+    """An orthogonal basis of a width: random signs (seeded), a Hartley matrix of the odd factor and a Hadamard matrix of the power of two.
+
+    matrix [width, width], float64.
+    """
+
+    def __init__(self, width: int):
+        odd = width // (width & -width)
+        turns = (torch.outer(torch.arange(odd), torch.arange(odd)) % odd).double() * (2 * math.pi / odd)
+        self._hartley, self._hadamard = (turns.cos() + turns.sin()) / odd**0.5, torch.ones(1, 1, dtype=torch.float64)
+        while len(self._hadamard) < width // odd:
+            self._hadamard = torch.kron(self._hadamard, torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64) / 2**0.5)
+        self._signs = torch.randint(0, 2, (width,), generator=torch.Generator().manual_seed(0)).double() * 2 - 1
+        self.matrix = self._signs[:, None] * torch.kron(self._hartley, self._hadamard)
+
+    def rotate(self, weight: Tensor) -> Tensor:
+        """Return weight [rows, width] times the matrix, by its two factors."""
+        out = torch.empty_like(weight)
+        for part, made in zip(weight.split(ROWS), out.split(ROWS)):
+            halves = (part.double() * self._signs).unflatten(1, (len(self._hartley), -1)) @ self._hadamard
+            made.copy_((self._hartley @ halves).flatten(1))
+        return out
+
+
+class Rotate(nn.Module):
+    """Multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result does not depend on other rows."""
+
+    def __init__(self, matrix: Tensor):
+        super().__init__()
+        scale = 2.0 ** (28 - math.ceil(math.log2(len(matrix)) / 2))  # entries of 24 bits times these sum to less than 2^53
+        self.matrix = (matrix * scale).round_().div_(scale).contiguous()
+        self.grid = torch.tensor(2.0**29, dtype=torch.float64)  # times the largest entry: added and subtracted, it leaves 24 bits
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.to(torch.float64)
+        grid = y.abs().amax([-1], True).mul_(self.grid)
+        return torch.mm(y.add(grid).sub_(grid), self.matrix).to(x.dtype)
+
+
+class FinalStates(nn.Module):
+    """Final hidden states of the checkpoint from a rotated residual stream that was normed without weights."""
+
+    def __init__(self, basis: Basis, weight: Tensor):
+        super().__init__()
+        self.unrotate, self.weight = Rotate(basis.matrix.t()), weight
+
+    def forward(self, normed: Tensor) -> Tensor:
+        return self.unrotate(normed).mul_(self.weight)

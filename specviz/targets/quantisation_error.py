@@ -1,0 +1,40 @@
+"""How far a quantised forward pass is from the float one on the same texts: KL divergence and agreement of the argmax."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+from ..core import DraftTree
+
+ROWS = 64  # positions scored in one forward pass
+
+
+class QuantisationError(NamedTuple):
+    """kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax."""
+
+    kl: float
+    agreement: float
+    positions: int
+
+
+def quantisation_error(reference: Any, quantised: Any, texts: Sequence[tuple[Sequence[int], int]]) -> QuantisationError:
+    """Compare two models of the same checkpoint by the distributions of every token of the texts from position ``start`` on.
+
+    texts: (tokens, start), 0 < start < len(tokens). Raises ValueError if there is no such position.
+    """
+    kl = same = positions = 0
+    for tokens, start in texts:
+        targets = [model.open() for model in (reference, quantised)]
+        for i in range(start, len(tokens), ROWS):
+            tree = DraftTree.chain(tuple(tokens[i:i + ROWS - 1]))
+            rows = min(ROWS, len(tokens) - i)
+            for target in targets:
+                target.sync(tokens[:i])
+            ours, theirs = (target.score(tree).logits[:rows].double().log_softmax(-1) for target in targets)
+            kl += float((ours.exp() * (ours - theirs)).sum())
+            same += int((ours.argmax(-1) == theirs.argmax(-1)).sum())
+            positions += rows
+        for target in targets:
+            target.close()
+    if not positions:
+        raise ValueError("no position to compare")
+    return QuantisationError(kl / positions, same / positions, positions)
