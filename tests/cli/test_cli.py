@@ -16,9 +16,11 @@ from specviz.cli import commands as cli
 from specviz.trace.events import Committed, TextEmitted
 from specviz.trace.files import Trace
 from specviz.methods import catalogue
+from specviz.cli.messages import LONGEST, TEXTS
 from specviz.cli.terminal import Writer, harmless, table
 from specviz.zoo.text import TokenBytes
 
+from ..message_codes import codes
 from ..evidence.test_certificate import Loaded
 from ..run.fakes import byte_level
 
@@ -94,7 +96,7 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
     (["run", "--method", "nope", "--prompt", "x"], "There is no method 'nope'; there are autoregressive"),
     (["run", "--method", "speculative", "--prompt", ""], "The prompt is empty"),
     (["run", "--method", "speculative", "--prompt", "cat " * 900], "no room in the context of 256"),
-    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma"], "--knob takes NAME=VALUE"),
+    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma"], "code knob.form"),
     (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma=99"], "gamma must lie between"),
     (["run", "--method", "speculative", "--prompt", "x", "--max-new-tokens", "abc"], "max_new_tokens must be"),
     (["run", "--method", "speculative", "--prompt", "x", "--temperature", "9"], "temperature must lie between"),
@@ -103,9 +105,15 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
     (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "no device 'tpu'"),
     (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "cannot be written"),
     (["run", "--method", "autoregressive"], "required: --prompt"),
-    (["replay", "/no/such/file", "--html", "x.html"], "cannot be read"),
+    (["replay", "/no/such/file", "--html", "x.html"], "cannot be read"), (["replay", __file__, "--html", __file__], "code file.same"),
+    (["replay", __file__, "--html", "/dev/null"], "code file.write"),
     (["bench", "--suite", "/no/such/file"], "cannot be read"), (["bench", "--repeats", "0"], "repeats must be"),
-    (["bench", "--minutes", "5"], "name its file with --into"), (["bench", "--into", "a", "--table", "b"], "give one of them"),
+    (["bench", "--minutes", "5"], "code bench.minutes"), (["bench", "--into", "a", "--table", "b"], "code bench.table_and_into"),
+    (["bench", "--write"], "code bench.write"), (["bench", "--tasks", ","], "code list.empty"), (["bench", "--tasks", ""], "code list.empty"),
+    (["load", "--methods", ","], "code list.empty"), (["load-test", "--users", ","], "code list.empty"), (["load", "--rate", " , "], "code list.empty"),
+    (["load", "--tasks", ","], "code list.empty"), (["load", "--out", "/no/such/place/f.json"], "code file.write"), (["load", "--out", "/dev/null"], "code file.write"),
+    (["load", "--write", "x.md"], "code load.write"), (["run", "--prompt", "x"], "code run.method_or_server"),
+    (["export", "--gguf", "--out", "/dev/null"], "code file.write"),
     (["bench", "--into", "/no/such/place/f.jsonl"], "cannot be written"), (["bench", "--table", "/no/such/file"], "cannot be read"),
     (["bench", "--into", __file__], "line 1 of"), (["bench", "--methods", "nope"], "There is no method"), (["bench", "--tasks", "nope"], "no task 'nope'; it has story"),
     (["verify", "--method", "nope"], "There is no method"),
@@ -114,7 +122,11 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
 ])
 def test_mistakes_are_one_line_and_a_status(command, argv, says):
     status, out, err = command(*argv)
-    assert status in (1, 2) and says.lower() in err.lower() and err.startswith("specviz: ")
+    assert status in (1, 2) and err.startswith("specviz: ") and len(err) < LONGEST + 20
+    if says.startswith("code "):
+        assert status == 2 and says.removeprefix("code ") in codes(err.removeprefix("specviz: ").strip(), TEXTS), err
+    else:  # a sentence of the engine
+        assert says.lower() in err.lower()
     assert err.count("\n") == 1 and "Traceback" not in err
     assert not out.strip()
 
@@ -220,14 +232,15 @@ def test_from_outside_help_and_mistakes_cost_nothing(at_home):
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60).stdout == "[]\n"
 
 
-def test_from_outside_ctrl_c_ends_the_run_and_keeps_the_record(at_home, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_from_outside_a_signal_ends_the_run_and_keeps_the_trace(at_home, tmp_path, number):
     path = tmp_path / "run.jsonl"
     done = outside(at_home, "run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", 200, "--raw", "--stop",
                    "\x01never", "--trace", path)
     first = done.stdout.read(1)  # it writes
-    done.send_signal(signal.SIGINT)
+    done.send_signal(number)
     out, err = done.stdout.read(), done.stderr.read()
-    assert done.wait(timeout=60) in (0, 130) and "Traceback" not in err  # 0: it was quicker than we were
+    assert done.wait(timeout=60) in (0, 128 + number) and "Traceback" not in err  # 0: it was quicker than we were
     trace = Trace.load(path)
     assert first + out == trace.text() + "\n" and trace.of("done")[0]["finish"] in ("stopped", "length", "stop")
 

@@ -99,12 +99,12 @@ def test_one_lane_from_the_command_line(book, tmp_path, capsys):
 
 
 def test_vllm_is_started_so_that_it_tells_each_pass(capsys):
-    assert cli.main(["serve", "--json", "--tokens", "5", "--port", "8123"]) == 0
+    assert cli.main(["serve-vllm", "--json", "--tokens", "5", "--port", "8123"]) == 0
     line = json.loads(capsys.readouterr().out)["command"]
     how = json.loads(line[line.index("--speculative-config") + 1])
     assert line[:2] == ["vllm", "serve"] and how["num_speculative_tokens"] == 5 and how["model"].endswith("_eagle3")
     assert line[line.index("--per-request-spec-decode-metrics") + 1] == "detailed" and line[line.index("--host") + 1] == "127.0.0.1"
-    assert cli.main(["serve", "--head", "none", "--print"]) == 0 and "speculative" not in capsys.readouterr().out
+    assert cli.main(["serve-vllm", "--head", "none", "--print"]) == 0 and "speculative" not in capsys.readouterr().out
 
 
 def test_a_missing_package_is_a_sentence(tmp_path, monkeypatch, capsys):
