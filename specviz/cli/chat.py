@@ -80,7 +80,7 @@ class Conversation:
     def _set_knob(self, pair: str) -> None:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise UsageError(f"A knob takes NAME=VALUE, not {pair!r}.")
+            raise UsageError("knob.form", given=pair)
         knobs = self.knobs | {name.strip(): value.strip()}
         self.method.read_knobs(knobs)
         self.knobs = knobs

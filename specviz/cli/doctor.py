@@ -21,7 +21,7 @@ def doctor(args: argparse.Namespace) -> int:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 600:
-        raise UsageError("--seconds takes a number from 0 to 600.")
+        raise UsageError("doctor.seconds", given=args.seconds)
     from ..evidence.doctor import report
 
     found = report(args.target, args.draft, args.device, seconds)

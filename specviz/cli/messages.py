@@ -20,6 +20,7 @@ TEXTS = {
     "file.read": "{path} cannot be read: {why}.",
     "file.same": "{path} is the file that is read: name another one to write.",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
+    "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
     "serve.port": "{host}:{port} cannot be used: {why}.",
 }
 LONGEST = 600  # characters of an error
