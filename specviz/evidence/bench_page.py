@@ -21,6 +21,7 @@ from ..run.request import SessionError
 from ..trace.metrics import walltime_speedup
 from .benchmark import quartiles
 from .bench_ledger import Requested, Ledger, Run, BenchSession, progress_of
+from .looping import GRAM, TIMES
 from .resumable_bench import GROUP_SIZE
 
 FEWEST = 4  # pairs: quartiles of fewer say nothing
@@ -34,6 +35,8 @@ their quartiles. Tokens a pass: all that was written over all passes of the targ
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
 named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
 
+CIRCLES = f"""An answer goes in circles if some {GRAM} tokens in a row occur {TIMES} times; copying methods gain most there."""
+
 
 @dataclass
 class MethodRow:
@@ -44,6 +47,11 @@ class MethodRow:
     tokens: int = 0
     rounds: int = 0
     same: int = 0
+    looping: int = 0
+    judged: int = 0  # runs with a record of whether they loop
+    straight: list[float] = field(default_factory=list)  # speed-ups of answers that do not loop
+    straight_tokens: int = 0
+    straight_rounds: int = 0
 
     def take(self, task: str, run: Run, plain: Run) -> None:
         self.pairs, self.tokens, self.rounds, self.same = (
@@ -51,6 +59,12 @@ class MethodRow:
         ratio = walltime_speedup(plain, run)
         if ratio is not None:
             self.ratios[task].append(ratio)
+        if run.loops is None:
+            return
+        self.judged, self.looping = self.judged + 1, self.looping + run.loops
+        if not run.loops:
+            self.straight_tokens, self.straight_rounds = self.straight_tokens + run.tokens, self.straight_rounds + run.rounds
+            self.straight += [] if ratio is None else [ratio]
 
     def speeds(self, task: str | None = None) -> list[float]:
         """Of one task, or of all."""
@@ -81,6 +95,7 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     for temperature in titles:
         parts += [f"## Winners of each family by task, {named(temperature)}", CLEAR if temperature == titles[0] else "",
                   "\n".join(winners(by_temperature_figures[temperature], methods, tasks))]
+    parts += looping(by_temperature_figures, methods)
     references = {key: None for of in by_temperature_figures.values() for key in of if key not in methods}
     if references:
         parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", by_temperature_figures), *(
@@ -158,6 +173,22 @@ def cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Itera
         yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
         yield spread(line.speeds()) if line.speeds() else ABSENT
     yield " + ".join(str(of[key].pairs) if key in of else "0" for of in by_temperature_figures.values())
+
+
+def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:
+    """Return a section per temperature: share of answers that loop, and the figures without them; empty where it was not recorded."""
+    out = []
+    for temperature, of in figures.items():
+        judged = {key: row for key, row in of.items() if row.judged}
+        if not any(row.looping for row in judged.values()):
+            continue
+        rows = [f"| {plain(methods[key].title if key in methods else key)} | {row.looping / row.judged:.1%} | "
+                f"{number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
+                f"{spread(row.straight) if row.straight else ABSENT} |"
+                for key, row in sorted(judged.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
+        out += [f"## Without answers that go in circles, {named(temperature)}", CIRCLES,
+                "\n".join(["| method | looping answers | tokens a pass without them | speed-up without them |", "|---|---|---|---|", *rows])]
+    return out
 
 
 def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:

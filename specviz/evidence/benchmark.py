@@ -19,11 +19,12 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_whole
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
+from .looping import loops
 from .prompt_suites import Item, choose, located, read_suites
 
 MEAN = "mean"  # task name of the row over all tasks
 COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread",
-           "overhead_share", "same_tokens"]
+           "of_possible", "overhead_share", "same_tokens", "looping_share", "walltime_speedup_without_loops"]
 WARM_TOKENS = 12
 
 Runner = Callable[[str, Sampling, int], Result]  # (prompt, sampling, max_new_tokens)
@@ -38,6 +39,9 @@ class Cell:
     ratios: list[float] = field(default_factory=list)
     same: int = 0
     runs: int = 0
+    looping: int = 0
+    straight: Totals = field(default_factory=Totals)  # of answers that do not loop
+    straight_ratios: list[float] = field(default_factory=list)
 
     def take(self, result: Result, plain: Result) -> None:
         self.totals += result.totals
@@ -45,16 +49,25 @@ class Cell:
         self.runs += 1
         self.same += result.token_ids == plain.token_ids
         ratio = walltime_speedup(plain.totals, result.totals)
+        circles = loops(result.token_ids)
+        self.looping += circles
+        if not circles:
+            self.straight += result.totals
         if ratio is not None:
             self.ratios.append(ratio)
+            self.straight_ratios += [] if circles else [ratio]
 
     def row(self, greedy: bool) -> dict[str, Any]:
         figures, seconds = self.totals.metrics(), self.totals.seconds
         low, middle, high = quartiles(self.ratios)
+        straight = quartiles(self.straight_ratios)[1]
         return {"block_efficiency": figures["block_efficiency"], "acceptance_rate": figures["acceptance_rate"],
                 "tokens_per_second": figures["tokens_per_second"], "walltime_speedup": middle, "spread": [low, high],
                 "overhead_share": 1 - self.forward_seconds / seconds if seconds else None,
-                "same_tokens": self.same / self.runs if greedy and self.runs else None, "runs": self.runs,
+                "same_tokens": self.same / self.runs if greedy and self.runs else None,
+                "looping_share": self.looping / self.runs if self.runs else None,
+                "walltime_speedup_without_loops": straight,
+                "block_efficiency_without_loops": self.straight.metrics()["block_efficiency"], "runs": self.runs,
                 "tokens": self.totals.tokens}
 
 
@@ -77,7 +90,9 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
            "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
            "deterministic": deterministic,
            "spread": "interquartile range of the paired ratios", "skipped": plan.skipped, "interrupted": interrupted}
-    return {"environment": env, "rows": rows(cells, sampling.temperature == 0)}
+    table = rows(cells, sampling.temperature == 0)
+    possible(table, {key for key, method in catalogue().items() if method.bound})
+    return {"environment": env, "rows": table}
 
 
 @dataclass(frozen=True)
@@ -197,9 +212,18 @@ def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any
     for name in dict.fromkeys(name for name, _ in cells):
         mine = [{"method": name, "task": task, **cell.row(greedy)} for (who, task), cell in cells.items() if who == name]
         counts = {key: sum(row[key] for row in mine) for key in ("runs", "tokens")}
-        figures = {key: _mean([row[key] for row in mine]) for key in mine[0] if key not in ("method", "task", *counts)}
+        figures = {key: _mean([row[key] for row in mine if not key.endswith("_without_loops") or row[key] is not None] or [None])
+                   for key in mine[0] if key not in ("method", "task", *counts)}
         out += [*mine, {"method": name, "task": MEAN, **figures, **counts}]
     return out
+
+
+def possible(table: list[dict[str, Any]], bounds: set[str]) -> None:
+    """Add ``of_possible`` to the rows: the speed-up over that of a method that is a bound, on the same task; None where none was run."""
+    limits = {row["task"]: row["walltime_speedup"] for row in table if row["method"] in bounds}
+    for row in table:
+        limit, ours = limits.get(row["task"]), row["walltime_speedup"]
+        row["of_possible"] = ours / limit if ours is not None and limit else None
 
 
 def quartiles(values: list[float]) -> Sequence[float | None]:

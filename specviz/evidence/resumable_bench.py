@@ -20,6 +20,7 @@ from ..run.request import SessionError, read_number, read_whole
 from ..run.result import Result, RunFailed
 from .benchmark import WARM_TOKENS, Plan, Runner, prepare
 from .bench_ledger import Requested, Ledger, RunGroup, Run, BenchSession, comparable, done, progress_of
+from .looping import loops
 from .prompt_suites import Item
 
 GROUP_SIZE = 8  # methods per run of plain decoding: at most four runs apart
@@ -120,7 +121,7 @@ def timed(name: str, result: Result | str, plain: Result, sampling: Sampling) ->
         return Run(name, failed=result)
     of = result.totals
     return Run(name, of.tokens, of.rounds, of.drafted, of.accepted, of.tried, of.seconds, of.prefill_seconds,
-               result.forward_seconds, result.token_ids == plain.token_ids if sampling.greedy else None)
+               result.forward_seconds, result.token_ids == plain.token_ids if sampling.greedy else None, loops=loops(result.token_ids))
 
 
 def _run(runner: Runner, item: Item, sampling: Sampling, length: int) -> Result | str:

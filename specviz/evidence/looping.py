@@ -1,0 +1,13 @@
+"""Detect answers that go in circles: they flatter methods that copy, so figures are given with and without them."""
+from __future__ import annotations
+
+from collections import Counter
+from typing import Sequence
+
+GRAM, TIMES = 12, 3  # an answer loops if some n-gram of this size occurs this often
+
+
+def loops(tokens: Sequence[int], gram: int = GRAM, times: int = TIMES) -> bool:
+    """Return whether some ``gram`` consecutive tokens occur at least ``times`` times; occurrences may overlap."""
+    counts = Counter(tuple(tokens[at:at + gram]) for at in range(len(tokens) - gram + 1))
+    return max(counts.values(), default=0) >= times
