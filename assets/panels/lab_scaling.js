@@ -1,5 +1,5 @@
 /* Lab: how acceptance grew with the tokens that drafts learned from and with their sizes. Points were kept while the drafts here
-   were trained; the lines are power laws fitted to them, and beyond the last point a prediction. */
+   were trained; the lines are powers fitted to them, and beyond the last point a prediction. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});

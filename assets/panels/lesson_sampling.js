@@ -7,7 +7,7 @@
   const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
   /* The shipped recording that was sampled: a step that speaks of draws opens it where the board holds a greedy trace. */
-  const SAMPLED = "dice";
+  const SAMPLED = "sampled";
   const isSampled = (ls) => drafting(ls).some((l) => l.temperature > 0);
 
   const sampling = [

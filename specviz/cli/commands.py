@@ -247,9 +247,9 @@ def verify_methods(args: argparse.Namespace) -> int:
     if args.json:
         _print(rows)
     else:
-        told = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
+        flat = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
         print(f"The forward looked at: {through}.")
-        print(table(told, ["key", "greedy", "distribution", "answers", "detail"]))
+        print(table(flat, ["key", "greedy", "distribution", "answers", "detail"]))
     bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
     return 1 if any(row["greedy"] == "diverged" or "fail" in (row["distribution"], row["answers"]) for row in bound) else 0
 

@@ -19,22 +19,22 @@ def contexts(args: argparse.Namespace) -> int:
     from ..zoo import load
     from .terminal import table
 
-    told: dict[str, Any] = {}
-    for told in lab.answer("context_costs", {}, load(args.target, args.draft, args.device)):
+    answer: dict[str, Any] = {}
+    for answer in lab.answer("context_costs", {}, load(args.target, args.draft, args.device)):
         if sys.stderr.isatty():
-            said = f"{len(told['lengths'])} lengths and {len(told['methods'])} methods measured"
+            said = f"{len(answer['lengths'])} lengths and {len(answer['methods'])} methods measured"
             print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
     if args.json:
-        print(json.dumps(told, ensure_ascii=False, indent=2))
+        print(json.dumps(answer, ensure_ascii=False, indent=2))
         return 0
-    print(f"{told['machine']}.\nMeasured, a pass of one row:")
-    print(table([{"tokens": n, "ms": 1e3 * s} for n, s in zip(told["lengths"], told["seconds"])], ["tokens", "ms"]))
-    if told["methods"]:
-        print(f"\nSpeed-up over plain decoding, measured at {told['longest']:,} tokens, else reckoned by a line through them:")
-        columns = ["tokens", "how", *(m["method"] for m in told["methods"])]
-        rows = [(told["longest"], "measured", *(m["measured"] for m in told["methods"]))]
-        rows += [(n, "reckoned", *speeds) for n, *speeds in zip(told["reckoned"], *(m["reckoned"] for m in told["methods"]))]
+    print(f"{answer['machine']}.\nMeasured, a pass of one row:")
+    print(table([{"tokens": n, "ms": 1e3 * s} for n, s in zip(answer["lengths"], answer["seconds"])], ["tokens", "ms"]))
+    if answer["methods"]:
+        print(f"\nSpeed-up over plain decoding, measured at {answer['longest']:,} tokens, else reckoned by a line through them:")
+        columns = ["tokens", "how", *(m["method"] for m in answer["methods"])]
+        rows = [(answer["longest"], "measured", *(m["measured"] for m in answer["methods"]))]
+        rows += [(n, "reckoned", *speeds) for n, *speeds in zip(answer["reckoned"], *(m["reckoned"] for m in answer["methods"]))]
         print(table([dict(zip(columns, row)) for row in rows], columns))
-        print("Tokens a round are held at " + ", ".join(f"{m['tokens']:.2f} ({m['method']})" for m in told["methods"])
+        print("Tokens a round are held at " + ", ".join(f"{m['tokens']:.2f} ({m['method']})" for m in answer["methods"])
               + "; choosing, copying and rounding what is kept are left out, and rounded numbers count as their bits would.")
     return 0

@@ -67,14 +67,14 @@ def run_load_test(args: argparse.Namespace) -> int:
 def _table(args: argparse.Namespace) -> int:
     from ..evidence.load_page import figures, read, written
 
-    told = figures(read(Path(args.table)))
+    table = figures(read(Path(args.table)))
     if args.write:
         try:
             page = Path(args.write).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("file.read", path=args.write, why=getattr(error, "strerror", None) or "it is not UTF-8 text") from None
-        write_output(args.write, written(page, told), read=args.table)
-    print(json.dumps({"page": told}) if args.json else told)
+        write_output(args.write, written(page, table), read=args.table)
+    print(json.dumps({"page": table}) if args.json else table)
     return 0
 
 

@@ -40,12 +40,12 @@ def _check(book: Any, args: argparse.Namespace) -> int:
     rows = check(book, args.network)
     bad = [row for row in rows if row["problems"]]
 
-    def told() -> None:
+    def in_words() -> None:
         for row in bad:
             print(f"{row['name']}: {'; '.join(row['problems'])}.")
         print(f"{len(rows)} entries, {len(bad)} with problems.")
 
-    _show(rows, args, told)
+    _show(rows, args, in_words)
     return 1 if bad else 0
 
 
@@ -60,8 +60,8 @@ def _fetch(entry: Any, device: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(value: Any, args: argparse.Namespace, told) -> None:
+def _show(value: Any, args: argparse.Namespace, in_words) -> None:
     if args.json:
         print(json.dumps(value, ensure_ascii=False, indent=2))
     else:
-        told()
+        in_words()

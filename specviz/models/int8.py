@@ -1,7 +1,7 @@
 """Matrices in eight bits, and what they multiply in eight bits, too (W8A8, as LLM.int8() 2208.07339 and SmoothQuant 2211.10438 have
 it): a step for each row of weights and for each row of states, both the largest size in it by 127.
 
-Products of whole numbers are added up exactly, in whatever order: a row gets the same numbers, to the last bit, in every company. That
+Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That
 is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/speed.md). And where a processor multiplies bytes (VNNI),
 eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
 """

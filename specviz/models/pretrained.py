@@ -20,7 +20,7 @@ WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """A sentence when transformers has no causal model for that config.json, as far as it can be told without it."""
+    """Return a sentence where transformers has no causal model for that config.json, as far as the file alone shows."""
     if config.get("is_encoder_decoder"):
         return "it is an encoder-decoder, not a causal language model"
     if not config.get("model_type"):

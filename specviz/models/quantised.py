@@ -18,7 +18,7 @@ def why_not(kind: str) -> str | None:
 
 
 def quantised(name: str, kind: str) -> dict[str, Any]:
-    """What from_pretrained is told for a kind; nothing for none. Raises ModelError."""
+    """Return the options of from_pretrained for a kind; empty for none. Raises ModelError."""
     if not kind:
         return {}
     problem = why_not(kind)

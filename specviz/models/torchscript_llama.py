@@ -13,6 +13,7 @@ from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from .reduced_vocabulary import ReducedOutput, ScriptedReducedOutput
 from .torchscript import HalfProducts, scripted
+from .whole_vectors import rotate_, silu
 
 
 class Plain(nn.Module):
@@ -107,7 +108,7 @@ class Attend(nn.Module):
         if self.normed:
             qkv[:, :heads] = self.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = self.norm_k(qkv[:, heads:heads + kv])
-        torch.view_as_complex(qkv.narrow(1, 0, heads + kv).view(n, heads + kv, -1, 2)).mul_(turn)
+        rotate_(qkv.narrow(1, 0, heads + kv), turn)
         if self.exact is not None:
             self.exact(qkv, heads + kv)
         q, new = qkv.narrow(1, 0, heads).view(n, kv, self.group, width), qkv.narrow(1, heads, 2 * kv).view(n, 2, kv, width)
@@ -132,7 +133,7 @@ class Transform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.norm(x)).chunk(2, 1)
-        return self.down.add(F.silu(gate).mul_(up), x)
+        return self.down.add(silu(gate).mul_(up), x)
 
 
 class Layers(nn.Module):
@@ -240,7 +241,7 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
 
 @torch.inference_mode()
 def _says_the_same(model: Any, whole: Any) -> bool:
-    """Whether all blocks in a row say what they say one by one. The first calls are dear, since TorchScript learns from them: they are
+    """Whether all blocks in a row say what they say one by one. The first calls are slow, since TorchScript learns from them: they are
     these."""
     x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
     for _ in range(2):
@@ -254,7 +255,7 @@ def _says_the_same(model: Any, whole: Any) -> bool:
 
 @torch.inference_mode()
 def _writes_the_same(model: Any, writer: Any) -> bool:
-    """Whether tokens written in one call are those of passes one by one; its first, dear calls, too."""
+    """Whether tokens written in one call are those of passes one by one; its first, slow calls, too."""
     count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
     none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for temperature in (0.0, 1.0):

@@ -57,8 +57,8 @@ def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[
                     readers.append(_Reader(lane, stream))
                     yield from _rest(readers[-1:], cancel)
             readers += [_Reader(lane, stream) for lane, stream in streams.items() if not stream.here]
-            for told in local:
-                yield told
+            for event in local:
+                yield event
                 for reader in readers:
                     yield from reader.received()
             yield from _rest(readers, cancel)

@@ -66,7 +66,7 @@ class EngineJob:
             await asyncio.sleep(BEAT)
 
     def _start(self, ticket: Ticket | None) -> None:
-        context = contextvars.copy_context()  # a leased accelerator is told apart by the request it is leased for
+        context = contextvars.copy_context()  # a leased accelerator is identified by the request it is leased for
         threading.Thread(target=context.run, args=(self._run, ticket), name="specviz-job", daemon=True).start()
 
     def _run(self, ticket: Ticket | None) -> None:

@@ -118,16 +118,16 @@ def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> 
     """Tokens, merges, special ids and the template; how many tokens. Raises ZooError."""
     from .tokenizer import open_tokenizer
 
-    told = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    split = told.get("pre_tokenizer") or {}
+    stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    split = stored.get("pre_tokenizer") or {}
     steps = tuple(step["type"] for step in split.get("pretokenizers", [split] if split else []))
-    if told["model"].get("type") != "BPE" or steps not in SPLITS:
+    if stored["model"].get("type") != "BPE" or steps not in SPLITS:
         raise ZooError(f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.")
     tokenizer = open_tokenizer(folder)
     added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
     names = {i: token for token, i in tokenizer.get_vocab().items()}
     tokens = [names.get(i, f"[PAD{i}]") for i in range(config["vocab_size"])]
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in told["model"]["merges"]]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in stored["model"]["merges"]]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(SPLITS[steps])
     writer.add_token_list(tokens)

@@ -78,7 +78,7 @@ def sizes(config: dict[str, Any]) -> tuple[int, int]:
 
 
 def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
-    """What a head's reader is told of a loaded target; folder: where it lies."""
+    """Describe a loaded target to a head's reader; folder: where it lies."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
                 static=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),

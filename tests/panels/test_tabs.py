@@ -295,7 +295,7 @@ def test_lessons_drive_the_board_to_what_they_say(visit, records) -> None:
 
 def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> None:
     """Opened on a greedy board, the step that speaks of draws shows a token whose verdict a draw decided."""
-    shipped = (ASSETS / "traces" / "dice.jsonl.gz").read_bytes()
+    shipped = (ASSETS / "traces" / "sampled.jsonl.gz").read_bytes()
     sampled = gzip.decompress(shipped).decode()
 
     def use(page):
@@ -303,14 +303,14 @@ def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> No
         for _ in range(3):
             page.click(".pn-lesson .pn-btn.primary")
         page.wait_for_function("SpecVizPanels.traceLanes.lanes(api.trace()).some((l) => l.temperature > 0)")
-        assert ["library_trace", {"name": "dice"}] in page.evaluate("asked")
+        assert ["library_trace", {"name": "sampled"}] in page.evaluate("asked")
         at = page.evaluate("api.where()")
         judge = next(r for r in map(json.loads, sampled.splitlines()) if r["type"] == "judge" and (r["lane"], r["round"], r["node"]) == (at["lane"], at["round"], at["node"]))
         assert 0.05 < judge["a"] < 0.95 and at["tab"] == "why"
         box = page.locator(".pn-lesson .pn-check input")
         assert box.is_checked() and box.evaluate("(e) => getComputedStyle(e).appearance") == "auto"
         page.click(".pn-lesson .pn-btn.primary")
-        assert page.evaluate("asked").count(["library_trace", {"name": "dice"}]) == 1
+        assert page.evaluate("asked").count(["library_trace", {"name": "sampled"}]) == 1
 
     visit(use, "learn", records=GREEDY, answers={"library_trace": sampled})
 

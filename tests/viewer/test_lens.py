@@ -51,10 +51,10 @@ def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> N
         page.evaluate(LOAD, json.dumps(records))
         page.evaluate("board.goto({ lane: 1, round: 6, tab: 'lens' })")
         settled(page)
-        assert "Told last in round 5" in page.text_content(".lens")
+        assert "Last reported in round 5" in page.text_content(".lens")
         page.evaluate("board.goto({ round: 8 })")
         settled(page)
-        assert page.evaluate("board.where().tab") == "lens" and "Told last" not in page.text_content(".lens")
+        assert page.evaluate("board.where().tab") == "lens" and "Last reported" not in page.text_content(".lens")
 
     drive(use)
 

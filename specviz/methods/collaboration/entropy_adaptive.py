@@ -31,6 +31,6 @@ METHOD = Method(
     wins="When most of a text is easy: the large model is asked for a part of the tokens only.",
     loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",
     differs="The rule is the paper's: the mean entropy of the last distributions, a limit and a least stay. Window, limit and stay "
-            "are not told there; the numbers are ours, and the large model begins.",
+            "are not given there; the numbers are ours, and the large model begins.",
     build=build,
 )

@@ -1,5 +1,5 @@
-"""RAPID: with a long prompt the drafter reads only the pieces of it that matter, and the target, which reads all of it, lets
-itself be told a little by what the drafter thinks (Chen et al. 2502.20330).
+"""RAPID: with a long prompt the drafter reads only the pieces of it that matter, and the target, which reads all of it, is
+shifted a little towards the drafter (Chen et al. 2502.20330).
 
 With transfer 0 the target stays itself: ordinary, exact speculative decoding with a drafter on a short context.
 """

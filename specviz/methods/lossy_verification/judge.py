@@ -1,5 +1,5 @@
 """Judge decoding: a token that the fair test refuses stands when a linear judge on the target's states finds it good (Bachmann et
-al. 2501.19309). The text is no longer the target's; what each forgiven token gave up is told.
+al. 2501.19309). The text is no longer the target's; what each forgiven token gave up is reported.
 """
 from __future__ import annotations
 
