@@ -19,10 +19,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from ..methods import draft_kinds
 from ..models.exits import exits
-from . import acceptance, generate, losses
+from . import acceptance, generate, losses, reduced_draft
 from .files import FRONT, export, relinked, write_json, write_text
 from .grow import grown
 from .job import Job, TrainingError, fingerprint
+from .reduced_draft import ReducedHead
 from .runner import Progress, Runner
 from .repeated_spans import of_text, repeated
 
@@ -38,10 +39,13 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     torch.manual_seed(job.seed)
     config = LlamaConfig.from_pretrained(target, trust_remote_code=False)
     model = started_from(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
+    if numbers["draft_vocab"]:
+        model = with_part_of(model, job, numbers["draft_vocab"], words)
     runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
     lesson = DraftTrainer(job, numbers, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
-    made = export(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
+    write = reduced_draft.export if numbers["draft_vocab"] else export
+    made = write(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
     for folder in job.places(made.name):
         write_json(folder / "training.json", learning_curve(job, numbers, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that one's
@@ -89,6 +93,8 @@ class DraftTrainer:
             batch = self.written(step)
         else:  # breadth while the rates are high; the target's own text alone while they fall
             batch = (self.own if done > 1 - numbers["decay"] else self.wide)[step]
+        if isinstance(self.model.lm_head, ReducedHead):
+            batch = self.model.lm_head.material(batch)
         ids, where, top_ids, top_logp, labels = batch
         rng = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
         found = []
@@ -111,6 +117,9 @@ class DraftTrainer:
             where += [index * length + i - 1 for i in chosen]
             labels += [row[i] for i in chosen]
         ids, where, labels = (torch.tensor(x, device=self.device) for x in (ids, where, labels))
+        if isinstance(self.model.lm_head, ReducedHead):
+            kept = self.model.lm_head.places[labels] >= 0
+            where, labels = where[kept], self.model.lm_head.places[labels[kept]]
         return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
 
     def written(self, step: int):
@@ -135,6 +144,14 @@ def longer(pieces, size: int) -> list[int]:
     while len(found) <= size:
         found += next(pieces)
     return found
+
+
+def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
+    """Return a draft that writes the ``count`` most frequent tokens of the target's answers and reads the target's embedding."""
+    net = AutoModelForCausalLM.from_pretrained(job.model(job.target), dtype=torch.bfloat16, trust_remote_code=False)
+    table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
+    tokens = reduced_draft.frequent_tokens(answers, len(table), count, [words.eos_token_id])
+    return reduced_draft.reduce(model, table, tokens)
 
 
 def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:

@@ -1,0 +1,110 @@
+"""Draft models that write part of the target's vocabulary and read the target's embedding through a learned projection.
+
+Over a vocabulary of 49,152 tokens the tables of a small draft would be most of its weights and most of its time. Few tokens make up
+most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's table knows all of them. models/reduced_vocabulary.py
+reads what ``export`` writes.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import LlamaForCausalLM
+
+from ..models.reduced_vocabulary import spread
+from ..zoo.found_weights import mark
+from .files import write_json, write_shards
+from .generate import Answer
+from .job import Job, TrainingError
+
+ABSENT = -30.0  # log-probability of a place in the leaders that no token of the draft's vocabulary fills
+
+
+class ProjectedEmbedding(nn.Module):
+    """The target's table [vocab, wide], frozen, through a projection [hidden, wide]."""
+
+    def __init__(self, table: Tensor, projection: Tensor):
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+        self.projection = nn.Linear(table.shape[1], len(projection), bias=False)
+        self.projection.weight = nn.Parameter(projection)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.projection(F.embedding(ids, self.table).to(self.projection.weight.dtype))
+
+
+class ReducedHead(nn.Linear):
+    """An output matrix over ``tokens`` [count] of a vocabulary; its logits cover the whole vocabulary, and the others are out of reach."""
+
+    def __init__(self, weight: Tensor, tokens: Tensor, vocab: int):
+        super().__init__(weight.shape[1], len(tokens), bias=False)
+        self.weight, self.vocab = nn.Parameter(weight), vocab
+        places = torch.full((vocab,), -1)
+        places[tokens] = torch.arange(len(tokens))
+        self.register_buffer("tokens", tokens)
+        self.register_buffer("places", places, persistent=False)  # of each token its row, -1: none
+
+    def forward(self, x: Tensor) -> Tensor:
+        part = F.linear(x, self.weight)
+        return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
+
+    def material(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return a batch of ``draft.collate`` with rows of this matrix in place of token ids, without the places whose label has none.
+
+        Leaders that have no row leave the target's distribution, which is renormalised; a rare row that is no leader takes each
+        one's place, with probability exp(ABSENT).
+        """
+        ids, where, top_ids, top_logp, labels = batch
+        kept = (self.places[labels] >= 0).nonzero()[:, 0]
+        if top_ids.shape[1] == 1 and not top_logp.any():  # nothing is known of the target (draft.whole)
+            return ids, where[kept], torch.zeros_like(top_ids[kept]), top_logp[kept], self.places[labels[kept]]
+        rows, logp = self.places[top_ids[kept]], top_logp[kept]
+        absent = rows < 0
+        missing = (logp.exp() * absent).sum(-1, keepdim=True).clamp(max=1 - 1e-6)
+        spare = torch.arange(len(self.tokens) - 1, -1, -1, device=rows.device)[:2 * rows.shape[1]]
+        taken = (spare[None, :, None] == rows[:, None, :]).any(-1)
+        fillers = spare[taken.long().sort(dim=-1, stable=True).indices[:, :rows.shape[1]]]
+        order = absent.long().cumsum(-1).sub(1).clamp(min=0)  # each absent leader takes a filler of its own
+        rows = torch.where(absent, fillers.gather(1, order), rows)
+        return ids, where[kept], rows, torch.where(absent, ABSENT, logp - (1 - missing).log()), self.places[labels[kept]]
+
+
+def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[int]) -> Tensor:
+    """Return the ``count`` tokens that answers use most, of equals the smaller ids, in descending order; end tokens always."""
+    counts = torch.zeros(vocab, dtype=torch.long)
+    for answer in answers:
+        counts += torch.bincount(answer.ids[answer.start:].long(), minlength=vocab)
+    counts[ends] = counts.max() + 1
+    return counts.argsort(descending=True, stable=True)[:count]
+
+
+def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
+    """Replace a draft's tables. The projection begins as the leading directions of the tokens' embeddings; ``table``: the target's."""
+    hidden, table = model.config.hidden_size, table.detach().float()
+    if hidden > min(table.shape[1], len(tokens)):
+        raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.")
+    directions = torch.linalg.svd(table[tokens], full_matrices=False).Vh[:hidden]
+    seen = table @ directions.T
+    model.model.embed_tokens = ProjectedEmbedding(table, (directions * 0.5 / seen.std()).contiguous())
+    head = seen[tokens]
+    model.lm_head = ReducedHead((head * 0.02 / head.std()).contiguous(), tokens, len(table))
+    return model
+
+
+def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
+    """Write the draft where finished models go, as models/reduced_vocabulary.py reads it. kind: as of files.export."""
+    config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
+    config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
+               "vocab_size": model.lm_head.vocab, "draft_vocab_size": len(model.lm_head.tokens), "embedding_from": job.target}
+    own = {"model.embed_tokens.projection.weight": "model.embed_projection.weight", "lm_head.tokens": "draft_tokens"}
+    tensors = {own.get(key, key): tensor.int() if key == "lm_head.tokens" else tensor.bfloat16()
+               for key, tensor in model.state_dict().items()}
+    for place in job.places(name):
+        place.mkdir(parents=True, exist_ok=True)
+        tokenizer.save_pretrained(place)
+        write_shards(place, tensors)
+        write_json(place / "config.json", config | (mark(kind, job.target) if kind else {}))
+    return job.places(name)[0]

@@ -1,0 +1,59 @@
+"""Drafts over part of the vocabulary: what they learn, that the engine reads what is written, and labels that are exact."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from specviz.core import DraftTree
+from specviz.models.reduced_vocabulary import OUTSIDE
+from specviz.targets.fast import FastModel
+from specviz.training import draft, generate, reduced_draft
+from specviz.training.job import TARGET, fingerprint
+
+from .test_drafts import job, work  # noqa: F401
+
+SOME = 64
+
+
+@pytest.fixture(scope="module")
+def trained(work):  # noqa: F811
+    one = job(work)
+    numbers = one.numbers("draft")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(one), "numbers", lambda self, recipe: numbers | {"draft_vocab": SOME, "kind": "part"})
+        return draft.run(one)
+
+
+def test_the_engine_reads_what_was_trained(work, trained):  # noqa: F811
+    config = json.loads((trained / "config.json").read_text())
+    assert (config["draft_vocab_size"], config["embedding_from"], config["vocab_size"]) == (SOME, TARGET, 300)
+    target = FastModel(trained).open()
+    target.sync([5, 9, 30, 7])
+    logits = target.score(DraftTree((11,), (-1,))).logits
+    answers = generate.read(work / "generations" / fingerprint(work / "models" / TARGET) / "train")
+    tokens = reduced_draft.frequent_tokens(answers, 300, SOME, [2])
+    outside = torch.ones(300, dtype=torch.bool).index_fill(0, tokens, False)
+    assert bool((logits[:, outside] == OUTSIDE).all()) and bool((logits[:, tokens] > OUTSIDE).all()) and 2 in tokens
+
+
+def test_leaders_without_a_row_leave_the_distribution():
+    """What is left is renormalised, and no row is counted twice."""
+    head = reduced_draft.ReducedHead(torch.randn(6, 4), torch.tensor([9, 3, 7, 1, 0, 5]), 10)
+    logp = torch.tensor([[0.5, 0.2, 0.1], [0.6, 0.3, 0.05], [0.3, 0.3, 0.3]]).log()
+    batch = torch.zeros(1, 5).long(), torch.arange(3), torch.tensor([[9, 2, 7], [2, 4, 3], [6, 8, 2]]), logp, torch.tensor([9, 3, 8])
+    _, where, rows, found, labels = head.material(batch)
+    assert where.tolist() == [0, 1] and labels.tolist() == [0, 1], "the third label has no row"
+    assert rows[0, [0, 2]].tolist() == [0, 2] and rows[1, 2] == 1 and all(len(set(row)) == 3 for row in rows.tolist())
+    torch.testing.assert_close(found[0].exp()[[0, 2]], torch.tensor([0.5, 0.1]) / 0.8)
+    torch.testing.assert_close(found[1].exp()[2], torch.tensor(0.05 / 0.1))
+    assert bool((found[0, 1] == reduced_draft.ABSENT) & (found[1, :2] == reduced_draft.ABSENT).all())
+
+
+def test_its_logits_cover_the_vocabulary():
+    head = reduced_draft.ReducedHead(torch.randn(3, 4), torch.tensor([8, 2, 5]), 10)
+    x = torch.randn(2, 5, 4)
+    logits = head(x)
+    assert logits.shape == (2, 5, 10) and torch.equal(logits[..., [8, 2, 5]], x @ head.weight.T)
+    assert bool((logits[..., [0, 1, 3, 4, 6, 7, 9]] == OUTSIDE).all())
