@@ -187,7 +187,8 @@ def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> 
                 f"{spread(row.straight) if row.straight else ABSENT} |"
                 for key, row in sorted(judged.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
         out += [f"## Without answers that go in circles, {named(temperature)}", CIRCLES,
-                "\n".join(["| method | looping answers | tokens a pass without them | speed-up without them |", "|---|---|---|---|", *rows])]
+                "\n".join(["| method | looping answers | tokens a pass without them | speed-up without them |",
+                           "|---|---|---|---|", *rows])]
     return out
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from ..methods import catalogue
+
 LEAST = 2  # runs per lane needed for an interval
 CLOSE = 1.05  # speed ratio below which there is no difference
 
@@ -20,8 +22,13 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
     plain = next((of[:most] for lane, of in measured if lane["key"] == baseline), None)
     ranked = sorted(((_row(lane, of[:most], plain), of[:most]) for lane, of in measured),
                     key=lambda pair: -pair[0]["tokens_per_second"])
+    bounds = {key for key, method in catalogue().items() if method.bound}
+    limit = max((row["tokens_per_second"] for row, _ in ranked if row["key"] in bounds), default=None)
+    for row, _ in ranked:
+        row["bound"], row["of_possible"] = row["key"] in bounds, row["tokens_per_second"] / limit if limit else None
     rows = [row for row, _ in ranked]
-    winner, sentence = _verdict(rows, [of for _, of in ranked], baseline)
+    running = [(row, of) for row, of in ranked if not row["bound"]]
+    winner, sentence = _verdict([row for row, _ in running], [of for _, of in running], baseline)
     return {"rows": rows, "winner": winner, "sentence": sentence}
 
 

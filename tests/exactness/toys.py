@@ -21,7 +21,7 @@ from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-DRAFTS = {"draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
+DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
 LENT = {"other_draft", "store:text", "store:dense"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}

@@ -1,0 +1,30 @@
+"""Oracle drafts: the target drafts for itself while the timer is paused, so that every draft token is accepted at no cost.
+
+The speed of such a run bounds every drafter of the same draft length on this machine: what remains is verification and sampling.
+"""
+from __future__ import annotations
+
+from ...core import Budget, Drafter, DraftTree, Scores, State, Target
+from .chain import DraftChain
+
+
+class OracleChain(Drafter):
+    """Draft a chain with a second KV cache of the target, outside the measured time. At temperatures above 0 the chain is sampled from
+    the target's own distribution, so the ratio rule accepts it with probability 1."""
+
+    def __init__(self, model: Target):
+        self.inner = DraftChain(model)
+
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
+        state.clock.pause()
+        try:
+            self.inner.start(state, target, prefill)
+        finally:
+            state.clock.resume()
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        state.clock.pause()
+        try:
+            return self.inner.propose(state, budget)
+        finally:
+            state.clock.resume()
