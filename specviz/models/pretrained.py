@@ -41,6 +41,22 @@ def cache_word(net: torch.nn.Module) -> str | None:
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
 
+def _checked_config(name: str, source: str, revision: str | None, width: int, spread: bool):
+    """Return the configuration of a causal model that fits here. Raises ModelError."""
+    import transformers
+
+    if Path(source).is_dir():
+        try:
+            _check_files(name, Path(source), width, spread)
+        except ModelError as error:
+            raise ModelError(f"{name} cannot be loaded: {error}") from None
+    config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(f"{name} is not a causal language model ({config.model_type})")
+    _check_sizes(name, config, width, spread)
+    return config
+
+
 def load_causal(name: str, source: str, revision: str | None, **options):
     """The network. Every way a checkpoint can be unusable is one sentence (ModelError). options: of from_pretrained."""
     import transformers
@@ -50,15 +66,7 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     width = 1 if options.get("quantization_config") else (options.get("dtype") or torch.float32).itemsize
     try:
         with _quiet(transformers.utils.logging):
-            if Path(source).is_dir():
-                try:
-                    _check_files(name, Path(source), width, spread)
-                except ModelError as error:
-                    raise ModelError(f"{name} cannot be loaded: {error}") from None
-            config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-            if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-                raise ModelError(f"{name} is not a causal language model ({config.model_type})")
-            _check_sizes(name, config, width, spread)
+            config = _checked_config(name, source, revision, width, spread)
             state = _gguf_state(Path(source), options.get("dtype"))
             known = dict(output_loading_info=True, ignore_mismatched_sizes=True) | options  # the report names sizes; an error would not
             if state is None:
