@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .draft_steps import UnbatchedCall, ForwardPass, DraftSteps, run_alone
     from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, DeviceTopology
 
-_MODULES = ("method", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",
+_MODULES = ("method", "budget", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",
             "logits_processors")  # light ones first
 
 

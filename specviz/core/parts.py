@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Protocol, Sequence
 
+from .budget import Budget, Step, StopBelowProbability, never_stop  # noqa: F401 - imported from here, too
 from .draft_labels import CHOSEN
 
 if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
@@ -81,48 +82,6 @@ class Verdict:
     kind: str
     decisions: tuple[Decision, ...] = ()
     probs: Tensor | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One draft step, for a policy that decides when to stop: the token just kept, its distribution [vocab], its depth (0 first)."""
-
-    token: int
-    probs: Tensor
-    depth: int
-    hidden: Tensor | None = None
-
-
-def never_stop(step: Step) -> bool:
-    """Draft to the budget's full depth."""
-    return False
-
-
-@dataclass(frozen=True)
-class StopBelowProbability:
-    """Stop after a token whose draft probability is below ``least``. It needs one number per token, so a model that drafts a chain in
-    one call (``write``) applies it inside that call."""
-
-    least: float
-
-    def __call__(self, step: Step) -> bool:
-        return self.takes(float(step.probs[step.token]))
-
-    def takes(self, prob: float) -> bool:
-        """Return whether drafting stops after a token of this probability. Called once for each token, in order."""
-        return prob < self.least
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much to draft this round. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; arm: index of a
-    bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
-
-    gamma: int = 4
-    width: int = 1
-    nodes: int = 64
-    arm: int = 0
-    stop: Callable[[Step], bool] = never_stop
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from ..core import Method
 from ..methods import catalogue
 from ..trace.events import Event, Finished
 from .request import SessionError, read_whole
-from .session import Run, Session
+from .session import Session
+from .single_run import Run
 
 MOST_REPEATS, WARM_TOKENS = 20, 12
 

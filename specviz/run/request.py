@@ -4,28 +4,21 @@ Every value is checked and refused with one sentence.
 """
 from __future__ import annotations
 
-import json
 import math
 import threading
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Iterator
 
-import torch
-
-from ..core import BrokenModel, InvalidDistribution, Method, Sampling
+from ..core import Method, Sampling
 from ..indexes.earlier_answers import Memory
+from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
+from .response_format import read_format
 
 ROLES = ("system", "user", "assistant")
 MOST_STOPS, LONGEST_STOP = 16, 200
 
 
-class SessionError(ValueError):
-    """A request that cannot be run; the message is one sentence for a person."""
-
-
-FORMATS = ("text", "json_object", "json_schema", "regex", "choice", "lark")
-LONGEST_FORMAT, DEEPEST_FORMAT, MOST_CHOICES = 65_536, 64, 1000  # characters, levels, choices of a response format
 MOST_TOKENS, MOST_COPIES, MOST_LOGPROBS, MOST_BIASES, MOST_BAD_WORDS, MOST_STOP_IDS = 2**20, 32, 20, 1024, 256, 256
 BIAS = 100.0  # logit biases are clamped to [-100, 100]
 
@@ -135,48 +128,6 @@ def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
                  for token, bias in pairs)
 
 
-def read_format(given: Any) -> dict[str, Any] | None:
-    """Read a response format: {"type": "json_schema", "json_schema": {"schema": {...}}}, {"type": "json_object"}, {"type": "regex",
-    "regex": "..."}, {"type": "choice", "choice": [...]} or {"type": "lark", "lark": "..."}; None for {"type": "text"}."""
-    if given is None:
-        return None
-    kind = given.get("type") if isinstance(given, dict) else None
-    if not isinstance(kind, str) or kind not in FORMATS:
-        raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.")
-    if _depth(given) > DEEPEST_FORMAT:
-        raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.")
-    try:
-        length = len(json.dumps(given, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise SessionError("response_format is not plain JSON data.") from None
-    if length > LONGEST_FORMAT:
-        raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.")
-    if kind in ("text", "json_object"):
-        return None if kind == "text" else {"type": kind}
-    value = given.get(kind)
-    if kind == "json_schema":
-        schema = value.get("schema") if isinstance(value, dict) else None
-        good, want, value = isinstance(schema, (dict, bool)), "{\"schema\": a JSON schema}", {"schema": schema}
-    elif kind == "choice":
-        good = isinstance(value, (list, tuple)) and 0 < len(value) <= MOST_CHOICES and all(isinstance(x, str) and x for x in value)
-        value, want = list(value) if good else value, f"1 to {MOST_CHOICES} texts"
-    else:
-        good, want = isinstance(value, str) and bool(value.strip()), "text"
-    if not good:
-        raise SessionError(f"response_format of type {kind} needs a field {kind} with {want}.")
-    return {"type": kind, kind: value}
-
-
-def _depth(value: Any) -> int:
-    """Return the nesting depth of plain data, counted up to DEEPEST_FORMAT + 1."""
-    level, depth = [value], 0
-    while level and depth <= DEEPEST_FORMAT:
-        level = [inner for one in level if isinstance(one, (dict, list, tuple))
-                 for inner in (one.values() if isinstance(one, dict) else one)]
-        depth += 1
-    return depth
-
-
 def _between(name: str, value: Any, low: float, high: float) -> float:
     number = read_number(name, value)
     if not low <= number <= high:
@@ -211,21 +162,6 @@ def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed
                         read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
     except ValueError as error:
         raise SessionError(sentence(error)) from None
-
-
-def sentence(error: BaseException | str) -> str:
-    """Return the first line of an error as a sentence."""
-    words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
-
-
-def explain(method: Method, error: Exception) -> str:
-    """Return why a run failed, as a sentence for a person."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
-    if isinstance(error, (BrokenModel, InvalidDistribution)):
-        return sentence(error)
-    return sentence(f"{method.title} stopped: {sentence(error)}")
 
 
 def read_messages(prompt: Any) -> list[dict[str, str]]:

@@ -1,34 +1,21 @@
-"""Sessions and runs: a loaded target, a method with its knobs and sampling settings; prompt in, events out.
-
-Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round; however it ends, also when the
-caller drops the generator, its KV cache is freed. The engine's clock is paused while the caller handles an event.
-"""
+"""Sessions: a loaded target, a method with its knobs and a request; prompt in, events out."""
 from __future__ import annotations
 
 import threading
-import time
-import uuid
-from dataclasses import asdict
-from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import Any, Iterator, Sequence
 
-import torch
-
 from ..core import Costs, FixedCosts, Method, Sampling, State
-from ..trace.metrics import Totals
-from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, TextEmitted, Started
 from ..indexes.earlier_answers import Memory
-from ..loops import speculate
 from ..methods import catalogue
-from .batch_prompts import BatchPrompts, why_not_batchable
-from .cut_at_stop import cut_round
-from .copied_tokens import CopiedTokens
+from ..trace.events import Event
+from .batch_prompts import why_not_batchable
 from .processors import ProcessorFactory, stop_tokens
-from .request import (GenerationRequest, SessionError, explain, largest, read_cancel, read_given, read_messages, read_predicted,
-                      read_request, read_seconds, read_stops, read_whole, sentence)
+from .request import (GenerationRequest, SessionError, read_cancel, read_given, read_messages, read_predicted, read_request,
+                      read_seconds, read_stops, read_whole, sentence)
+from .single_run import Run
 from ..zoo.registry import ZooError
-from ..zoo.text import Transcript, encode_chat, encode_plain
+from ..zoo.text import encode_chat, encode_plain
 
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
 LEAST_STEP = 0.05  # minimum cost of a draft step in deterministic runs, as a share of a target pass
@@ -131,168 +118,6 @@ class Session:
                      processors=self.processors.make() if self.processors else None)
 
 
-class Run:
-    """One run in progress. ``events`` is the stream; ``turn()`` gives the events up to the end of a round."""
-
-    def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
-        self.session, self.loaded = session, session.loaded
-        self.ids, self.messages, self.wanted = ids, messages, wanted
-        self.limit = min(wanted, self.loaded.context - len(ids))
-        self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
-        self.cancel, self.top_k_saved = cancel, top_k_saved
-        self.ends_at = None if deadline is None else time.monotonic() + deadline
-        self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
-        self.totals, self.state, self.kit, self.batch_prompts = Totals(), None, None, BatchPrompts(session)
-        self.border = self.over = False
-        self.remembered = CopiedTokens()
-        self._forward_before = 0.0  # in the prefill
-        self.events = self._stream()
-
-    def clock(self) -> float:
-        """Engine seconds so far."""
-        return self.state.clock.now() if self.state else 0.0
-
-    def turn(self) -> Iterator[Event]:
-        """The next events, up to the end of a round, of the prefill, or of the run (then ``over`` is true)."""
-        for event in self.events:
-            yield event
-            if self.border:
-                return
-        self.over = True
-
-    def _stream(self) -> Iterator[Event]:
-        yield Started(self._header())
-        why, totals = "", {}
-        try:
-            yield from self._rounds()
-        except Exception as error:  # this run ends with a sentence; other lanes go on
-            why = explain(self.session.method, error)
-        finally:
-            totals = self._counts()
-            self.batch_prompts.close()
-            if self.kit:
-                self.kit.close()
-                self._remember()
-                if self.state:
-                    self.state.draft_ready = bool  # the kit and its models are freed with the run
-            self.kit, self.border = None, False
-        yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
-
-    def _rounds(self) -> Iterator[Event]:
-        """Play until something ends the run; it ends between rounds only."""
-        if self.interrupted():
-            return
-        self.kit = self.loaded.kit()
-        if self.session.memory is not None:
-            self.session.memory.belong(self.loaded.name)
-            self.kit.memory = self.session.memory
-        self.kit.target.expect(largest(self.session.knobs))
-        if self.session.predicted:
-            self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
-        parts = self.session.method.build(self.kit, **self.session.knobs)
-        self.state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
-        self.state.draft_ready = self.kit.draft_ready
-        crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
-        loop = crowd or parts.loop or speculate
-        for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
-            self.totals.fold(event)
-            self.remembered.fold(event)
-            self.border = border and not self._ends()
-            yield event
-            if border and self._ends():
-                return
-
-    def _remember(self) -> None:
-        """Add the answer to the visitor's memory."""
-        if self.session.memory is not None and self.state is not None:
-            self.session.memory.add(list(self.transcript.tokens))  # without tokens after a stop string
-
-    def _cut_rounds(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
-        """Yield the loop's events, each with whether it ends a round. A round is held until it is whole, because a stop string may cut
-        it; its text follows, then its notes."""
-        held: list[Event] = []
-        owed = 0
-        for event in _advance(loop):
-            if isinstance(event, Prefilled):
-                self._forward_before = self._forward()
-                yield event, True
-            elif isinstance(event, Noted):
-                owed -= 1
-                yield event, owed == 0
-            elif not isinstance(event, Committed):
-                held.append(event)
-            else:
-                owed = len(self.state.notes)
-                *events, text = self._with_text([*held, event])
-                held = []
-                yield from ((one, False) for one in events)
-                yield text, owed == 0
-
-    def _with_text(self, events: list[Event]) -> list[Event]:
-        """Append the text to a round's events and cut them after the token that completes a stop string."""
-        committed = events[-1]
-        pieces = []
-        for token in committed.tokens:
-            pieces.append(self.transcript.add(token))
-            if self.transcript.stopped:
-                events = cut_round(events, len(pieces))
-                break
-        return [*events, TextEmitted(committed.round, tuple(pieces))]
-
-    def left(self) -> float | None:
-        """Seconds until the deadline; None without one."""
-        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
-
-    def interrupted(self) -> bool:
-        return self.cancel.is_set() or (self.ends_at is not None and time.monotonic() >= self.ends_at)
-
-    def _ends(self) -> bool:
-        return self.transcript.stopped or self.state.done or self.interrupted()
-
-    def _finish(self) -> str:
-        if self.transcript.stopped:
-            return "stop_string"
-        if self.state and self.state.ended:
-            return "stop"
-        if self.state and self.state.left <= 0:
-            return "context" if self.limit < self.wanted else "length"
-        return "stopped" if self.cancel.is_set() else "deadline"
-
-    def _forward(self) -> float:
-        return self.batch_prompts.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
-
-    def _counts(self) -> dict[str, Any]:
-        """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text, and the number of tokens
-        copied from earlier answers."""
-        return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(), **self._stopped_drafts()}
-
-    def _unrecorded(self) -> dict[str, Any]:
-        """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""
-        why = {name: count for name, count in getattr(self.kit and self.kit.target, "eager", {}).items() if name != "prompt"}
-        return {"eager": why} if why else {}
-
-    def _stopped_drafts(self) -> dict[str, Any]:
-        """Return the draft models that stopped drafting: model, reason, and tokens of the text by then."""
-        problems = self.kit.draft_problems() if self.kit else []
-        return {"draft_stopped": problems} if problems else {}
-
-    def _header(self) -> dict[str, Any]:
-        session, method, sampling = self.session, self.session.method, self.session.sampling
-        *earlier, last = self.messages
-        return {
-            "schema": "specviz-trace/1", "run_id": self.run_id, "mode": "live", "clock": "engine",
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")},
-            "knobs": session.knobs,
-            "prompt": {"text": last["content"], "ids": self.ids,
-                       "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
-            "sampling": asdict(sampling), "greedy": sampling.greedy, "max_new_tokens": self.wanted,
-            "request": session.request.record(), **self.loaded.trace_facts(method),
-            "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
-        }
-
-
 def find_method(key: str) -> Method:
     """Return the method of this key. Raises SessionError that names the nearest ones."""
     known = catalogue()
@@ -301,20 +126,3 @@ def find_method(key: str) -> Method:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
         raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}")
     return known[key]
-
-
-def _advance(loop: Iterator[Event]) -> Iterator[Event]:
-    """Yield the loop's events, each computed without gradients, and close the loop at the end."""
-    try:
-        while True:
-            with torch.inference_mode():
-                event = next(loop, None)
-            if event is None:
-                return
-            yield event
-    finally:
-        loop.close()
-
-
-def _peak_memory() -> int | None:
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None

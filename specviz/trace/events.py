@@ -7,22 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterator
 
-import torch
-from torch import Tensor
-
 from ..core.parts import Outcome, Decision
 from ..core.state import State
+from .model_probs import ModelProbs, Top, best, grammar_note
 
-Top = list[list[float]]  # [[token, probability], ...]
 Span = tuple[float, float]  # seconds on the engine's clock
-
-
-def best(probs: Tensor | None, count: int) -> Top | None:
-    """Return the top tokens of a distribution, best first; None when none are saved."""
-    if probs is None or not count:
-        return None
-    values, tokens = probs.topk(min(count, probs.shape[-1]))
-    return [[int(x), float(p)] for x, p in zip(tokens.tolist(), values.tolist()) if p > 0]
 
 
 def _clean(record: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +199,7 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     committed = verified + outcome.seconds["judge"] + outcome.seconds["commit"]
     draft, verify = spans or ((t, drafted), (drafted, verified))
     if state.processors and state.processors.masked and state.top_k_saved:
-        state.note("grammar", **_grammar(outcome))
+        state.note("grammar", **grammar_note(outcome))
     rows = len(outcome.scores.logits)
     yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
     yield Verified(r, *verify, rows)
@@ -224,60 +213,6 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()
-
-
-class ModelProbs:
-    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before any logits processor.
-
-    Computed only where log-probabilities are asked for, and at temperature 0 where distributions are saved: there the distribution
-    decoded from is one-hot, and shows nothing of the model.
-    """
-
-    def __init__(self, outcome: Outcome, state: State):
-        self.outcome, self.logprobs, self.count = outcome, state.logprobs, state.top_k_saved
-        self.greedy = state.sampling.greedy and bool(state.top_k_saved)
-        self._rows: dict[int, Tensor] = {}
-
-    def _row(self, row: int) -> Tensor:
-        """Return log-probabilities [vocab] at a row of the scores."""
-        if row not in self._rows:
-            logits = self.outcome.scores.model_logits[row]
-            self._rows[row] = (logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1)
-        return self._rows[row]
-
-    def of_node(self, node: int) -> dict[str, Any]:
-        """Return further fields of a node's decision."""
-        row = self.outcome.tree.parents[node] + 1
-        if not self.greedy or row >= len(self.outcome.scores.logits):
-            return {}
-        probs = self._row(row).exp()
-        return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": best(probs, self.count)}
-
-    def of_committed(self) -> tuple[Any, ...]:
-        """Return the last four fields of Committed."""
-        kept, tokens = self.outcome.kept, self.outcome.committed
-        probs = self._row(kept[-1]).exp() if self.greedy else None
-        last = (None, None) if probs is None else (float(probs[tokens[-1]]), best(probs, self.count))
-        if self.logprobs is None:
-            return *last, None, None
-        pairs = [(self._row(row), token) for row, token in zip(kept, tokens)]
-        return *last, tuple(float(row[token]) for row, token in pairs), tuple(_top(row, self.logprobs) for row, _ in pairs)
-
-
-def _grammar(outcome: Outcome) -> dict[str, Any]:
-    """Return the note on what a grammar allowed and forbade at each committed token."""
-    rows = list(outcome.kept)
-    raw = outcome.scores.model_logits[rows].float().softmax(-1)
-    allowed = outcome.scores.logits[rows] > -torch.inf
-    values, tokens = raw.max(-1)
-    return {"tokens": list(outcome.committed), "allowed": allowed.sum(-1).tolist(),
-            "removed": [round(x, 6) for x in raw.masked_fill(allowed, 0.0).sum(-1).tolist()],
-            "top": [[token, round(value, 6)] for token, value in zip(tokens.tolist(), values.tolist())]}
-
-
-def _top(logprobs: Tensor, count: int) -> Top:
-    values, tokens = logprobs.topk(min(count, len(logprobs)))
-    return [[int(token), float(value)] for token, value in zip(tokens.tolist(), values.tolist())]
 
 
 def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from specviz.trace.metrics import Totals
 from specviz.methods import catalogue
 from specviz.run.request import read_sampling
 from specviz.run.racing import _take_turns, race
-from specviz.run.session import Session, SessionError, cut_round
+from specviz.run.cut_at_stop import cut_round
+from specviz.run.session import Session, SessionError
 
 from .fakes import FakeKit, FakeLoaded
 

@@ -1,0 +1,50 @@
+"""The budget of a round, and functions that stop drafting early."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draft step, for a policy that decides when to stop: the token just kept, its distribution [vocab], its depth (0 first)."""
+
+    token: int
+    probs: Tensor
+    depth: int
+    hidden: Tensor | None = None
+
+
+def never_stop(step: Step) -> bool:
+    """Draft to the budget's full depth."""
+    return False
+
+
+@dataclass(frozen=True)
+class StopBelowProbability:
+    """Stop after a token whose draft probability is below ``least``. It needs one number per token, so a model that drafts a chain in
+    one call (``write``) applies it inside that call."""
+
+    least: float
+
+    def __call__(self, step: Step) -> bool:
+        return self.takes(float(step.probs[step.token]))
+
+    def takes(self, prob: float) -> bool:
+        """Return whether drafting stops after a token of this probability. Called once for each token, in order."""
+        return prob < self.least
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to draft this round. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; arm: index of a
+    bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
+
+    gamma: int = 4
+    width: int = 1
+    nodes: int = 64
+    arm: int = 0
+    stop: Callable[[Step], bool] = never_stop

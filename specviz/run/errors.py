@@ -1,0 +1,25 @@
+"""Errors of a session as sentences for a person."""
+from __future__ import annotations
+
+import torch
+
+from ..core import BrokenModel, InvalidDistribution, Method
+
+
+class SessionError(ValueError):
+    """A request that cannot be run; the message is one sentence for a person."""
+
+
+def sentence(error: BaseException | str) -> str:
+    """Return the first line of an error as a sentence."""
+    words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
+def explain(method: Method, error: Exception) -> str:
+    """Return why a run failed, as a sentence for a person."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
+    if isinstance(error, (BrokenModel, InvalidDistribution)):
+        return sentence(error)
+    return sentence(f"{method.title} stopped: {sentence(error)}")

@@ -1,0 +1,52 @@
+"""Read the response format of a request: the kind of structured output and its schema, bounded before it is compiled."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import SessionError
+
+FORMATS = ("text", "json_object", "json_schema", "regex", "choice", "lark")
+LONGEST_FORMAT, DEEPEST_FORMAT, MOST_CHOICES = 65_536, 64, 1000  # characters, levels, choices of a response format
+
+
+def read_format(given: Any) -> dict[str, Any] | None:
+    """Read a response format: {"type": "json_schema", "json_schema": {"schema": {...}}}, {"type": "json_object"}, {"type": "regex",
+    "regex": "..."}, {"type": "choice", "choice": [...]} or {"type": "lark", "lark": "..."}; None for {"type": "text"}."""
+    if given is None:
+        return None
+    kind = given.get("type") if isinstance(given, dict) else None
+    if not isinstance(kind, str) or kind not in FORMATS:
+        raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.")
+    if _depth(given) > DEEPEST_FORMAT:
+        raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.")
+    try:
+        length = len(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise SessionError("response_format is not plain JSON data.") from None
+    if length > LONGEST_FORMAT:
+        raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.")
+    if kind in ("text", "json_object"):
+        return None if kind == "text" else {"type": kind}
+    value = given.get(kind)
+    if kind == "json_schema":
+        schema = value.get("schema") if isinstance(value, dict) else None
+        good, want, value = isinstance(schema, (dict, bool)), "{\"schema\": a JSON schema}", {"schema": schema}
+    elif kind == "choice":
+        good = isinstance(value, (list, tuple)) and 0 < len(value) <= MOST_CHOICES and all(isinstance(x, str) and x for x in value)
+        value, want = list(value) if good else value, f"1 to {MOST_CHOICES} texts"
+    else:
+        good, want = isinstance(value, str) and bool(value.strip()), "text"
+    if not good:
+        raise SessionError(f"response_format of type {kind} needs a field {kind} with {want}.")
+    return {"type": kind, kind: value}
+
+
+def _depth(value: Any) -> int:
+    """Return the nesting depth of plain data, counted up to DEEPEST_FORMAT + 1."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST_FORMAT:
+        level = [inner for one in level if isinstance(one, (dict, list, tuple))
+                 for inner in (one.values() if isinstance(one, dict) else one)]
+        depth += 1
+    return depth
