@@ -130,8 +130,8 @@ class LengthHead(Quick):
 
 
 def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
-    """Cross-entropy of log odds [n] against chances [n], a refusal weighing ``refused`` times an acceptance, over the weight
-    there is."""
+    """Cross-entropy of log odds [n] against probabilities [n], a refusal weighing ``refused`` times an acceptance, over the
+    weight there is."""
     weights = refused * (1 - passes) + passes
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 

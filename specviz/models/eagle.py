@@ -4,7 +4,7 @@ EAGLE-2, Li et al. 2406.16858).
 A feature is what the target's head reads, its state after the last norm. Row t joins the embedding of token t+1 with the
 feature at t and gives a guess of the feature at t+1; the target's own embedding and head are shared by the target for both ends.
 Knowing which token was really drawn is what makes the guess possible: the next feature depends on it. The layer has no norm in
-front of its attention, and there is none behind it.
+front of its attention, and there is none after it.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], maybe ``fc.bias``,
 ``layers.0.*``, maybe biases of queries, keys and values, maybe ``embed_tokens.weight``: a frozen copy of the target's, which

@@ -6,7 +6,7 @@ on, that state stands where the joined ones stood. Queries, keys and values of t
 the normed state, twice as wide as the layer. The draft vocabulary's token i is the target's token i + d2t[i].
 
 ``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Which layers are read is counted in
-two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = behind the first layer); those
+two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = after the first layer); those
 inside ``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Where nothing is said it is 2, half of
 the layers and the last but two. Later variants: ``norm_before_residual``; norms of their own for each state read (``fc_norm.*``),
 ``norm_output``.

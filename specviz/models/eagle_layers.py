@@ -141,7 +141,7 @@ class Layer(nn.Module):
         return self.feed(x + y), kv
 
     def feed(self, x: Tensor) -> Tensor:
-        """What comes of a row behind the attention."""
+        """What comes of a row after the attention."""
         return x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))
 
 

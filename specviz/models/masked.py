@@ -40,14 +40,14 @@ class MaskedModel(causal.Causal):
 
 
 class MaskedRows(RowCache):
-    """Tokens of the text in, which stay; masks behind them, which are forgotten."""
+    """Tokens of the text in, which stay; masks after them, which are forgotten."""
 
     def __init__(self, whole: MaskedModel):
         super().__init__(whole.fused)
         self.mask_token, self.width = whole.mask_token, whole.width
 
     def draft(self, ids: list[int], masks: int) -> Tensor:
-        """Logits [1 + masks, width] behind the last of the tokens and behind each of the masks, all from one pass."""
+        """Logits [1 + masks, width] after the last of the tokens and after each of the masks, all from one pass."""
         net = self.net
         rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
         said = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))

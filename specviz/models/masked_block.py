@@ -2,9 +2,9 @@
 Markov and the confidence head, as its authors' public code has them).
 
 The network reads the target: states that entered several of its layers are joined, pass ``fc`` and ``hidden_norm``, and give
-every layer keys and values for each token of the text. The block is a row for the last token and rows of a mask token behind it;
+every layer keys and values for each token of the text. The block is a row for the last token and rows of a mask token after it;
 they see the whole text and each other, also forwards. Row j of a block that is ``sampled from its anchor`` (DSpark) guesses the
-token j + 1 places behind the last one; of a DFlash block row j guesses the token at its own place, so row 0 says nothing. The
+token j + 1 places after the last one; of a DFlash block row j guesses the token at its own place, so row 0 says nothing. The
 target's own embedding and output matrix are shared by the target for both ends.
 
 A block alone cannot know which of two good continuations it has begun: the Markov head adds to the logits of a row what follows
@@ -85,8 +85,9 @@ class ConfidenceHead(nn.Module):
 
 class BlockDrafter(nn.Module):
     """config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
-    -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head, confidence_head_with_markov and
-    sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the config)."""
+    -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head,
+    confidence_head_with_markov and sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the
+    config)."""
 
     def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
         super().__init__()
@@ -195,7 +196,7 @@ class BlockRows(RowCache):
     """Rows of text in, which stay; a block out, which is forgotten."""
 
     def read(self, states: Tensor) -> None:
-        """Text rows [n, taps * hidden] behind those held."""
+        """Text rows [n, taps * hidden] after those held."""
         for part in states.to(self.net.dtype).split(STEP):
             n = len(part)
             self._run(part, list(range(n)), torch.ones(n, n, dtype=torch.bool), self.net.take)

@@ -53,7 +53,7 @@ def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list
 
 
 def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
-    """What goes through the head, [rows, length, hidden], behind the first so many layers and the last norm."""
+    """What goes through the head, [rows, length, hidden], after the first so many layers and the last norm."""
     if layers in (None, len(model.model.layers)):
         return model.model(ids).last_hidden_state
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])

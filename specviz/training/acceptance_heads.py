@@ -57,7 +57,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(rows [r], places in them [r, count]) behind which the answer has so many tokens; rows too short are left out, and in rows
+    """(rows [r], places in them [r, count]) after which the answer has so many tokens; rows too short are left out, and in rows
     with fewer places some are taken again."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
@@ -69,7 +69,7 @@ def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Ten
 
 
 @torch.no_grad()
-def behind(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+def continuations(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
     """A model's states after its last norm of a text, [rows, width, hidden], and of other endings of it, [rows, n, steps,
     hidden], in one pass. ids [rows, width]; at [rows, n]: the last place an ending sees of its row; tails [rows, n, steps]: the
     endings."""
@@ -96,9 +96,9 @@ def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: ran
     ids = batch.ids[rows]
     probs = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
     probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
-    follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens behind the swapped one
+    follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens after the swapped one
     tails = torch.cat([probs.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
-    text, other = behind(features.target, ids, at, tails)
+    text, other = continuations(features.target, ids, at, tails)
     tokens = picked(ids, follows + 1)[..., None]
     expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1) for states in (picked(text, follows), other)]
     return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
@@ -123,8 +123,8 @@ def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: rando
         tails = torch.cat([tails, draft.lm_head(last).argmax(-1)[..., None]], -1)
         if tails.shape[-1] == tokens:
             break
-        last = behind(draft, ids, at, tails)[1][:, :, -1]
-    text, theirs = behind(features.target, ids, at, tails)
+        last = continuations(draft, ids, at, tails)[1][:, :, -1]
+    text, theirs = continuations(features.target, ids, at, tails)
     own = picked(text, at[..., None] + torch.arange(1, tokens + 1, device=at.device))
     return own.flatten(0, 1), theirs.flatten(0, 1)
 

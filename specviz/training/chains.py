@@ -22,7 +22,7 @@ from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
 
-# (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 speaks of the token after place p
+# (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 predicts the token after place p
 Guesses = Callable[[Batch, int], list[Tensor]]
 
 

@@ -1,6 +1,6 @@
 """Chimera's encoders and heads, trained on the frozen target's states along its own answers (Zeng et al. 2402.15758).
 
-Trigrams are of the true tokens behind a place, as on every path that is accepted; what stands for the states in between is the
+Trigrams are of the true tokens after a place, as on every path that is accepted; what stands for the states in between is the
 encoder's own output. The authors unroll their own best guesses instead and hold the first output near the target's next state;
 here each step learns the target's distribution alone.
 """
@@ -25,7 +25,7 @@ def run(job: Job) -> Path:
 
 
 def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:
-    """The layer over the text alone, without the trigrams behind it."""
+    """The layer over the text alone, without the trigrams after it."""
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
@@ -45,7 +45,7 @@ class Reader:
         return kept, self.model.joined(index, batch.states[places].float(), self._outputs[index].flatten(0, 1)[places])
 
     def _codes(self, ids: Tensor) -> list[Tensor]:
-        """For each step the code of the trigram that ends ``step`` tokens behind a place's next one; past the end of a row the
+        """For each step the code of the trigram that ends ``step`` tokens after a place's next one; past the end of a row the
         last token repeats, where nothing is learned."""
         n, device = ids.shape[1], ids.device
         ends = torch.arange(1, n + len(self.model), device=device)[:, None] + torch.arange(-2, 1, device=device)
@@ -55,7 +55,7 @@ class Reader:
         return [codes[:, step:step + n] for step in range(len(self.model))]
 
 
-CARD = """Chimera: {heads} heads behind a trigram encoder and one decoder layer over the whole text's states; the target's
+CARD = """Chimera: {heads} heads after a trigram encoder and one decoder layer over the whole text's states; the target's
 embedding and output matrix are shared by the target. Each guess reads the last three tokens closely and the rest through the
 layer. A tree of guesses is grown level by level and checked in one pass, so a wrong guess costs time and never changes the text.
 How often each rank of each head is right is in config.json.

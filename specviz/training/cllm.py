@@ -3,8 +3,8 @@
 With a ``rank`` only matrices of that rank beside the target's own learn, and only they are kept (LoRA, Hu et al. 2106.09685).
 
 In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target
-make it one point of a trajectory, whose end is known: the answer itself. The model is to say behind the wrong block what it says
-behind the right one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
+make it one point of a trajectory, whose end is known: the answer itself. The model is to say after the wrong block what it says
+after the right one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random
 
 
 def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
-    """Consistency behind the first wrong token of each row's block, and distillation along the right text for ``stay`` times the
+    """Consistency after the first wrong token of each row's block, and distillation along the right text for ``stay`` times the
     weight."""
     width = batch.ids.shape[1]
     right = model(batch.ids).flatten(0, 1)

@@ -1,6 +1,6 @@
 """Clover's heads, trained on the frozen target's states along its own answers (Xiao et al. 2405.00263).
 
-The state runs over the true tokens behind a place, as on every path that is accepted, and head i learns the token after i + 1 of
+The state runs over the true tokens after a place, as on every path that is accepted, and head i learns the token after i + 1 of
 them. The augmenting block begins anew here; the paper's begins as the target's last layer. Loss and tree as for Hydra.
 """
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reader:
         return kept, self.model.mlp[index](states)
 
 
-CARD = """Clover heads: {heads} of them behind a decoder layer over the whole text's states; the target's output matrix is shared
+CARD = """Clover heads: {heads} of them after a decoder layer over the whole text's states; the target's output matrix is shared
 by the target. Each guessed token turns the state from which the next is guessed. A tree of guesses is grown level by level and
 checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
 config.json.

@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=__doc__.splitlines()[0])
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")
-    p.add_argument("--name", help="text, or dense with --dense, behind the name of any target but the first")
+    p.add_argument("--name", help="text, or dense with --dense, after the name of any target but the first")
     p.add_argument("--target", help="a name of models.yaml; else the first of the embedded ones")
     p.add_argument("--tokens", type=int, help=f"most tokens to keep ({MOST:,}, or {DENSE_MOST:,} with --dense)")
     p.add_argument("--dense", action="store_true", help="with the target's states, for DReSD")

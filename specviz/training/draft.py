@@ -55,7 +55,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
 
 
 def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
-    """What the draft earned on its way: a point a measurement, replayed on so many held-out answers of the target."""
+    """Return the draft's learning curve: one point per measurement, replayed on so many held-out answers of the target."""
     points = [{"step": step, "seconds": round(seconds, 1), "tokens": tokens, **figures}
               for step, seconds, figures, tokens in (row for row in progress.measures if len(row) == 4) if figures]
     return {"target": job.target, "parameters": sum(weight.numel() for weight in model.parameters()), "from": numbers.get("from"),
@@ -63,7 +63,8 @@ def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: P
 
 
 class DraftTrainer:
-    """What a draft learns at a step: a function of the seed, the step and the weights, so that a killed run goes on alike.
+    """The loss of a draft at a step: a function of the seed, the step and the weights, so a killed run resumes to the same
+    weights.
 
     numbers: pretrain: share of the budget spent on answers that others wrote, every token of them, before anything of the target;
     breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the
@@ -235,7 +236,7 @@ def at(model, ids: Tensor, where: Tensor) -> Tensor:
 
 
 def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
-    """The same behind so many layers each, and the last norm."""
+    """The same after so many layers each, and the last norm."""
     out = model.model(ids, output_hidden_states=len(layers) > 1)
     states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]
     return [hidden.flatten(0, 1)[where] for hidden in states]

@@ -5,7 +5,7 @@ At every place of the target's own answers the draft model's token is drawn, and
 min(1, p / q), from both models' distributions at temperature 1.
 
 SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own, a share of the target's left in,
-and the head learns from the state behind each of its own tokens; the loss is a cross-entropy in which a refusal weighs more,
+and the head learns from the state after each of its own tokens; the loss is a cross-entropy in which a refusal weighs more,
 divided by the weight there is. DISCO (2405.04304): rounds are played along the text, so that a token's place in its draft is what
 it would be; half of the rows are drafted greedily, where a token is accepted if it is the target's most probable.
 """
@@ -80,14 +80,14 @@ def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def by_states(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
-    """SpecDec++: (log odds, chances) of the draft model's tokens in a mixed text."""
+    """SpecDec++: (log odds, probabilities) of the draft model's tokens in a mixed text."""
     states, passes, own = mixed(features, batch, numbers["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
 def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """(states [n, hidden] behind each answer token of the mixed text, chances [n], which are the draft model's own [n])."""
+    """(states [n, hidden] after each answer token of the mixed text, probabilities [n], which are the draft model's own [n])."""
     tokens, passes = drawn(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
@@ -97,14 +97,14 @@ def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Genera
 
 
 def by_rows(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
-    """DISCO: (log odds, chances) of the tokens that rounds along the text would have drafted."""
+    """DISCO: (log odds, probabilities) of the tokens that rounds along the text would have drafted."""
     q, depths, passes = traces(features, batch, numbers["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
 def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(distributions [m, vocab], places in the draft [m], chances [m]) of drafted tokens; the others were the target's."""
+    """(distributions [m, vocab], places in the draft [m], probabilities [m]) of drafted tokens; the others were the target's."""
     p, q = features.distributions(batch)
     tokens, passes = drawn(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")

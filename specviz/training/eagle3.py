@@ -75,7 +75,7 @@ def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesse
 
 
 def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
-    """States [rows * width, hidden], one tensor a step of the rollout; row ``place`` speaks of the token at place + 2."""
+    """States [rows * width, hidden], one tensor a step of the rollout; row ``place`` predicts the token at place + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.layer.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]

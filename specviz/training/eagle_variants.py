@@ -46,7 +46,7 @@ def run(job: Job, recipe: str) -> Path:
 
 def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:
     """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what
-    speaks of the token there."""
+    predicts the token there."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
     probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
     return numbers["regress"] * near + numbers["classify"] * probs

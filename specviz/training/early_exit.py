@@ -22,7 +22,8 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 
 
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
-    """Where the head of this kind was put. reads: features with what enters the layer of the recipe's ``exit_layer``."""
+    """Train a head of this kind and return its folder. reads: features with what enters the layer of the recipe's
+    ``exit_layer``."""
     numbers = job.numbers(kind)
     features = reads(job, numbers, layer=numbers["exit_layer"])
     if not 0 < numbers["exit_layer"] < features.body.layers:

@@ -1,4 +1,4 @@
-"""What a trained head sees: the frozen target's states along answers the target itself wrote.
+"""Training material of a head: the frozen target's states along answers the target itself wrote.
 
 A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
 The last states are computed once and kept on disk, some gigabytes beside the answers, because for a target of fifty million
@@ -87,7 +87,7 @@ class Features:
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
     def place(self, name: str) -> Path:
-        """Where a recipe keeps its checkpoint: a new target begins a new one."""
+        """Return the folder of a recipe's checkpoint: a new target begins a new one."""
         return self.job.folder(name, self.mark)
 
     def batch(self, step: int, done: float) -> Batch:

@@ -32,7 +32,8 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """One generation. `top_logp[j]`: log-probabilities of the leaders for answer token j at temperature 1, whatever it was drawn at."""
+    """One generation. `top_logp[j]`: log-probabilities of the leaders for answer token j at temperature 1, whatever it was drawn
+    at."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -76,7 +77,7 @@ def run(job: Job) -> Path:
 
 
 def spent_seconds(root: Path) -> float:
-    """Time already spent on these generations: the budget counts over all resumptions."""
+    """Return the seconds already spent on these generations: the budget counts over all resumptions."""
     path = root / "progress.json"
     return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else 0.0
 
@@ -169,7 +170,7 @@ class Maker:
 
 
     def prefill(self, prompts: list[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
-        """The distribution behind each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows
+        """The distribution after each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows
         at a time, each padded to the longest of its own."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
@@ -228,8 +229,9 @@ def roomy_cache(config) -> DynamicCache:
 def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Draw a token per row, [rows] at temperatures [rows], 0 for the most probable one.
 
-    Return (tokens [rows], ids of the leaders [rows, top], their log-probabilities at temperature 1). The inverse of the cumulative
-    distribution is taken over the leaders; only a draw beyond them looks at the whole vocabulary, so the sampler stays exact.
+    Return (tokens [rows], ids of the leaders [rows, top], their log-probabilities at temperature 1). The inverse of the
+    cumulative distribution is taken over the leaders; only a draw beyond them looks at the whole vocabulary, so the sampler stays
+    exact.
     """
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
     total = z.logsumexp(-1, keepdim=True)

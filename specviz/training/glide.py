@@ -58,23 +58,23 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("glide"), model, features, runner, about)
 
 
-def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, behind: int | None = None) -> Tensor:
-    """States [rows, width, hidden] that speak of the token after each place. behind: how many tokens before its own a row sees
+def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: int | None = None) -> Tensor:
+    """States [rows, width, hidden] that predict the token after each place. lag: how many tokens before its own a row sees
     the target's keys, as drafting so many tokens ahead does; None: in the blocks of training."""
     rows, width = batch.ids.shape
     parts = batch.layer.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
-    horizons = torch.tensor([model.horizon(at) if behind is None else max(0, at - behind) for at in places], device=batch.ids.device)
+    horizons = torch.tensor([model.horizon(at) if lag is None else max(0, at - lag) for at in places], device=batch.ids.device)
     return model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts], horizons)
 
 
 def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
-    """What the replay asks: row p - 1 speaks of the token after place p. Rows of the text before are taken as drafted as far
+    """What the replay asks: row p - 1 predicts the token after place p. Rows of the text before are taken as drafted as far
     ahead."""
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 
-CARD = """A GliDe drafter ({layers} layer; embedding and output matrix are shared with the target). Behind its own
+CARD = """A GliDe drafter ({layers} layer; embedding and output matrix are shared with the target). After its own
 attention stands a second one over the keys and values that the target holds of the text, from its layer {last} on (0 is the
 first); the target checks what it drafts, so a wrong guess costs time and never changes the text.
 

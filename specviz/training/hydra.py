@@ -1,6 +1,6 @@
 """Hydra's heads, trained on the frozen target's states along its own answers (Ankner et al. 2402.05109).
 
-Head i reads the state and the embeddings of the i + 1 tokens behind it and learns the next one; the tokens are the text's own,
+Head i reads the state and the embeddings of the i + 1 tokens after it and learns the next one; the tokens are the text's own,
 as they are on every path that is accepted. Loss and tree as for Medusa (training/medusa.py): Hydra++ too learns the target's
 distribution and not the text. With a prefix layer the heads read the whole text's states.
 """

@@ -1,6 +1,6 @@
 """What guesses inside the frozen target (models/in_target.py): embeddings, matrices or vectors, trained through its layers.
 
-Places of the answers become owners. Behind each hang the rows of all steps, in the same pass as the text and seen by none of it;
+Places of the answers become owners. After each hang the rows of all steps, in the same pass as the text and seen by none of it;
 step j learns the target's distribution of the token j + 1 places after the next. The gradient passes through the target's layers
 and stops at what makes the rows. Measured are all places of an answer, as heads that fill a tree are (ranks.py).
 """
@@ -57,7 +57,7 @@ def every(batch: Batch, steps: int) -> Tensor:
 
 
 class Reader:
-    """One pass of the target over a batch and the rows behind its owners, flat places [rows, n]."""
+    """One pass of the target over a batch and the rows after its owners, flat places [rows, n]."""
 
     def __init__(self, model: in_target.LookAhead, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
@@ -75,7 +75,7 @@ class Reader:
         return kept[kept >= 0], self._states[:, :, index][kept >= 0]
 
     def _run(self, batch: Batch) -> Tensor:
-        """States [rows, owners, steps, hidden] behind the last norm; the chains of an owner are averaged, as their logits are."""
+        """States [rows, owners, steps, hidden] after the last norm; the chains of an owner are averaged, as their logits are."""
         rows, width = batch.ids.shape
         each, steps, chains_each = self.owners.shape[1], len(self.model), self.model.chains
         at = self.owners % width
@@ -110,7 +110,7 @@ class Reader:
 
 
 class Everywhere:
-    """Guesses behind every place, for measuring; a batch is run once for all steps."""
+    """Guesses after every place, for measuring; a batch is run once for all steps."""
 
     def __init__(self, model: in_target.LookAhead, features: Features):
         self.model, self.features = model, features
@@ -123,7 +123,7 @@ class Everywhere:
 
 
 def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
-    """Who sees whom, [rows, all, all]: text causally, and each row behind an owner at [rows, n] the text up to it and its own
+    """Attention mask, [rows, all, all]: text causally, and each row after an owner at [rows, n] the text up to it and its own
     chain."""
     rows, each = at.shape
     size = each * chains_each * steps
@@ -146,8 +146,8 @@ def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
 
 
 WHAT = {
-    "prompts": "Learned embeddings that ride along with a pass of the target, behind a token of the text",
-    "transfer": "Matrices that turn a token's state inside the target into made-up states of the tokens behind it",
+    "prompts": "Learned embeddings that ride along with a pass of the target, after a token of the text",
+    "transfer": "Matrices that turn a token's state inside the target into made-up states of the tokens after it",
     "streams": "Vectors which, added to a token's state inside the target, make streams that run ahead of it",
 }
 

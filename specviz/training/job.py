@@ -1,6 +1,6 @@
 """What every recipe is given: where things lie, how long it may run, and its numbers.
 
-Nothing that a run leaves behind goes into the checkout: generations, checkpoints, curves and the
+No output of a run goes into the checkout: generations, checkpoints, curves and the
 log live in the work folder. Finished models are written to `<work>/models`; `--ship` also puts
 them where the app looks for them.
 """
@@ -50,8 +50,8 @@ class Job:
     only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
     def numbers(self, recipe: str) -> dict:
-        """The recipe's YAML: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand below
-        them."""
+        """Return the recipe's numbers: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand
+        below them."""
         sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
@@ -77,11 +77,11 @@ class Job:
         return torch.device(self.device)
 
     def model(self, name: str) -> Path:
-        """Where to read a model, in one piece."""
+        """Return the folder of a model, its shards joined."""
         return whole(self.place(name))
 
     def place(self, name: str) -> Path:
-        """Where a model and its card lie: in this work folder, else among the shipped ones."""
+        """Return the folder of a model and its card: in the work folder, else among the shipped ones."""
         places = [self.work / "models" / name, self.shipped_place(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
@@ -99,11 +99,11 @@ class Job:
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 
     def places(self, name: str) -> list[Path]:
-        """Where a finished model goes."""
+        """Return the folders to which a finished model is written."""
         return [self.work / "models" / name] + ([self.shipped_place(name)] if self.ship else [])
 
     def log(self, recipe: str, **figures) -> None:
-        """One line a run; the model cards quote it."""
+        """Append one line per run to the log; the model cards quote it."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"recipe": recipe, "of": self.target, "time": now, "size": self.size, **figures}
         with open(self.folder() / "log.jsonl", "a", encoding="utf-8") as log:

@@ -27,7 +27,7 @@ def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
 ahead = partial(early_exit.ahead, adapted)
 
 
-CARD = """A Kangaroo adapter: one attention layer and two norms behind the target's first {exit_layer} layers. With the target's
+CARD = """A Kangaroo adapter: one attention layer and two norms after the target's first {exit_layer} layers. With the target's
 own output matrix it drafts until it is no longer sure; the check goes on from the first layers' work, so a wrong guess costs time
 and never changes the text.
 

@@ -20,7 +20,7 @@ from .job import Job
 
 
 class Shared(Features):
-    """Batches whose ``layer`` holds what enters the exit layer, and behind it keys and values of each layer below the exit, side
+    """Batches whose ``layer`` holds what enters the exit layer, and after it keys and values of each layer below the exit, side
     by side: [rows * width, hidden + exit * 2 * keys]."""
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
-"""Rows of mask tokens behind places of a text, fewer the further ahead they stand: the conditional drop-token of PARD
+"""Rows of mask tokens after places of a text, fewer the further ahead they stand: the conditional drop-token of PARD
 (2504.18583), which P-EAGLE trains with, too.
 
-A mask ``depth`` places behind its anchor stands for a token that is not known yet. It sees the text up to the anchor, and the
+A mask ``depth`` places after its anchor stands for a token that is not known yet. It sees the text up to the anchor, and the
 masks between; it is to say what follows there. A mask is only kept where the one before it is. Where a row reads pairs of a token
 and the state before it, the row of a place lies one earlier: ``back`` is 1.
 """
@@ -53,13 +53,13 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
 
 def dropped(batch: Batch, numbers: dict, rng: random.Random, back: int) -> Masks:
     """Those of a training step. numbers: block (tokens a pass drafts), anchors (a row of text), keep (share of the masks of one
-    depth that have one behind them), keep_least."""
+    depth that have one after them), keep_least."""
     shares = (max(numbers["keep"] ** depth, numbers["keep_least"]) for depth in range(1, numbers["block"]))
     kept = [max(1, int(numbers["anchors"] * share)) for share in shares]
     return masks(batch, drawn(batch, numbers["anchors"], rng), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:
-    """All masks behind every place of an answer, for a batch of one row."""
+    """All masks after every place of an answer, for a batch of one row."""
     anchors = torch.arange(len(batch.where), device=batch.ids.device)[None]
     return masks(batch, anchors, [anchors.shape[1]] * (block - 1), back)

@@ -1,6 +1,6 @@
 """What the recipes of drafters with mask tokens share (PARD, P-EAGLE): their loss, and what a draft of one pass would earn.
 
-The text's own rows say what a draft's first token is, the masks behind them the others. All rows weigh alike, as in the papers:
+The text's own rows say what a draft's first token is, the masks after them the others. All rows weigh alike, as in the papers:
 what is further ahead has fewer of them, since masks were dropped.
 """
 from __future__ import annotations

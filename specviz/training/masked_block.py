@@ -1,8 +1,8 @@
 """Block drafters (models/masked_block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and
 confidence heads.
 
-A step takes places of the answers as anchors. The block behind an anchor sees the target's states up to it and its token, and is
-taught the target's distribution of every token that follows; nearer ones weigh more, since what stands behind a refused token is
+A step takes places of the answers as anchors. The block after an anchor sees the target's states up to it and its token, and is
+taught the target's distribution of every token that follows; nearer ones weigh more, since what stands after a refused token is
 lost. The Markov head is taught with the true token before; the confidence head learns how much of the target's distribution a
 row's own covers, which is the probability that its draw passes.
 """

@@ -1,7 +1,7 @@
 """Medusa's heads, trained on the frozen target's last states along its own answers (Cai et al. 2401.10774: Medusa-1).
 
 Head i learns the token i + 2 places after the state it reads. The paper takes cross-entropy on the text; here, where the text is
-the target's own and its distribution is known, the divergence from that distribution, with a little cross-entropy beside it.
+the target's own and its distribution is known, the divergence from that distribution, plus a little cross-entropy.
 Later heads count for less. Afterwards the ranks of each head are counted, and the best tree for this machine is kept with the
 weights.
 """

@@ -1,6 +1,6 @@
 """MLPSpeculator's levels, trained on the frozen target's last states along its own answers (Wertheimer et al. 2404.19124).
 
-Level i reads the state i + 1 places back and the true tokens behind it, as on every path that is accepted, and learns the next
+Level i reads the state i + 1 places back and the true tokens after it, as on every path that is accepted, and learns the next
 one. The paper's two stages are cross-entropy on long texts, then on text of the target; here it is one stage, which begins with
 all texts that the target has read and ends with its own, and learns the target's distribution.
 """

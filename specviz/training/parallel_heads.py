@@ -26,7 +26,7 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: C
         about: Callable[[nn.Module, dict], str], *, chain: Callable[[nn.Module], Shape] | None = None,
         look: Callable[[nn.Module, ranks.Guess, Batch], object] | None = None,
         begin: Callable[[nn.Module, Features], None] | None = None, most: float = 9.5e6) -> Path:
-    """Where the head of this kind was put.
+    """Train a head of this kind and return its folder.
 
     chain: the tree by which it is measured; without one it is measured by the tree of the recipe's ``nodes``, and the ranks at
     which its heads are right are counted and kept with the weights. look: runs its attention, where it has any, whose

@@ -59,5 +59,5 @@ CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {
 stands for each that is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
 It began as the draft model beside it. Distillation of the target's distribution and {hard} cross-entropies on the token written,
-at every place of an answer and at masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have
-one behind them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""
+at every place of an answer and at masks after {anchors} places a row of text; of the masks of one depth a share of {keep} have
+one after them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""

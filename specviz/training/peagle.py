@@ -1,4 +1,4 @@
-"""P-EAGLE's head: EAGLE-3's layers learn to draft a block in one pass, with mask states behind places of the target's own
+"""P-EAGLE's head: EAGLE-3's layers learn to draft a block in one pass, with mask states after places of the target's own
 answers.
 
 The loss is the divergence from the target's distribution at every row, as in the public code; which masks are kept is PARD's
@@ -63,5 +63,5 @@ enters the target's layers {read} (0 is the first) and drafts {block} tokens in 
 is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
 Distillation of the target's distribution and {hard} cross-entropies on the token written, at every place of an answer and at
-masks behind {anchors} places a row of text; of the masks of one depth a share of {keep} have one behind them, and never less than
+masks after {anchors} places a row of text; of the masks of one depth a share of {keep} have one after them, and never less than
 {keep_least} of the places. Published heads have four layers, and an embedding and an output matrix of their own."""

@@ -1,6 +1,6 @@
 """ReDrafter's head, trained on the frozen target's last states along its own answers (Zhang et al. 2403.09919).
 
-The recurrence runs over the true tokens behind a state, as on every path that is accepted, and each step learns the next one. The
+The recurrence runs over the true tokens after a state, as on every path that is accepted, and each step learns the next one. The
 authors learn the text; here it is the target's own, and what is learned is its distribution, as the paper does when it distils.
 """
 from __future__ import annotations
@@ -35,7 +35,7 @@ def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
     return guess
 
 
-CARD = """A ReDrafter head ({layers} residual blocks behind a recurrent state; the target's embedding is shared by the target, and
+CARD = """A ReDrafter head ({layers} residual blocks after a recurrent state; the target's embedding is shared by the target, and
 its output matrix unless the head has one of its own). From the target's last hidden state and the tokens drafted so far it
 guesses the next token; several continuations are followed by beam search and checked in one pass, so a wrong guess costs time and
 never changes the text.

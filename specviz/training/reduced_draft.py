@@ -1,8 +1,8 @@
 """Draft models that write part of the target's vocabulary and read the target's embedding through a learned projection.
 
-Over a vocabulary of 49,152 tokens the tables of a small draft would be most of its weights and most of its time. Few tokens make up
-most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's table knows all of them. models/reduced_vocabulary.py
-reads what ``export`` writes.
+Over a vocabulary of 49,152 tokens the tables of a small draft would be most of its weights and most of its time. Few tokens make
+up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's table knows all of them.
+models/reduced_vocabulary.py reads what ``export`` writes.
 """
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class ProjectedEmbedding(nn.Module):
 
 
 class ReducedHead(nn.Linear):
-    """An output matrix over ``tokens`` [count] of a vocabulary; its logits cover the whole vocabulary, and the others are out of reach."""
+    """An output matrix over ``tokens`` [count] of a vocabulary; its logits cover the whole vocabulary, and the others are out of
+    reach."""
 
     def __init__(self, weight: Tensor, tokens: Tensor, vocab: int):
         super().__init__(weight.shape[1], len(tokens), bias=False)
@@ -52,7 +53,8 @@ class ReducedHead(nn.Linear):
         return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
 
     def material(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return a batch of ``draft.collate`` with rows of this matrix in place of token ids, without the places whose label has none.
+        """Return a batch of ``draft.collate`` with rows of this matrix in place of token ids, without the places whose label has
+        none.
 
         Leaders that have no row leave the target's distribution, which is renormalised; a rare row that is no leader takes each
         one's place, with probability exp(ABSENT).
@@ -82,7 +84,8 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
 
 
 def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
-    """Replace a draft's tables. The projection begins as the leading directions of the tokens' embeddings; ``table``: the target's."""
+    """Replace a draft's tables. The projection begins as the leading directions of the tokens' embeddings; ``table``: the
+    target's."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
         raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.")

@@ -185,7 +185,7 @@ def half_is_faster(device: torch.device) -> bool:
 
 
 def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The state without tied twins, which safetensors refuses and loading ties again."""
+    """The state without tied duplicates, which safetensors refuses and loading ties again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

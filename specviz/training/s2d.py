@@ -1,11 +1,11 @@
-"""S2D (Kavehzadeh et al. 2407.01955): one draft that speaks behind half, three quarters and all of its layers, each exit trained
+"""S2D (Kavehzadeh et al. 2407.01955): one draft that speaks after half, three quarters and all of its layers, each exit trained
 alike."""
 from pathlib import Path
 
 from . import draft
 from .job import Job
 
-ABOUT = """It speaks behind half, three quarters and all of its {layers} layers, through one norm and one output matrix. Each of
+ABOUT = """It speaks after half, three quarters and all of its {layers} layers, through one norm and one output matrix. Each of
 the three learned the same (sorted fine-tuning), so one file is three draft models."""
 
 

@@ -59,7 +59,8 @@ class FeatureModel:
         self.before = features[-1]
 
     def sync(self, tokens: list[int]) -> bool:
-        """Whether there is a feature in front of the root of this text, so that something can be drafted; reads what waits."""
+        """Return whether there is a feature in front of the root of this text, so that something can be drafted; reads what
+        waits."""
         if tokens != self.tokens or len(tokens) < 2:
             return False
         if self._waiting:

@@ -1,8 +1,8 @@
 """Drafting inside the target: the pass that checks a draft also guesses the next one, on rows that are no tokens.
 
-Behind the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows behind the last accepted
-token said is the next round's draft; those behind all other tokens are lost. No model runs while drafting, and nothing is drafted
-in the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows behind its last token alone; PPD
+After the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows after the last accepted
+token said is the next round's draft; those after all other tokens are lost. No model runs while drafting, and nothing is drafted
+in the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows after its last token alone; PPD
 (Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose
 trees.
 """
@@ -22,11 +22,11 @@ Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shap
 
 
 class InTarget(Drafter):
-    """``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows behind it were scored; None where none
+    """``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows after it were scored; None where none
     were."""
 
     needs = frozenset({"entry"})
-    dropped: int | None = None  # candidates that were taken away before rows were put behind them
+    dropped: int | None = None  # candidates that were taken away before rows were put after them
     restartable = False  # rows rode along with the run it saw
 
     def __init__(self, heads: Any):
@@ -37,7 +37,7 @@ class InTarget(Drafter):
         self.guesses: Tensor | None = None
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """The chains behind the last accepted token; the rows of a step are averaged."""
+        """The chains after the last accepted token; the rows of a step are averaged."""
         tree, path = outcome.tree, outcome.verdict.path
         said, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
@@ -67,7 +67,7 @@ class InTarget(Drafter):
 
 
 class InTargetChain(InTarget):
-    """Tokens drawn from the guesses, and rows behind the last of them alone: after a refusal nothing is known, and a round goes
+    """Tokens drawn from the guesses, and rows after the last of them alone: after a refusal nothing is known, and a round goes
     by that only guesses."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -100,16 +100,16 @@ class InTargetTree(InTarget):
         for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
             if parent in at and level <= known and rank < min(len(tokens[level - 1]), budget.width):
                 at[place] = build.add(tokens[level - 1][rank], at[parent])
-        behind = {node: steps[place + 1] for place, node in at.items()}
-        return self.with_rows(*self.cut(build, behind), state)
+        owners = {node: steps[place + 1] for place, node in at.items()}
+        return self.with_rows(*self.cut(build, owners), state)
 
-    def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
-        """What of the candidates is kept before rows are put behind them; here all."""
-        return build, behind
+    def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+        """What of the candidates is kept before rows are put after them; here all."""
+        return build, owners
 
 
 class StreamTree(InTargetTree):
-    """A tree that is pruned before rows are put behind it: the layers below the streams' tell which candidates do not follow from
+    """A tree that is pruned before rows are put after it: the layers below the streams' tell which candidates do not follow from
     the token above them. least: probability of a candidate that is kept, with all below it. A target without early exits keeps
     all."""
 
@@ -117,10 +117,10 @@ class StreamTree(InTargetTree):
         super().__init__(heads, plan)
         self.least = least
 
-    def cut(self, build: TreeBuilder, behind: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+    def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         target, layer, self.dropped = self.target, self.heads.layers[0], None
         if not len(build) or not layer or not self.least or "early" not in target.capabilities:
-            return build, behind
+            return build, owners
         with torch.inference_mode():
             states = target.early(layer).step(build.tree(), 0)
             distributions = target.head(target.norm(self.heads.early(states))).softmax(-1)
@@ -131,11 +131,11 @@ class StreamTree(InTargetTree):
             if parent in at and token_probs[node] >= self.least:
                 at[node] = kept.add(token, at[parent])
         self.dropped = len(build) - len(kept)
-        return kept, {at[node]: steps for node, steps in behind.items() if node in at}
+        return kept, {at[node]: steps for node, steps in owners.items() if node in at}
 
 
 def everywhere(shape: Shape, steps: int) -> Plan:
-    """The same shape every round, as deep as guesses are known, and whole chains behind each of its places."""
+    """The same shape every round, as deep as guesses are known, and whole chains after each of its places."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 

@@ -99,7 +99,7 @@ class NgramRescorer(Refine):
         return [(path, steps) for _, path, steps in alive[:self.paths]]
 
     def log_chance(self, before: Path, token: int) -> float:
-        """Of a token behind others, by the longest string that was seen, and by a shorter one for a price."""
+        """Of a token after others, by the longest string that was seen, and by a shorter one for a price."""
         for n in range(min(self.order - 1, len(before)), -1, -1):
             context = before[len(before) - n:]
             if self._count(context) and (seen := self._count((*context, token))):

@@ -1,7 +1,7 @@
 """Drafting a whole block in one pass (DFlash, 2602.06036; DSpark; DDTree, a tree over a block's guesses).
 
 Each round begins with what the verification has computed anyway: states that entered some layers of the target for the tokens
-committed last. The drafter's keys and values of them stay; the block behind them is made of mask tokens and is thrown away.
+committed last. The drafter's keys and values of them stay; the block after them is made of mask tokens and is thrown away.
 """
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ class BlockStates(Drafter):
 class BlockChain(BlockStates):
     """One path. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
 
-    least: the draft ends before the first row whose confidence is below this, maybe before any (DeepSpec afdfa7c, draft_ops.py). The
-    confidence of a row depends on the token before it, which is kept, and never on its own, so the draws keep their distribution.
+    least: the draft ends before the first row whose confidence is below this, maybe before any (DeepSpec afdfa7c, draft_ops.py).
+    The confidence of a row depends on the token before it, which is kept, and never on its own, so the draws keep their
+    distribution.
     """
 
     def __init__(self, head: Any, least: float = 0.0):
@@ -125,8 +126,9 @@ class BlockChain(BlockStates):
 
 
 class BlockTree(BlockStates):
-    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their chances. They
-    are chosen, so each is accepted with the target's own probability of it. With a Markov head the chances follow the path."""
+    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their probabilities.
+    They are chosen, so each is accepted with the target's own probability of it. With a Markov head the probabilities follow the
+    path."""
 
     def __init__(self, head: Any, width: int, nodes: int):
         super().__init__(head)

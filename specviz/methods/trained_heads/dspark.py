@@ -1,6 +1,6 @@
 """DSpark: a block drafter whose places know the token before them through a matrix of low rank, and which predicts how
-likely each guess is to pass (DeepSeek's DSpark, as the public code of its authors has it). Draws are one after the other through the Markov head, so
-each has the distribution it was drawn from and token rejection is exact.
+likely each guess is to pass (DeepSeek's DSpark, as the public code of its authors has it). Draws are one after the other through
+the Markov head, so each has the distribution it was drawn from and token rejection is exact.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METHOD = Method(
              "the block, as the authors evaluate"),
     ),
     needs=frozenset({"head:dspark", "tap:layer", "embed", "head"}),
-    look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands beside its verdict.",
+    look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands next to its verdict.",
     wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
     differs="Written from the authors' public code: the block ends at the first token of too little confidence, as theirs does. They "

@@ -19,7 +19,7 @@ from ....models.weights import ModelError
 
 
 class Blockwise(nn.Module):
-    """heads: tokens guessed behind the target's own; inner: width of each head's part of the layer."""
+    """heads: tokens guessed after the target's own; inner: width of each head's part of the layer."""
 
     def __init__(self, hidden: int, vocab: int, heads: int, inner: int):
         super().__init__()

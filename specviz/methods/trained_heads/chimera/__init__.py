@@ -28,7 +28,7 @@ METHOD = Method(
         Knob("depth", 3, 1, 8, "most heads used, one a token ahead; the authors train 3 to 5"),
     ),
     needs=frozenset({"head:chimera", "head", "embed", "tap:final", "tree"}),
-    look="The three tokens behind each guess: from the third on all of them are guesses themselves.",
+    look="The three tokens that each guess reads: from the third on all of them are guesses themselves.",
     wins="Text whose next word hangs on the last few: names, formulas, fixed phrases.",
     loses="Deep in the tree: what stands for the states in between was never the target's.",
     differs="Encoders and heads follow the authors' training code; their program for decoding uses a part that they removed. "

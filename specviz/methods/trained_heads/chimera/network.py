@@ -1,7 +1,7 @@
 """Chimera: short context by trigrams, long context by one layer over the target's states (Zeng et al. 2402.15758).
 
 The last three tokens' embeddings go through a residual block and a matrix (the trigram encoder). What comes of it stands as a row
-behind the target's last hidden states in one decoder layer (the full context encoder), whose output o takes the part of the state
+after the target's last hidden states in one decoder layer (the full context encoder), whose output o takes the part of the state
 that the target has not computed yet: the rows of later guesses see it as one. A head of its own for each step reads the last true
 state and o, side by side.
 
@@ -59,7 +59,7 @@ class Chimera(nn.Module):
 
     def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
         """For training: states [batch, n, hidden] of the target; codes: for each step [batch, n, hidden], of the trigram that
-        ends so many tokens behind the place's next one. Outputs of the steps, each on its own earlier ones."""
+        ends so many tokens after the place's next one. Outputs of the steps, each on its own earlier ones."""
         n, layer = states.shape[1], self.fast_layer1[0]
         angles = angles_of(self.settings, self.sizes.head_dim, n + len(codes), states.device)
         own = torch.eye(n, dtype=torch.bool, device=states.device)

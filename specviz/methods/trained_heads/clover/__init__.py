@@ -32,7 +32,7 @@ METHOD = Method(
     wins="Many requests at once: small trees whose few nodes hang together.",
     loses="One request with rows to spare: a larger tree of cheaper heads does as well.",
     differs="The paper's figure gates the attention without saying how; the gate here is Clover-2's cosine, one a head. A norm "
-            "stands behind the augmenting block. The check is the exact rule.",
+            "stands after the augmenting block. The check is the exact rule.",
     published={"nodes": 4},
     aliases=("Clover",),
     trains=(Trained("clover", "Heads that pass a state on, each modified by the token drafted before it.",

@@ -1,7 +1,7 @@
 """FSPAD's draft head: EAGLE's layer with its input sampled by the token and its output parted in two (Gui et al. 2408.15562).
 
 What joins the token's embedding and the target's last feature passes a gated feed-forward whose gate is the embedding: of a
-feature that holds several continuations it keeps what suits the token. Behind the attention the feed-forward gives two states:
+feature that holds several continuations it keeps what suits the token. After the attention the feed-forward gives two states:
 the first says the next token, through the target's head, and the second is the guess of the feature that is handed on; so neither
 has to be both.
 

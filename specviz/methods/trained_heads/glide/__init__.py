@@ -1,5 +1,5 @@
 """GliDe with CaPE: a small decoder that reads the target's keys and values drafts a chain, with more candidates beside it where
-it is in doubt (Du et al. 2402.02082).
+it is unsure (Du et al. 2402.02082).
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ METHOD = Method(
     key="glide",
     title="GliDe with CaPE",
     paper="Du et al. 2024, arXiv 2402.02082",
-    summary="A small decoder looks at the target's own keys and values while it drafts, and offers more candidates where it is in doubt.",
+    summary="A small decoder looks at the target's own keys and values while it drafts, and offers more candidates where it is unsure.",
     knobs=(
         Knob("drafts", "with candidates", choices=("with candidates", "chain"),
-             help="candidates beside the chain in proportion to doubt (CaPE), or the chain alone (GliDe)"),
+             help="more candidates next to the chain the less sure it is (CaPE), or the chain alone (GliDe)"),
         Knob("gamma", 5, 1, 16, "tokens of the chain; it was trained for 5 without the target's keys"),
         Knob("width", 3, 1, 16, "most candidates at one place, where it is least sure"),
         Knob("nodes", 5, 1, 64, "places in all, candidates included"),

@@ -1,4 +1,5 @@
-"""GliDe's drafter on the target's keys and values, and CaPE: candidates in proportion to doubt (Du et al. 2402.02082)."""
+"""GliDe's drafter on the target's keys and values, and CaPE: more candidates the less sure the draft is (Du et al.
+2402.02082)."""
 from __future__ import annotations
 
 from typing import Any, Callable

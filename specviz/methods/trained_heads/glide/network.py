@@ -1,6 +1,6 @@
 """GliDe (Du et al. 2402.02082): a small decoder that reads the target's own keys and values.
 
-Each of its layers is an ordinary one with a second attention behind the first: queries of the layer's own, keys and values those
+Each of its layers is an ordinary one with a second attention after the first: queries of the layer's own, keys and values those
 that the target's last layers hold of the text. They exist for verified tokens only, so a drafted token sees them up to the last
 one. In training that is played with blocks of ``block`` tokens: a row sees what lies before its block, and in the first block
 what lies up to itself. The paper's drafter has an embedding and an output matrix of its own; here the target lends both. No

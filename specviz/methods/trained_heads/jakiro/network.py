@@ -46,7 +46,7 @@ def signed(against: Tensor) -> Tensor:
 
 
 class Mixed(Layer):
-    """A layer without a norm before its attention, with experts behind it. A row gives [next, after the next, share]."""
+    """A layer without a norm before its attention, with experts after it. A row gives [next, after the next, share]."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, False, bias)
@@ -70,7 +70,7 @@ class Jakiro(Eagle):
     predict = feedback
 
     def further(self, x: Tensor) -> Tensor:
-        """Of what a row gives, the guess that speaks of the token after the next."""
+        """Of what a row gives, the guess that predicts the token after the next."""
         return x[..., self.sizes.hidden:2 * self.sizes.hidden]
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Kangaroo: the target's first layers and a small trained adapter draft, through the target's own head; the draft ends behind the
+"""Kangaroo: the target's first layers and a small trained adapter draft, through the target's own head; the draft ends after the
 first token it is not sure of, and the check goes on from the first layers' work (Liu et al. 2404.18911).
 """
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHOD = Method(
     summary="Leaves the target early twice: after its first layers to draft, and out of the draft once it is no longer sure.",
     knobs=(
         Knob("gamma", 6, 1, 12, "most tokens drafted a round; the paper takes 6"),
-        Knob("threshold", 0.6, 0.0, 1.0, "the draft ends behind a token that is less likely than this to the adapter"),
+        Knob("threshold", 0.6, 0.0, 1.0, "the draft ends after a token that is less likely than this to the adapter"),
     ),
     needs=frozenset({"head:kangaroo", "early", "head", "tap:layer"}),
     look="Short drafts where the text is open, long ones where it is not; the bar shows which layers were run once for both.",

@@ -1,4 +1,4 @@
-"""Kangaroo: an early exit, an adapter behind it and the target's own head draft a chain (Liu et al. 2404.18911).
+"""Kangaroo: an early exit, an adapter after it and the target's own head draft a chain (Liu et al. 2404.18911).
 
 The work of the first layers stays in the target's scratch, and the check continues from there. The adapter's own cache holds
 one row a token, made from the state at the exit; rows of accepted tokens stay, as those states are the target's, and what is
@@ -64,7 +64,7 @@ class ExitAdapter(Drafter):
         return build.tree()
 
     def _adapt(self, state: Tensor) -> Tensor:
-        """Logits [vocab] behind the row of a state [1, hidden], which is read after those that wait."""
+        """Logits [vocab] after the row of a state [1, hidden], which is read after those that wait."""
         with torch.inference_mode():
             out = self.adapter.last_norm(self._behind(state)[-1:])
             return self.target.head(out.to(state.dtype))[0]

@@ -5,7 +5,7 @@ norm of its own -> the target's head. It is all that is trained, and it is small
 the check continues from what they left.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``layers.0.self_attn.*``,
-``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained behind, ``exit_layer``, must stand in the
+``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained after, ``exit_layer``, must stand in the
 config; published ones do not say it.
 """
 from __future__ import annotations
@@ -73,7 +73,7 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     if "exit_layer" not in config:
         raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
-                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); behind another layer it guesses wrongly")
+                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); after another layer it guesses wrongly")
     exit, found = config["exit_layer"], {}
     if type(exit) is not int or not 0 < exit < body.layers:
         raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers")

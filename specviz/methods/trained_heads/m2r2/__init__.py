@@ -22,7 +22,7 @@ METHOD = Method(
     summary="A fast residual beside the model's own lets its first layers speak early, while the rest of the layers check.",
     knobs=(
         Knob("gamma", 5, 1, 12, "most tokens drafted a round"),
-        Knob("threshold", 0.5, 0.0, 1.0, "the draft ends behind a token that is less likely than this to the early exit"),
+        Knob("threshold", 0.5, 0.0, 1.0, "the draft ends after a token that is less likely than this to the early exit"),
     ),
     needs=frozenset({"head:m2r2", "early", "head", "embed", "kv"}),
     look="How far the fast residual runs ahead of the slow one at each drafted token, and which layers were run once for both.",

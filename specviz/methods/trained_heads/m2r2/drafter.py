@@ -45,7 +45,7 @@ class FastExit(Drafter):
         return build.tree()
 
     def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
-        """Logits [vocab] behind a token at a position, and how far its fast residual was moved, in lengths of the slow one [1,
+        """Logits [vocab] after a token at a position, and how far its fast residual was moved, in lengths of the slow one [1,
         hidden]."""
         kind = next(self.net.parameters()).dtype
         with torch.inference_mode():

@@ -70,7 +70,7 @@ class MLPSpeculator(nn.Module):
         return F.gelu(self.ln[own](mixed))
 
     def logits(self, level: int, states: Tensor) -> Tensor:
-        """Logits [n, vocab] of the token behind the one that the level read."""
+        """Logits [n, vocab] of the token after the one that the level read."""
         return self.head[0 if self.tied else level](states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:

@@ -1,14 +1,15 @@
 """Multi-token prediction module (DeepSeek-V3, arXiv 2412.19437; Qwen3-Next, MiMo): ``fc`` over the normed embedding next to the
 normed hidden state of the target, one decoder layer, a norm; the target's head reads the result.
 
-Row t reads token t + 1 and the target's state of token t after its last norm, and predicts token t + 2. When it drafts on, its own
-state takes the target's place: after the module's norm, or before it in DeepSeek's layout.
+Row t reads token t + 1 and the target's state of token t after its last norm, and predicts token t + 2. When it drafts on, its
+own state takes the target's place: after the module's norm, or before it in DeepSeek's layout.
 
 ``load`` reads four published layouts. The order of the joined halves and the zeroed embedding at position 0 follow the readers:
 Qwen (``mtp.fc``; vLLM 055e47c, qwen3_next_mtp.py), whose newer norms store what is added to one; speculators
-(``mtp_layers.0.input_proj``, embedding first since commit 60280bd of June 2026, layer config nested; c05b95b); MiMo (the same names,
-state first, position 0 zeroed; vLLM 0bb55d6, mimo_mtp.py); DeepSeek (``enorm``, ``hnorm``, ``eh_proj``, position 0 zeroed; vLLM
-03356f8, deepseek_mtp.py), where the layer is dense with queries, keys and values of its own. The folder holds the module alone.
+(``mtp_layers.0.input_proj``, embedding first since commit 60280bd of June 2026, layer config nested; c05b95b); MiMo (the same
+names, state first, position 0 zeroed; vLLM 0bb55d6, mimo_mtp.py); DeepSeek (``enorm``, ``hnorm``, ``eh_proj``, position 0 zeroed;
+vLLM 03356f8, deepseek_mtp.py), where the layer is dense with queries, keys and values of its own. The folder holds the module
+alone.
 """
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what i
 
 
 class Layout(NamedTuple):
-    """One published layout: the pattern of a name that identifies it; names of fc, the norms of embedding and state, the last norm,
-    and the layer's prefix."""
+    """One published layout: the pattern of a name that identifies it; names of fc, the norms of embedding and state, the last
+    norm, and the layer's prefix."""
 
     pattern: str
     names: tuple[str, str, str, str, str]

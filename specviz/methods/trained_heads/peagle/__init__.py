@@ -22,7 +22,7 @@ METHOD = Method(
             "of them.",
     knobs=(Knob("gamma", 2, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"),),
     needs=frozenset({"head:peagle", "tap:layer", "embed", "head"}),
-    look="One pass of the head a round, however long the draft: hold it beside EAGLE-3, which pays a pass for each token.",
+    look="One pass of the head a round, however long the draft: hold it next to EAGLE-3, which pays a pass for each token.",
     wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",
     loses="Open text: a later place does not know what the one before it became, so two continuations get mixed.",
     differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 places are "

@@ -12,7 +12,7 @@ from ....drafters.heads.features import FeatureModel
 
 
 class OnePass(FeatureModel):
-    """The head over one run of a target: pairs that wait are read together with the masks behind them."""
+    """The head over one run of a target: pairs that wait are read together with the masks after them."""
 
     def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)

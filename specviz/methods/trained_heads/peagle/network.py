@@ -1,7 +1,7 @@
 """P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as "speculators" and vLLM have it).
 
-Behind the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned
-state ``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places behind the one that the last true pair
+After the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned
+state ``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places after the one that the last true pair
 guesses. Published heads learn an embedding of their own, which is read; ours borrow the target's.
 
 ``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or
@@ -47,7 +47,7 @@ class PEagle(Eagle3):
 
     def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
         """States that guess, before the last norm, for training: embeds [batch, n + masks, hidden]; states [batch, n, taps *
-        hidden] of the target, behind which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks],
+        hidden] of the target, after which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks],
         True where a row may look. -> [batch, n + masks, hidden]."""
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
@@ -68,7 +68,7 @@ class PEagle(Eagle3):
 
 
 class MaskedPairs(BesideRows):
-    """Pairs of the text in, which stay; mask rows behind them, which are forgotten."""
+    """Pairs of the text in, which stay; mask rows after them, which are forgotten."""
 
     def __init__(self, head: PEagle):
         super().__init__(head)

@@ -27,9 +27,9 @@ METHOD = Method(
         Knob("depth", 3, 1, 6, "prompt tokens after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:ppd", "entry", "tree"}),
-    look="How a pass shares its rows: candidates that may be right, and prompt tokens behind those that are likely to be the last.",
+    look="How a pass shares its rows: candidates that may be right, and prompt tokens after those that are likely to be the last.",
     wins="Where memory is scarce and rows are cheap: a few thousand numbers are all that is trained.",
-    loses="On a processor of two cores: most rows of a pass are prompt tokens behind candidates that were refused.",
+    loses="On a processor of two cores: most rows of a pass are prompt tokens after candidates that were refused.",
     differs="Trees are those of the best Markov chain for a number of rows, found by iteration; the authors build theirs and prune them. "
             "Their check above temperature 0 is typical acceptance; ours is exact.",
     compared="formula",

@@ -1,7 +1,7 @@
 """PPD's trees: how many rows of a pass go to candidates, and how many to rows that guess (Chen et al. 2405.18628, section 4).
 
-The state of a round is how many steps the rows behind its root have guessed; that deep its candidates may stand. Which state
-follows is decided by the token accepted last, through the chain behind it. So the trees of all states are chosen together, as
+The state of a round is how many steps the rows after its root have guessed; that deep its candidates may stand. Which state
+follows is decided by the token accepted last, through the chain after it. So the trees of all states are chosen together, as
 those of the Markov chain that earns most tokens a round (Howard 1960): each state's tree by the tokens it promises and by what
 the states that follow are worth, and worth anew from the trees, until nothing changes. The paper builds larger trees first and
 prunes them.

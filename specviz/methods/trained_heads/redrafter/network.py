@@ -1,10 +1,10 @@
 """ReDrafter: one small recurrent head, the same at every step, on the target's last hidden state (Zhang et al. 2403.09919).
 
-s = SiLU(W e(token) + U s + b) runs over the root and the tokens drafted behind it, from zero; what it comes to, joined with the
+s = SiLU(W e(token) + U s + b) runs over the root and the tokens drafted after it, from zero; what it comes to, joined with the
 target's state, goes through residual blocks, x + SiLU(W x + b), to an output matrix. Embeddings are the target's.
 
 ``load`` reads the authors' layout: config.json with hidden_size, exit_dim, num_draft_layers and rnn, and ``rnn_w.weight``,
-``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix behind two
+``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix after two
 blocks, and ``input_proj`` where exit_dim is not twice the state's width. Ours may do without the output matrix: then the target's
 serves.
 """
@@ -42,7 +42,7 @@ class ReDrafter(nn.Module):
         return self.length
 
     def step(self, states: Tensor, rows: Tensor) -> Tensor:
-        """States [n, hidden] behind one more token each, whose embeddings are rows [n, hidden]."""
+        """States [n, hidden] after one more token each, whose embeddings are rows [n, hidden]."""
         return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
 
     def exits(self, last: Tensor, states: Tensor) -> Tensor:
