@@ -106,11 +106,8 @@ def parser() -> Parser:
 
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
-    models.add(command)
-    export.add(command)
-    serve.add(command)
-    serve_vllm.add(command)
-    space.add(command)
+    for module in (models, export, serve, serve_vllm, space):
+        module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
 

@@ -11,50 +11,52 @@ HALF_OPEN = 32
 
 def with_timeouts(protocol: type) -> type:
     """Return a uvicorn HTTP protocol with these limits."""
-    waiting: dict[str, OrderedDict[Any, None]] = {}  # address -> its connections without a complete request, oldest first
+    return type("TimedProtocol", (_Timed, protocol), {"_waiting": {}})
 
-    class TimedProtocol(protocol):
-        _timer: Any = None
-        _peer = ""
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._peer = (transport.get_extra_info("peername") or ("",))[0]
+class _Timed:
+    """Mixed into uvicorn's protocol: ``cycle`` is the request that is answered, ``loop`` and ``transport`` are asyncio's."""
+
+    _waiting: dict[str, OrderedDict[Any, None]]  # address -> its connections without a complete request, oldest first
+    _timer: Any = None
+    _peer = ""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._peer = (transport.get_extra_info("peername") or ("",))[0]
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
-                self._wait()
-            else:
-                self._arrived()
-
-        def connection_lost(self, error: Exception | None) -> None:
+        else:
             self._arrived()
-            super().connection_lost(error)
 
-        def _wait(self) -> None:
-            if self._timer is not None:
-                return
-            mine = waiting.setdefault(self._peer, OrderedDict())
-            mine[self] = None
-            self._timer = self.loop.call_later(ARRIVAL_SECONDS, self._close)
-            if len(mine) > HALF_OPEN:
-                next(iter(mine))._close()
+    def connection_lost(self, error: Exception | None) -> None:
+        self._arrived()
+        super().connection_lost(error)
 
-        def _arrived(self) -> None:
-            if self._timer is None:
-                return
-            self._timer.cancel()
-            self._timer = None
-            mine = waiting.get(self._peer, OrderedDict())
-            mine.pop(self, None)
-            if not mine:
-                waiting.pop(self._peer, None)
+    def _wait(self) -> None:
+        if self._timer is not None:
+            return
+        mine = self._waiting.setdefault(self._peer, OrderedDict())
+        mine[self] = None
+        self._timer = self.loop.call_later(ARRIVAL_SECONDS, self._close)
+        if len(mine) > HALF_OPEN:
+            next(iter(mine))._close()
 
-        def _close(self) -> None:
-            self._arrived()
-            if not self.transport.is_closing():
-                self.transport.close()
+    def _arrived(self) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        mine = self._waiting.get(self._peer, OrderedDict())
+        mine.pop(self, None)
+        if not mine:
+            self._waiting.pop(self._peer, None)
 
-    return TimedProtocol
+    def _close(self) -> None:
+        self._arrived()
+        if not self.transport.is_closing():
+            self.transport.close()

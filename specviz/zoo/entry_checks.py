@@ -54,6 +54,11 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
         yield f"gated must be yes or left out, not {entry.gated!r}"
     if entry.device_map not in ("", "auto"):
         yield f"device_map must be auto or left out, not {entry.device_map!r}"
+    yield from _names(entry, book)
+
+
+def _names(entry: Entry, book: Register) -> Iterator[str]:
+    """Problems of what the entry names: packages, forwards, kinds, its draft."""
     if entry.quantise and entry.quantise not in PACKAGES:
         yield f"quantise must be one of {', '.join(PACKAGES)}, not {entry.quantise!r}"
     if entry.backend and entry.backend not in FORWARDS:
