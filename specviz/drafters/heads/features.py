@@ -1,4 +1,4 @@
-"""Drafting on the target's features with an EAGLE head (Li et al. 2401.15077; EAGLE-2, 2406.16858).
+"""Draft on the target's hidden states with an EAGLE head (Li et al., arXiv 2401.15077; EAGLE-2, 2406.16858).
 
 Each round begins with the features of the tokens committed last, which the verification has computed anyway. They are read into
 the head's own cache and stay; what the head makes of its own guesses below them is scratch, gone with the round. To the ways
@@ -15,7 +15,7 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 
 
 class FeatureModel:
-    """A head over one run of a target, which reads states of it and continues them: EAGLE's, EAGLE-3's.
+    """A head that continues the target's hidden states, over one run; to tree drafters it looks like a draft model.
 
     tokens: the text whose pairs (token t+1, feature t) are known, up to the root; they wait until they are asked for.
     before: the feature in front of the root [taps * hidden], None where it is not known.
@@ -32,8 +32,8 @@ class FeatureModel:
         self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
 
     def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
-        """A run begins. A target that kept its cache tells few features again, at the least the one in front of the root; what
-        this model has read of the same text is used, and where that does not reach, the first features are missing."""
+        """Begin a run. A target that kept its KV cache yields few hidden states again, at least the one before the root. Rows
+        that this head has read of the same text are reused; where they do not reach, the first hidden states are missing."""
         self.target, self.vocab = target, target.vocab
         features, at = self.read_of(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
@@ -49,18 +49,17 @@ class FeatureModel:
         self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
 
     def read_of(self, scores: Scores) -> Tensor:
-        """What the head reads of each row, [n, taps * hidden]."""
+        """Return the hidden states that the head reads, joined, [n, layers * hidden]."""
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def take(self, features: Tensor, tokens: list[int]) -> None:
-        """Features [n, hidden] and the tokens drawn after them."""
+        """Append hidden states [n, layers * hidden] and the tokens that followed them."""
         self._waiting.append(features)
         self.tokens += tokens
         self.before = features[-1]
 
     def sync(self, tokens: list[int]) -> bool:
-        """Return whether there is a feature in front of the root of this text, so that something can be drafted; reads what
-        waits."""
+        """Read what waits, and return whether the hidden state before the root is known, so that drafting is possible."""
         if tokens != self.tokens or len(tokens) < 2:
             return False
         if self._waiting:
@@ -72,12 +71,12 @@ class FeatureModel:
         return self._tip is not None
 
     def below(self, out: Tensor) -> Tensor:
-        """Of what was read, the guesses that a draft begins with."""
+        """Return the head's outputs with which a draft begins, of those just read."""
         return out[-1:]
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits below the root and the nodes of a tree that grows: those from ``start`` on are new and their parents are older.
-        Only the new rows are given; the root's when the tree is empty."""
+        """Return logits of the nodes of a growing tree from ``start`` on, [new, vocab], or of the root of an empty tree, [1,
+        vocab]."""
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
@@ -89,14 +88,14 @@ class FeatureModel:
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
 
     def above(self, tree: DraftTree, start: int) -> Tensor:
-        """What the parents' rows gave, of the nodes from ``start`` on."""
+        """Return the head's outputs at the parents of the nodes from ``start`` on."""
         if tree.device_topology is None:
             return select_rows(self._out, [parent + 1 for parent in tree.parents[start:]])
         return self._out.index_select(0, tree.device_topology.parents[start:] + 1)
 
 
 class Features(Drafter):
-    """Grows a tree with an EAGLE head. grow(model) -> a drafter that uses it as its draft model."""
+    """Draft a tree with an EAGLE head. grow(model) -> a drafter that uses the head as its draft model."""
 
     looks = FeatureModel
     restartable = False  # of a text that was not verified it has no features

@@ -1,4 +1,4 @@
-"""Drafting inside the target: the pass that checks a draft also guesses the next one, on rows that are no tokens.
+"""Draft inside the target: the forward pass that verifies a draft also predicts the next one, on rows that are no tokens.
 
 After the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows after the last accepted
 token said is the next round's draft; those after all other tokens are lost. No model runs while drafting, and nothing is drafted
@@ -37,7 +37,7 @@ class InTarget(Drafter):
         self.guesses: Tensor | None = None
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """The chains after the last accepted token; the rows of a step are averaged."""
+        """Keep the logits of the chains after the last accepted token, averaged over the chains of a step."""
         tree, path = outcome.tree, outcome.verdict.path
         said, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
@@ -45,7 +45,7 @@ class InTarget(Drafter):
         self.guesses = torch.stack(said) if said else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
-        """The tree with chains of rows; steps: node (-1 the root) -> how long its chains are."""
+        """Return the tree with its chains of rows. steps: node (-1 the root) -> how long its chains are."""
         drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
         for owner, count in steps.items():
             for chain in range(self.heads.chains):
@@ -67,8 +67,8 @@ class InTarget(Drafter):
 
 
 class InTargetChain(InTarget):
-    """Tokens drawn from the guesses, and rows after the last of them alone: after a refusal nothing is known, and a round goes
-    by that only guesses."""
+    """Draw a chain from the predictions and put rows after its last token alone: after a rejection nothing is known, and the next
+    round only predicts."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -81,7 +81,7 @@ class InTargetChain(InTarget):
 
 
 class InTargetTree(InTarget):
-    """The most probable tokens of each guess in a tree of a planned shape, whatever stands above them."""
+    """Draft a tree of a planned shape from the most probable tokens of each step, regardless of their ancestors."""
 
     needs = frozenset({"entry", "tree"})
 
@@ -104,7 +104,7 @@ class InTargetTree(InTarget):
         return self.with_rows(*self.cut(build, owners), state)
 
     def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
-        """What of the candidates is kept before rows are put after them; here all."""
+        """Return the candidates that are kept before rows are added after them; here all of them."""
         return build, owners
 
 
@@ -135,7 +135,7 @@ class StreamTree(InTargetTree):
 
 
 def everywhere(shape: Shape, steps: int) -> Plan:
-    """The same shape every round, as deep as guesses are known, and whole chains after each of its places."""
+    """Return a plan with one shape for every round, as deep as predictions are known, and whole chains after each place."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 

@@ -1,4 +1,4 @@
-"""Drafting with heads on the target's last hidden state: no model of its own, no cache of its own.
+"""Draft with heads on the target's last hidden state, without a model or a KV cache of their own.
 
 A round begins with the root, a token that the target has just written, and with the state that predicted it. That state is all
 that Medusa's heads read (Cai et al. 2401.10774); the tree is fixed beforehand and filled with each head's most probable tokens.
@@ -18,7 +18,7 @@ from ...trees import Shape, best, chosen_children, grow_shape
 
 
 class LastState(Drafter):
-    """Keeps the state that predicted the root: ``last`` [hidden], None before the target has shown any."""
+    """Keep the hidden state that predicted the root: ``last`` [hidden], None before the target has shown any."""
 
     hidden_states = frozenset({"final"})
     restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
@@ -33,7 +33,7 @@ class LastState(Drafter):
 
 
 class MedusaTree(LastState):
-    """A tree of a fixed shape; the node of depth i and rank r is the r-th most probable token of head i."""
+    """Draft a tree of a fixed shape; the node of depth i and rank r is the r-th most probable token of head i."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -56,7 +56,7 @@ class MedusaTree(LastState):
 
 
 class HydraTree(LastState):
-    """A tree of a fixed shape, grown level by level: each head reads the path above its guess."""
+    """Draft a tree of a fixed shape level by level; each head reads the path above its prediction."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 
@@ -87,23 +87,23 @@ class HydraTree(LastState):
         self.unread = []
 
     def front(self) -> Any:
-        """What reads every state of the text in front of the heads, if anything does."""
+        """Return the layer that reads every hidden state of the text before the heads do, or None."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
     def model_of(self, state: State) -> Any:
-        """What grows the tree of a round."""
+        """Return the model that grows the tree of a round."""
         return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:
-    """One round of the heads, as what grows trees takes a draft model: logits below the root and below every node."""
+    """The heads during one round, as a draft model for growing trees: logits at the root and at every node."""
 
     def __init__(self, heads: Any, target: Target, last: Tensor, root: int):
         self.heads, self.target = heads, target
         self._inputs = {-1: torch.cat([last, target.embed([root])[0]])}  # what the head below a node reads
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
         nodes = range(start, len(tree)) or (-1,)
         if len(tree):
             embedded = self.target.embed(tree.tokens[start:])

@@ -1,4 +1,4 @@
-"""Blockwise parallel decoding (Stern et al. 1811.03115), and its drafts refined (Kim et al. 2404.09221).
+"""Draft blocks with independent heads (Stern et al., arXiv 1811.03115) and rescore them (Kim et al., 2404.09221).
 
 Independent heads guess a block at once, each without knowing the others' guesses. The most probable guesses of each place form a
 lattice; the plain draft takes the best of each, and a refined one the path that a language model finds best, too: log p(head) +
@@ -28,19 +28,19 @@ HELD = 64  # half paths of a place that the search keeps
 
 
 class Refine:
-    """Chooses paths through a lattice."""
+    """Choose paths through a lattice of the heads' best tokens."""
 
     def start(self, state: State) -> None:
-        """A run begins."""
+        """Begin a run."""
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Paths, best first, with the score of each of their steps."""
+        """Return paths, best first, with the score of each of their steps."""
         raise NotImplementedError
 
 
 class BlockLattice(LastState):
-    """top: tokens of a place in the lattice; refine: the paths that are checked, None for the most probable token of each
-    place."""
+    """Draft a block with heads. top: tokens per place of the lattice; refine: chooses the paths to verify, None for the most
+    probable token of each place."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -74,7 +74,7 @@ class BlockLattice(LastState):
 
 
 class NgramRescorer(Refine):
-    """The best paths through the lattice by heads and an n-gram model of a store of text.
+    """Choose the best paths by the heads and an n-gram model of a datastore.
 
     order: tokens of the longest n-gram; weight: of the model against the heads; paths: how many are given.
     """
@@ -84,7 +84,7 @@ class NgramRescorer(Refine):
         self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Half paths that end in the same tokens go on alike, so only the best of them need to be kept."""
+        """Search with a beam; of partial paths that end in the same tokens only the best is kept, since they continue alike."""
         known = tuple(state.tokens[-self.order:])
         alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
         for place in places:
@@ -99,7 +99,7 @@ class NgramRescorer(Refine):
         return [(path, steps) for _, path, steps in alive[:self.paths]]
 
     def log_chance(self, before: Path, token: int) -> float:
-        """Of a token after others, by the longest string that was seen, and by a shorter one for a price."""
+        """Return the log-probability of a token after others, from the longest known n-gram, with stupid backoff."""
         for n in range(min(self.order - 1, len(before)), -1, -1):
             context = before[len(before) - n:]
             if self._count(context) and (seen := self._count((*context, token))):
@@ -111,7 +111,7 @@ class NgramRescorer(Refine):
         return high - low
 
     def _found(self, string: Path) -> tuple[int, int]:
-        """Within the places of the string without its last token, which are sorted by the token that follows."""
+        """Return the range of an n-gram in the suffix array, searched within the range of the n-gram without its last token."""
         if string not in self._places:
             low, high = self._found(string[:-1])
             tokens, order, n, size = self.array.tokens, self.array.order, len(string) - 1, len(self.array)
@@ -127,7 +127,7 @@ class NgramRescorer(Refine):
 
 
 class ModelRescorer(Refine):
-    """The path through the lattice on which heads and a small model agree best, step by step."""
+    """Choose the path step by step, each token by the heads' and a small model's scores together."""
 
     def __init__(self, model: Target, weight: float):
         self.model, self.weight = model, weight

@@ -20,7 +20,7 @@ from .features import common
 
 
 class BlockStates(Drafter):
-    """Keeps the block drafter's text rows in step with the run; ``guesses`` gives the states of the next block's rows."""
+    """Keep the block drafter's KV cache of the text up to date; ``guesses`` returns the hidden states of the next block."""
 
     needs = frozenset({"tap:layer", "embed", "head"})
     restartable = False  # of a text that was not verified it has no states
@@ -52,7 +52,7 @@ class BlockStates(Drafter):
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def _read(self, state: State) -> bool:
-        """Read what waits; whether all of the text in front of the root is read then."""
+        """Read what waits, and return whether all of the text before the root is read."""
         before = state.tokens[self.rows.first:-1]
         if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
             return False
@@ -63,8 +63,8 @@ class BlockStates(Drafter):
         return True
 
     def guesses(self, state: State, most: int) -> Tensor | None:
-        """States [rows, hidden] that guess up to ``most`` tokens after the root, the nearest first; None where the text in front
-        of the root is not known."""
+        """Return states [rows, hidden] that predict up to ``most`` tokens after the root, the nearest first; None where the text
+        before the root is not known."""
         if not self._read(state):
             return None
         with torch.inference_mode():
@@ -75,7 +75,7 @@ class BlockStates(Drafter):
 
 
 class BlockChain(BlockStates):
-    """One path. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
+    """Draft a chain. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
 
     least: the draft ends before the first row whose confidence is below this, maybe before any (DeepSpec afdfa7c, draft_ops.py).
     The confidence of a row depends on the token before it, which is kept, and never on its own, so the draws keep their
@@ -126,9 +126,9 @@ class BlockChain(BlockStates):
 
 
 class BlockTree(BlockStates):
-    """The ``nodes`` most likely paths through a block: each row's best ``width`` tokens, by the product of their probabilities.
-    They are chosen, so each is accepted with the target's own probability of it. With a Markov head the probabilities follow the
-    path."""
+    """Draft the ``nodes`` most probable paths through a block: each row's best ``width`` tokens, by the product of their
+    probabilities. They are chosen, so each is accepted with the target's own probability of it. With a Markov head the
+    probabilities follow the path."""
 
     def __init__(self, head: Any, width: int, nodes: int):
         super().__init__(head)

@@ -1,4 +1,4 @@
-"""Drafting with levels that hand a state on, each reading the token guessed before it: MLPSpeculator (Wertheimer et al.
+"""Draft with levels that pass a state on, each reading the token drafted before it: MLPSpeculator (Wertheimer et al.
 2404.19124).
 
 The most probable tokens of each level are followed, and of all the paths down to the last level the most probable few are kept,
@@ -17,7 +17,8 @@ from .last_state import LastState
 
 
 class LevelTree(LastState):
-    """paths: how many are kept; top: tokens followed at each level, 0 for what the heads were made for."""
+    """Draft the best paths through the levels. paths: how many are kept; top: tokens followed at each level, 0 for what the heads
+    were made for."""
 
     needs = frozenset({"tap:final"})
 
@@ -49,7 +50,7 @@ class LevelTree(LastState):
 
 
 def merged_paths(paths: list[tuple[int, ...]]) -> TreeBuilder:
-    """Paths of chosen tokens, first path first; those that begin alike share their nodes."""
+    """Return the tree of some paths of chosen tokens, with shared prefixes merged."""
     build, at = TreeBuilder(), {(): -1}
     for path in paths:
         for end in range(1, len(path) + 1):
