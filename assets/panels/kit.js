@@ -33,10 +33,21 @@
         ),
     );
 
+  /* A table as comma-separated values (RFC 4180). A cell that a spreadsheet would take for a formula is quoted as text. */
+  const cell = (x) => {
+    const s = String((x && x.nodeType ? x.textContent : x) ?? ""),
+      safe = /^[=+@\t\r]|^-[^\d.]/.test(s) ? "'" + s : s;
+    return /[",\n\r]/.test(safe) ? '"' + safe.replace(/"/g, '""') + '"' : safe;
+  };
+  const csv = (cols, rows) => [cols.map((c) => c.name ?? c), ...rows].map((r) => r.map(cell).join(",")).join("\r\n");
+
   function table(cols, rows, caption) {
+    const done = el("span", { class: "pn-small", role: "status" }),
+      key = button("Copy as CSV", () => copy(csv(cols, rows), { set: (text) => setText(done, text) }), "quietly pn-csv");
     return el(
       "div",
       { class: "pn-scroll", tabindex: "0", role: "region", "aria-label": caption },
+      el("div", { class: "pn-row" }, key, done),
       el(
         "table",
         { class: "pn-table" },
@@ -134,6 +145,21 @@
     }
   }
 
+  /* A text with its arXiv numbers as links that only a person's click follows. */
+  function paper(text) {
+    const out = [],
+      s = say(text, 600);
+    let at = 0;
+    for (const m of s.matchAll(/\b(\d{4}\.\d{4,5})\b/g)) {
+      out.push(
+        s.slice(at, m.index),
+        el("a", { href: "https://arxiv.org/abs/" + m[1], target: "_blank", rel: "noopener noreferrer" }, m[1]),
+      );
+      at = m.index + m[0].length;
+    }
+    return [...out, s.slice(at)];
+  }
+
   /* What a round of a method looks like, where the page has a drawing of it. */
   function drawing(key) {
     const { drawn, says } = globalThis.SpecVizPage?.drawing?.(key) ?? {};
@@ -151,11 +177,13 @@
     box,
     figures,
     table,
+    csv,
     status,
     request,
     sentence,
     badge,
     copy,
+    paper,
     EXACT,
   };
 })();

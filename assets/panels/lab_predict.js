@@ -152,9 +152,9 @@
             el("h3", null, "Where the difference went"),
             steps(g, l.doubt),
             K.small(
-              "The three differences add up exactly: the formula's chance of keeping is replaced by the " +
+              K.paper("The three differences add up exactly: the formula's chance of keeping is replaced by the " +
                 "measured tokens per pass, then its free pass by the measured pass, then both sides by the " +
-                "engine's whole clock. Formula: Leviathan et al. 2023, arXiv 2211.17192.",
+                "engine's whole clock. Formula: Leviathan et al. 2023, arXiv 2211.17192."),
             ),
           ),
         );

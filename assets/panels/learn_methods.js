@@ -42,21 +42,6 @@
           : "";
   const hay = (c) => [c.key, c.title, c.family, c.summary, c.paper, c.look].join(" ").toLowerCase();
 
-  /* A paper's text, its arXiv numbers as links that only a person's click follows. */
-  function paper(text) {
-    const out = [],
-      s = K.say(text, 400);
-    let at = 0;
-    for (const m of s.matchAll(/\b(\d{4}\.\d{4,5})\b/g)) {
-      out.push(
-        s.slice(at, m.index),
-        el("a", { href: "https://arxiv.org/abs/" + m[1], target: "_blank", rel: "noopener noreferrer" }, m[1]),
-      );
-      at = m.index + m[0].length;
-    }
-    return [...out, s.slice(at)];
-  }
-
   function view(env) {
     const cards = (env.ctx.catalogue || []).filter((c) => c && typeof c.key === "string"),
       families = [...new Set(cards.map((c) => c.family))];
@@ -222,7 +207,7 @@
               ),
             ]
           : []),
-        ...(c.paper ? [el("h4", null, "Source"), el("p", null, paper(c.paper))] : []),
+        ...(c.paper ? [el("h4", null, "Source"), el("p", null, K.paper(c.paper))] : []),
       ].filter(Boolean);
     }
     /* The mock's "see it happen": rounds of the trace on the board that show what the card says. */

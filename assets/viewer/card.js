@@ -76,8 +76,19 @@
     );
     if (finite(c.tail.p))
       card.append(el("p", { class: "eq", css: { "min-height": "20px" } }, "p = ", el("b", null, f3(c.tail.p))));
-    if (Array.isArray(c.tail.top)) card.append(dist(v, rows(c.tail.top, null, null, c.tail.tok), c.tail.tok, {}));
+    const own = softmax(v, c.tail, c.tail.tok);
+    if (own) card.append(...own);
+    else if (Array.isArray(c.tail.top)) card.append(dist(v, rows(c.tail.top, null, null, c.tail.tok), c.tail.tok, {}));
     return card;
+  }
+  /* At temperature 0 p is one-hot and shows nothing: the model's own probabilities stand there instead, named as such. */
+  function softmax(v, from, tok) {
+    if (SV.why.temperature(v.lane) > 0 || !Array.isArray(from.top_softmax) || !from.top_softmax.length) return null;
+    const list = rows(from.top_softmax, null, null, tok, [from.softmax_p]);
+    return [
+      dist(v, list, tok, {}),
+      el("p", { class: "note", "data-message": "softmax.note" }, SV.messages.say("softmax.note")),
+    ];
   }
   function pendingCard(card, v, n) {
     const ruler = el(
@@ -133,6 +144,11 @@
     card.append(eq);
     const src = source(v, n);
     if (src) card.append(el("p", { class: "note", css: { "min-height": "16px" } }, src));
+    const own = softmax(v, j, n.tok);
+    if (own) {
+      card.append(...own);
+      return card;
+    }
     const list = rows(j.top_p, n.top, j.resid, n.tok, [j.p, n.q ?? j.q]);
     if (list.length)
       card.append(

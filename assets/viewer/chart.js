@@ -217,7 +217,7 @@
       name: SV.stage.titleOf(lane),
       base: SV.metrics.isBaseline(lane),
       dash: SV.metrics.isBaseline(lane) ? -1 : g++,
-      pts: curve(lane, k),
+      pts: curve(lane, k).filter(([t]) => !(v.end > 0) || t <= v.end * 1.001),
     }));
     return { series, top: Math.max(10, ...series.flatMap((s) => s.pts.map((p) => p[1]))) };
   }

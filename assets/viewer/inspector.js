@@ -42,6 +42,7 @@
         { class: "panel p-insp", "aria-label": "Round inspector" },
         this.head,
         this.steps,
+        (this.reason = el("p", { class: "reason" })),
         el("div", { class: "treewrap" }, this.tree, this.zoom.keys),
         this.tabs,
         this.body,
@@ -137,6 +138,7 @@
         this.say,
         r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.",
       );
+      this.paintReason(v);
       const key = [
         who(v.lane),
         r && r.i,
@@ -159,6 +161,24 @@
         this.keys.body = bodyKey;
         this.paintBody(v);
       }
+    }
+    /* The chosen token's whole reason in one line, in sight without scrolling: token, verdict, and the numbers behind it. */
+    paintReason(v) {
+      const found = v.round && v.phase >= 3 && !SV.serverFacts.is(v.lane) ? SV.why.explain(v.lane, v.round, v.sel, v.phase) : null,
+        line = found ? SV.why.numbers(v.lane, v.round, found.node) : [],
+        key = found ? [who(v.lane), v.round.i, found.node, found.cls, v.phase].join() : "";
+      this.reason.hidden = !found;
+      if (key === this.keys.reason) return;
+      this.keys.reason = key;
+      this.reason.replaceChildren(
+        ...(found
+          ? [
+              el("bdi", { class: "mono w " + found.cls }, SV.fold.label(v.lane, found.tok, 18)),
+              el("b", null, SV.why.TAGS[found.cls]),
+              ...line.map(([id, x]) => el("span", { "data-message": id }, SV.messages.say(id, x))),
+            ]
+          : []),
+      );
     }
     /* What stands blank has no size by which it could be seen. */
     inSight(part) {

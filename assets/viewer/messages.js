@@ -71,6 +71,17 @@
     "headline.sampled": "{lead} of the large model, {each} tokens a pass.",
     "headline.sampled.fast": "{lead} of the large model, {each} tokens a pass: {fast}.",
 
+    /* The numbers of the chosen token, in one line (why.js) */
+    "numbers.p": "target p = {p}",
+    "numbers.q": "draft q = {q}",
+    "numbers.accept": "kept below {a}",
+    "numbers.draw": "draw u = {u}",
+    "numbers.own": "The model\u2019s own probabilities:",
+    "numbers.softmax": "{token} {p}",
+    "numbers.near": "its choice was {times} times as likely as the guess",
+    "softmax.note":
+      "Softmax: the model\u2019s own probabilities, as they are at temperature 1. At temperature 0 only the largest counts.",
+
     /* Times that cannot be trusted (timing.js) */
     "timing.busy": "This machine was busy: times are not counted.",
     "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",

@@ -113,6 +113,8 @@
       verdict: oneOf(r.verdict, ["accepted", "rejected", "skipped"], "skipped"),
       top_p: probPairs(r.top_p),
       resid: probPairs(r.resid),
+      softmax_p: prob(r.softmax_p),
+      top_softmax: probPairs(r.top_softmax),
     }),
     commit: (r) => {
       const tail = obj(r.tail),
@@ -125,7 +127,14 @@
         path: arr(r.path, NODES).filter(Number.isInteger),
         n_new: Math.max(0, int(r.n_new, 0)),
         kv,
-        tail: { tok: int(tail.tok, -1), why: str(tail.why, 40) || "plain", p: prob(tail.p), top: probPairs(tail.top) },
+        tail: {
+          tok: int(tail.tok, -1),
+          why: str(tail.why, 40) || "plain",
+          p: prob(tail.p),
+          top: probPairs(tail.top),
+          softmax_p: prob(tail.softmax_p),
+          top_softmax: probPairs(tail.top_softmax),
+        },
       };
     },
     text: (r) => ({ pieces: arr(r.pieces, NODES).map((p) => ({ tok: int(obj(p).tok, -1), b: str(obj(p).b, 4096) })) }),

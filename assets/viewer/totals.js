@@ -46,16 +46,18 @@
       if (!j || j.verdict === "skipped") s.skipped++;
       else if (j.verdict === "rejected") s.rejected++;
     }
-    const seen = new Map();
+    const seen = new Map(),
+      reached = new Set([-1, ...r.path]); /* tried: examined nodes whose parent was accepted, for every verifier */
     for (const j of r.trials) {
       const yes = j.verdict === "accepted",
-        d = r.nodes[j.node].depth;
-      s.tried++;
+        d = r.nodes[j.node].depth,
+        tried = reached.has(r.nodes[j.node].parent);
+      if (tried) s.tried++;
       if (num(j.u) !== null && num(j.a) !== null) {
         s.checked++;
         if (j.u < j.a === yes) s.agree++;
       }
-      seen.set(d, seen.get(d) || false || yes);
+      if (tried) seen.set(d, seen.get(d) || false || yes);
     }
     r.seen = seen;
     if (r.why !== "accepted") s[TAIL[r.why] ? r.why : "plain"]++;

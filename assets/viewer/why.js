@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el } = SV.dom;
+  const { el, f3, pct } = SV.dom;
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
 
   const temperature = (lane) => (lane.header && lane.header.sampling && lane.header.sampling.temperature) || 0;
@@ -90,6 +90,32 @@
     };
   }
 
+  /* The numbers behind the sentence, in one line: [[message, values], ...]. Sampling: p, q, the acceptance probability and the
+     draw. Temperature 0: the model's own probabilities (softmax) of its choice and of the guess, and how near the refusal was. */
+  function numbers(lane, r, id) {
+    const node = typeof id === "number" ? r.nodes[id] : null,
+      j = node ? r.judges.get(id) : null,
+      at = j || (!node && r.commit ? r.commit.tail : null),
+      out = [];
+    if (!at) return out;
+    if (temperature(lane) > 0) {
+      if (finite(at.p)) out.push(["numbers.p", { p: f3(at.p) }]);
+      if (j && finite(j.q ?? node.q)) out.push(["numbers.q", { q: f3(j.q ?? node.q) }]);
+      if (j && finite(j.a)) out.push(["numbers.accept", { a: f3(j.a) }]);
+      if (j && finite(j.u)) out.push(["numbers.draw", { u: f3(j.u) }]);
+      return out;
+    }
+    const top = (Array.isArray(at.top_softmax) ? at.top_softmax : []).slice(0, 2),
+      own = finite(at.softmax_p) ? at.softmax_p : null,
+      tok = node ? node.tok : r.commit.tail.tok;
+    for (const [t, p] of top) out.push(["numbers.softmax", { token: SV.fold.label(lane, t, 18), p: pct(p) }]);
+    if (own !== null && !top.some(([t]) => t === tok)) out.push(["numbers.softmax", { token: SV.fold.label(lane, tok, 18), p: pct(own) }]);
+    if (j && j.verdict === "rejected" && own > 0 && top.length)
+      out.push(["numbers.near", { times: top[0][1] / own >= 100 ? "over 100" : (top[0][1] / own).toFixed(1) }]);
+    if (out.length) out.unshift(["numbers.own", {}]);
+    return out;
+  }
+
   function draw(v) {
     const box = el("div", { class: "short" }),
       found = explain(v.lane, v.round, v.sel, v.phase);
@@ -110,6 +136,15 @@
         ids.flatMap((id, i) => [i ? " " : "", ...SV.messages.parts(id, values)]),
       ),
     );
+    const line = v.phase >= 3 ? numbers(v.lane, v.round, found.node) : [];
+    if (line.length)
+      box.append(
+        el(
+          "p",
+          { class: "numbers mono" },
+          line.map(([id, x]) => el("span", { "data-message": id }, SV.messages.say(id, x))),
+        ),
+      );
     return box;
   }
 
@@ -136,5 +171,5 @@
     );
   }
 
-  SV.why = { draw, explain, weighing, greedyNote, temperature };
+  SV.why = { TAGS, draw, explain, numbers, weighing, greedyNote, temperature };
 })();

@@ -66,6 +66,13 @@
       );
       same(P.maths.cells([0, 9], [1, 0]).at(-1).add, null, "a token of probability 0");
     },
+    "a table as CSV is quoted, and no cell is a formula"() {
+      same(
+        P.kit.csv([{ name: "a" }, "b"], [["x,y", 'say "hi"'], ["=1+1", -2], ["-3.5", null]]),
+        'a,b\r\n"x,y","say ""hi"""\r\n\'=1+1,-2\r\n-3.5,',
+        "csv",
+      );
+    },
     "tokens fall into one kind each"() {
       const kinds = ["\n", " 42", ",", " word", "ing"].map(P.predictability.kindOf);
       same(kinds, ["newline", "digit", "mark", "start", "inside"], "kinds");

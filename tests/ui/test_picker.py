@@ -68,6 +68,30 @@ def test_the_preset_of_engines_narrows_the_list_and_chooses_nothing(visit, shelf
     assert page.evaluate(seen) == everything  # pressed again it lets go
 
 
+def test_a_preset_is_a_selection_that_can_be_undone_and_a_filter_is_none(visit, shelf):  # noqa: F811
+    page = visit(url=shelf.url)
+    before = page.get_attribute(".pg-pick", "data-on")
+    page.click(".pg-more")
+    assert page.evaluate("[...document.querySelectorAll('.pg-presetgroup')].map((g) => [g.getAttribute('aria-label'), new Set([...g.querySelectorAll('.pg-chip')].map((c) => c.classList[1])).size])") == [["Start from", 1], ["Show only", 1]]
+    chip = page.locator(".pg-chip.pg-choose").nth(1)
+    chip.click()
+    page.wait_for_function("old => document.querySelector('.pg-pick').dataset.on !== old", arg=before)
+    assert chip.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Escape")  # first the selection goes back, then the list closes
+    page.wait_for_function("old => document.querySelector('.pg-pick').dataset.on === old", arg=before)
+    assert chip.get_attribute("aria-pressed") == "false" and page.is_visible(".pg-shelf")
+    chip.click()
+    chip.click()
+    page.wait_for_function("old => document.querySelector('.pg-pick').dataset.on === old", arg=before)
+    page.click(".pg-chip.pg-filter >> nth=0")
+    assert page.get_attribute(".pg-pick", "data-on") == before
+    links = page.evaluate("[...document.querySelectorAll('.pg-go a')].map((a) => a.href)")
+    assert all(href.startswith("https://arxiv.org/abs/") for href in links)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".pg-shelf", state="hidden")
+
+
 @pytest.mark.thorough
 def test_as_published_is_that_whatever_the_settings_hold_and_leaves_the_models_alone(page, backend):
     """The chain was published with gamma 8 and a warm cache; the settings say gamma 7, cold, depth in front, and another draft."""

@@ -115,6 +115,25 @@
       same(SV.messages.parts("why.token.limit", { limit: 48 }).join(""), SV.messages.say("why.token.limit", { limit: "48" }), "parts");
       same(SV.messages.parts("why.refused.greedy", { other: "{limit}<b>" })[1], "{limit}<b>", "a value is no template");
     },
+    "the numbers of a token stand in one line, at temperature 0 as softmax"(SV) {
+      const say = (l, id) => SV.why.numbers(l, l.rounds[0], id).map(([m]) => m);
+      const drawn = { verdict: "accepted", p: 0.4, q: 0.8, a: 0.5, u: 0.2 },
+        hot = lane(SV, { temperature: 1, nodes: [{ tok: 5 }], judges: [drawn], path: [0], tail: { tok: 7, why: "bonus", p: 0.3 } });
+      same(say(hot, 0), ["numbers.p", "numbers.q", "numbers.accept", "numbers.draw"], "sampled");
+      same(say(hot, "tail"), ["numbers.p"], "the target's own");
+      const greedy = { ...no, softmax_p: 0.12, top_softmax: [[7, 0.48], [8, 0.31], [5, 0.12]] },
+        cold = lane(SV, {
+          nodes: [{ tok: 5 }], judges: [greedy], tail: { tok: 7, why: "correction", softmax_p: 0.48, top_softmax: [[7, 0.48], [8, 0.31]] },
+        }); // prettier-ignore
+      same(say(cold, 0), ["numbers.own", "numbers.softmax", "numbers.softmax", "numbers.softmax", "numbers.near"], "refused");
+      same(SV.why.numbers(cold, cold.rounds[0], 0).at(-1)[1], { times: "4.0" }, "how near");
+      same(say(cold, "tail"), ["numbers.own", "numbers.softmax", "numbers.softmax"], "the correction");
+      const old = lane(SV, { nodes: [{ tok: 5 }], judges: [no], tail: { tok: 7, why: "correction" } });
+      same(say(old, 0), [], "a trace without them says nothing");
+      const rotten = { ...no, softmax_p: "x", top_softmax: [[7, 2], "y", null] },
+        bad = lane(SV, { nodes: [{ tok: 5 }], judges: [rotten], tail: { tok: 7, why: "correction" } });
+      ok(SV.why.numbers(bad, bad.rounds[0], 0).every(([, x]) => !/NaN|undefined/.test(JSON.stringify(x))), "of any shape");
+    },
     "an answer that goes round in circles is found at its third round, and counted on"(SV) {
       const lane = (toks) => ({ tokens: toks.map((tok) => ({ tok })), header: null }),
         round = Array.from({ length: 12 }, (_, i) => i + 1),

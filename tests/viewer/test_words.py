@@ -248,3 +248,29 @@ def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settle
         assert page.is_visible(".cold")
 
     drive(use)
+
+
+def test_the_race_table_can_be_taken_away_as_csv(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain", "tree"))))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        lines = page.evaluate("board.board.figures.csv()").split("\r\n")
+        shown = page.evaluate("[...document.querySelectorAll('.rtable tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))")
+        assert len(lines) == 4 and [line.split(",")[:3] for line in lines[1:]] == [row[:3] for row in shown]
+        assert all(line.endswith(",yes") for line in lines[1:]) and lines[0].startswith("Method,") and page.is_visible(".csv")
+
+    drive(use)
+
+
+def test_the_reason_of_the_chosen_token_is_in_sight_at_1440_by_900(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2, phase: 4, node: 0 })")
+        settled(page)
+        box = page.locator(".p-insp .reason").bounding_box()
+        assert box["y"] + box["height"] < 900 - 130  # the dock's height
+        ids = page.evaluate("[...document.querySelectorAll('.p-insp .reason [data-message]')].map((e) => e.dataset.message)")
+        assert ids == ["numbers.p", "numbers.q", "numbers.accept", "numbers.draw"]
+
+    drive(use, size=(1376, 900))

@@ -1,5 +1,5 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
-   shelf({cards, families, where, speedOf, presets, state, add, preset, tray, closed}) gives {open, paint}; a card's state(key) is
+   shelf({cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed}) gives {open, paint}; a card's state(key) is
    {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was measured to be, or null. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
@@ -66,7 +66,20 @@ function speedMark(speed) {
   return mark;
 }
 
-function shelf({ cards, families, where, speedOf, presets, state, add, preset, tray, closed }) {
+/* A paper's text with its arXiv numbers as links. */
+function paperLinks(text) {
+  const out = [];
+  let at = 0;
+  for (const m of String(text || "").matchAll(/\b(\d{4}\.\d{4,5})\b/g)) {
+    const link = make("a", "", m[1]);
+    Object.assign(link, { href: "https://arxiv.org/abs/" + m[1], target: "_blank", rel: "noopener noreferrer" });
+    out.push(text.slice(at, m.index), link);
+    at = m.index + m[0].length;
+  }
+  return [...out, String(text || "").slice(at)];
+}
+
+function shelf({ cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed }) {
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),
@@ -96,12 +109,26 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
     second = make("div", "pg-presets");
   first.append(make("h2", "", "All methods"), search, count, button("pg-close", "\u2715", close));
   first.lastChild.setAttribute("aria-label", "Close");
-  second.append(make("span", "", "Start from"));
-  for (const one of presets) {
-    const chip = button("pg-chip", one.name, () => (one.among.length ? narrow(one) : preset(one)));
-    chip.title = one.about || "";
-    if (one.among.length) chips.set(one, chip);
-    second.append(chip);
+  /* A chip of the first group chooses lanes, and a second press takes that back; one of the second group only narrows the list. */
+  for (const [title, kind, some, press] of [
+    ["Start from", "pg-choose", presets.filter((one) => !one.among.length), preset],
+    ["Show only", "pg-filter", presets.filter((one) => one.among.length), narrow],
+  ]) {
+    if (!some.length) continue;
+    const group = make("div", "pg-presetgroup");
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", title);
+    group.append(make("span", "", title));
+    for (const one of some) {
+      const chip = button("pg-chip " + kind, one.name, () => {
+        press(one);
+        paint();
+      });
+      chip.title = one.about || "";
+      chips.set(one, chip);
+      group.append(chip);
+    }
+    second.append(group);
   }
   const measured = make("span", "pg-where"),
     machine = where.split(",", 2).join(","); /* "Some Processor, 2 cores" */
@@ -194,7 +221,9 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
         .join(", ");
       go.append(as);
     }
-    go.append(make("span", "", s.why || card.paper));
+    const source = make("span", "", s.why);
+    if (!s.why) source.append(...paperLinks(card.paper));
+    go.append(source);
     side.replaceChildren(title, make("p", "", card.summary), facts, go);
     for (const [key, { node }] of rows) node.classList.toggle("cur", key === card.key);
     if (matchMedia("(max-width: 760px)").matches) rows.get(card.key)?.node.after(side);
@@ -235,7 +264,8 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
           .join(", "),
       );
     }
-    for (const [one, chip] of chips) chip.setAttribute("aria-pressed", String(among === one));
+    for (const [one, chip] of chips)
+      chip.setAttribute("aria-pressed", String(one.among.length ? among === one : undo.of() === one));
     for (const { section, grid } of sections.values())
       section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
     count.textContent = among || search.value
@@ -261,7 +291,11 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, t
       if (search.value && document.activeElement === search) {
         search.value = "";
         paint();
-      } else close();
+      } else if (among) {
+        among = null;
+        paint();
+      } else if (undo.take()) paint();
+      else close();
     } else if (event.key === "/" && document.activeElement !== search) search.focus();
     else if (event.key === "ArrowDown" && seen.length) seen[Math.min(seen.length - 1, at + 1)].focus();
     else if (event.key === "ArrowUp" && at >= 0) (at ? seen[at - 1] : search).focus();

@@ -23,7 +23,9 @@ const off = () => read(props.off, {});
 const speedOf = (card, sampled = Number(document.querySelector("#temperature input")?.value) > 0) =>
   (props.timed && card.speed?.[sampled ? 1 : 0]) || null;
 
+let before = null; /* {one, was, temperature}: the preset that was pressed last, and what it replaced */
 function set(list) {
+  before = null;
   say("");
   const seen = new Set(),
     kept = list.filter((lane) => {
@@ -53,15 +55,37 @@ function add(key, knobs) {
       : { method: key, knobs: {} };
   if (lane && !state(key).blocked) set([...now, lane]);
 }
+/* A preset replaces the lanes; pressed again, or with Escape, what stood there before comes back. */
+const undo = {
+  of: () => before?.one ?? null,
+  take() {
+    if (!before) return false;
+    const { was, temperature } = before;
+    before = null;
+    set(was);
+    if (temperature !== null) sendTemperature(temperature);
+    return true;
+  },
+};
+function sendTemperature(temperature) {
+  window.SpecVizPage.pending = { temperature };
+  window.SpecVizPage.send("input");
+}
 function preset(one) {
+  if (before?.one === one) return undo.take();
+  const hot = typeof one.temperature === "number",
+    now = Number(document.querySelector("#temperature input")?.value);
+  const kept = {
+    one,
+    was: before ? before.was : lanes(),
+    temperature: before?.temperature ?? (hot && Number.isFinite(now) ? now : null),
+  };
   set(one.methods.filter((key) => cardOf(key) && !off()[key]).map((method) => ({ method, knobs: {} })));
-  if (typeof one.temperature === "number") {
-    window.SpecVizPage.pending = { temperature: one.temperature };
-    window.SpecVizPage.send("input");
-  }
+  before = kept; /* any other change of the lanes forgets it */
+  if (hot) sendTemperature(one.temperature);
 }
 
-const tray = trayOf({ most, cardOf, lanes, set, done: () => all.close() });
+const tray = trayOf({ most, cardOf, lanes, set, done: () => ((before = null), all.close()) });
 const all = shelf({
   cards,
   families: props.families,
@@ -71,6 +95,7 @@ const all = shelf({
   state,
   add,
   preset,
+  undo,
   tray: tray.root,
   closed: paint,
 });
