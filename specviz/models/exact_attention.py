@@ -9,7 +9,7 @@ float32 holds integers up to 2^24 exactly. All summands are first rounded to a g
 | exponentials | 2^-13 |
 | attention weights | 2^-11 |
 
-All other operations are elementwise, so they have no summation order.
+All other operations are elementwise, so they have no summation order; exp2 runs over whole vectors (models/whole_vectors.py).
 """
 import math
 import time
@@ -18,6 +18,8 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
+
+from .whole_vectors import VECTORS, exp2_
 
 SLOTS = 2048  # largest number of slots a row may attend to
 HEAD_DIM = 256  # largest head dimension
@@ -36,7 +38,7 @@ class ExactAttention(nn.Module):
         # tensors, because torch converts a Python number on every call
         self.of_values, self.highest, self.whole = torch.tensor(step * TO_ONE), torch.tensor(13.0), torch.tensor(2.0**11)
         self.scale = torch.tensor(math.log2(math.e) * head_dim**-0.5)  # exp2 is cheaper than exp
-        self.apart = _mask_apart(torch.get_num_threads())
+        self.apart, self.vectors = _mask_apart(torch.get_num_threads()), VECTORS
         self.of_head = torch.tensor(2.0**16)  # times the largest entry of a head: added and subtracted, it leaves 8 of 24 bits
 
     def forward(self, qkv: Tensor, first: int) -> None:
@@ -51,13 +53,18 @@ class ExactAttention(nn.Module):
         """Return softmax(q k^T / sqrt(head_dim) + mask) v of rounded inputs: q [heads, rows, head_dim], keys and values [heads, slots,
         head_dim], mask [rows, slots] of 0 and -inf; [heads, rows, head_dim]."""
         keys = keys.transpose(1, 2)
+        count = q.shape[0] * q.shape[1] * keys.shape[2]
+        flat = q.new_empty([(count + self.vectors - 1) // self.vectors * self.vectors])  # whole vectors for exp2
+        scores = flat.narrow(0, 0, count).view(q.shape[0], q.shape[1], keys.shape[2])
         if mask is None:
-            scores = torch.bmm(q, keys)
+            torch.bmm(q, keys, out=scores)
         elif self.apart:
-            scores = torch.bmm(q, keys).add_(mask)
+            torch.bmm(q, keys, out=scores).add_(mask)
         else:
-            scores = torch.baddbmm(mask, q, keys)
-        e = scores.sub_(scores.amax([-1], True).sub_(self.highest)).exp2_().round_()  # whole numbers up to 2^13
+            torch.baddbmm(mask, q, keys, out=scores)
+        scores.sub_(scores.amax([-1], True).sub_(self.highest))
+        exp2_(flat)
+        e = scores.round_()  # integers up to 2^13
         e.mul_(e.sum([-1], True).reciprocal_().mul_(self.whole)).round_()
         return torch.bmm(e, values).div_(self.whole)
 

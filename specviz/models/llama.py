@@ -25,6 +25,7 @@ from .torchscript_llama import script
 from .checkpoint_sizes import check_config, check_weights
 from .config_defaults import check_parts, context_of, uses_window, with_defaults
 from .weights import ModelError, Weights, read_json
+from .whole_vectors import rotate_, silu
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
 NUMBERS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
@@ -332,12 +333,12 @@ class Llama:
         if block.transform is not None:
             return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))
-        return block.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
+        return block.down.add(silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
 
     def _rotate(self, x: Tensor, turn: Tensor) -> None:
         """Rotate x [n, heads, head_dim] in place by turn [n, 1, head_dim / 2]."""
-        pairs = x.view(*x.shape[:-1], -1, 2)
         if x.dtype in (torch.float32, torch.float64):
-            torch.view_as_complex(pairs).mul_(turn)
+            rotate_(x, turn)
         else:
+            pairs = x.view(*x.shape[:-1], -1, 2)
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(turn)))
