@@ -12,6 +12,7 @@ import time
 import tomllib
 import urllib.request
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,10 @@ def test_the_front_matter_agrees_with_the_requirements():
 
 def test_the_models_it_names_are_those_it_offers():
     front, _ = front_matter()
-    assert set(front["models"]) == {entry.hub for entry in register(HERE / "models.yaml").entries.values() if entry.hub}
+    entries = register(HERE / "models.yaml").entries.values()
+    cards = {entry.path / "README.md" for entry in entries if entry.path and (entry.path / "README.md").is_file()}
+    embedded = {base[1] for base in (re.search(r"^base_model: (\S+/\S+)$", card.read_text(encoding="utf-8"), re.M) for card in cards) if base}
+    assert set(front["models"]) == {entry.hub for entry in entries if entry.hub} | embedded
 
 
 def test_the_ranges():
@@ -94,7 +98,7 @@ def test_every_extra_has_its_file_and_the_version_is_written_once():
     assert f"## {VERSION}\n" in (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-LARGE = "Llama-specviz-52M*", "SmolLM*", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
+LARGE = "Llama-specviz-52M*", "*.part-*", "node_modules", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,19 @@ def installed(package: Path, folder: Path) -> Path:
                            *([] if index else ["--no-deps", "--no-build-isolation"])], capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / "bin" / "specviz"
+
+
+@pytest.mark.thorough
+def test_the_wheel_holds_what_runs_and_no_large_weights(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+    data = "specviz/data"
+    for name in ("models.yaml", "app.py", "assets/glossary.json", "assets/viewer/viewer.css", "assets/traces/first.jsonl",
+                 "assets/models/SmolLM2-135M-Instruct/config.json"):
+        assert f"{data}/{name}" in names
+    for model in ("16M", "draft", "draft-small", "eagle", "medusa", "kangaroo"):
+        assert any(name.startswith(f"{data}/assets/models/Llama-specviz-{model}/") and ".safetensors" in name for name in names), model
+    assert not [name for name in names if "52M" in name or ".part-" in name or name.startswith("tests") or name.endswith("data/setup.py")]
 
 
 @pytest.mark.thorough
