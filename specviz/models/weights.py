@@ -121,7 +121,7 @@ class Weights:
             raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
         tensor = self._dequantise(name, tensor).to(self._device, self._dtype)
         self.count += tensor.numel()
-        if not bool(torch.isfinite(tensor).all()):
+        if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):  # the sum alone is three times as fast
             raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
         return tensor
 

@@ -13,6 +13,7 @@ import torch
 
 from . import other_vocabulary as others, trained_drafts
 from ..core import Method, Target
+from ..indexes.store import vocabulary_mark
 from ..core.needs import missing
 from .backends import Forward, choose, chosen_for
 from .trained_heads import Heads, heads_of, sizes
@@ -23,7 +24,7 @@ from .free_memory import require_memory
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, stored, why_not
 from .text import TokenBytes
-from .tokenizer import end_tokens, open_tokenizer, read, same_vocabulary
+from .tokenizer import different_tokens, end_tokens, open_tokenizer, quick_mark, read, same_vocabulary
 
 
 @dataclass
@@ -144,7 +145,14 @@ class Loaded:
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
-        return self.open_target().capabilities | stored(self.stores) | self.heads.capabilities | roles(self.other, self.more)
+        return self.open_target().capabilities | stored(self.stores, self._mark) | self.heads.capabilities | roles(self.other, self.more)
+
+    def _mark(self) -> str:
+        """The fingerprint of the vocabulary; empty without a tokenizer, so that no datastore fits."""
+        try:
+            return vocabulary_mark(self.tokenizer)
+        except ZooError:
+            return ""
 
     def why_not(self, method: Method) -> str | None:
         """Return one sentence naming what the method lacks here, or None when it can run."""
@@ -205,7 +213,10 @@ def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
 
 def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
     if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
-        raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens).")
+        found = different_tokens(loaded.folder, folder) if (folder / "tokenizer_config.json").is_file() else []
+        which = f"; token {found[0]}" + (f" and {len(found) - 1:,} more" if found[1:] else "") if found else ""
+        raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens"
+                       f"{which[:160]}).")
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
@@ -225,7 +236,7 @@ def survey(target: str | None = None, draft: str | None = None):
     config = read(folder, "config.json")
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
-    capabilities = backend.capabilities(config) | stored(book.stores_of(entry.name)) | heads.capabilities
+    capabilities = backend.capabilities(config) | stored(book.stores_of(entry.name), lambda: quick_mark(folder)) | heads.capabilities
     problem, more = "", trained_drafts.roles_of(book, entry.name, place)
     try:
         if chosen:

@@ -1,12 +1,14 @@
 """Check that a method can run on the loaded models; one sentence names what is missing."""
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
+from typing import Callable
 
 from . import other_vocabulary as others, trained_drafts
 from ..core import Method
 from ..core.needs import missing
-from ..indexes.store import HOW, HOW_TO
+from ..indexes.store import HOW, HOW_TO, Store, StoreError
 from .trained_heads import needed
 
 
@@ -22,9 +24,27 @@ def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
     return frozenset(more) | ({others.ROLE} if other else set())
 
 
-def stored(stores: dict[str, Path]) -> frozenset[str]:
-    """The capabilities that existing datastores add."""
-    return frozenset(f"store:{name}" for name, folder in stores.items() if (folder / "store.json").is_file())
+def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:
+    """The capabilities that datastores add: of those that open for the target's vocabulary, as a run would open them.
+
+    mark: returns the fingerprint of that vocabulary; None: not known before the model is fetched, and nothing is opened.
+    """
+    there = {name: folder for name, folder in stores.items() if (folder / "store.json").is_file()}
+    wanted = mark() if there else None
+    return frozenset(f"store:{name}" for name, folder in there.items() if wanted is None or _opens(folder, wanted, _changed(folder)))
+
+
+@lru_cache(maxsize=64)
+def _opens(folder: Path, mark: str, changed: int) -> bool:
+    try:
+        Store.open(folder, mark)
+    except StoreError:
+        return False
+    return True
+
+
+def _changed(folder: Path) -> int:
+    return (folder / "store.json").stat().st_mtime_ns
 
 
 def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
@@ -34,7 +54,8 @@ def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, 
     if need.startswith(trained_drafts.ROLE):
         return trained_drafts.needed(need.removeprefix(trained_drafts.ROLE), name)
     if need.startswith("store:"):
-        return f"needs a datastore named {need[6:]!r}: build one with `{HOW_TO.get(need[6:], HOW)}` and name its folder in models.yaml"
+        return (f"needs a datastore named {need[6:]!r} for the tokenizer of {name}: build one with `{HOW_TO.get(need[6:], HOW)}` and name "
+                "its folder in models.yaml")
     if need in ("draft", "middle") and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
     return missing(need, name)

@@ -51,10 +51,38 @@ def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
 
 
 def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:
-    """Return whether a draft's ids stand for the same tokens. Of a draft without a tokenizer only the size is compared."""
+    """Return whether a draft's ids stand for the same tokens (see ``different_tokens``). Of a draft without a tokenizer only the size is
+    compared."""
     first, second = target / "tokenizer.json", draft / "tokenizer.json"
     if not second.is_file() and not (draft / "tokenizer_config.json").is_file():
         return same_size
     if first.is_file() and second.is_file() and first.read_bytes() == second.read_bytes():
         return True
-    return open_tokenizer(target).get_vocab() == open_tokenizer(draft).get_vocab()
+    return not different_tokens(target, draft)
+
+
+def different_tokens(target: Path, draft: Path) -> list[str]:
+    """Return the tokens that two tokenizers give different ids, as "id: token, token". Ids that both reserve for control tokens may
+    differ, and so may control tokens that one of them lacks: a draft that proposes one of those is only refused. Raises ZooError."""
+    ours, theirs = (_by_id(open_tokenizer(folder)) for folder in (target, draft))
+    found = [i for i in sorted(ours.keys() | theirs.keys()) if ours.get(i, (None, True)) != theirs.get(i, (None, True))]
+    found = [i for i in found if not (ours.get(i, (None, True))[1] and theirs.get(i, (None, True))[1])]
+    return [f"{i}: {ours.get(i, ('none', 1))[0]!r}, {theirs.get(i, ('none', 1))[0]!r}" for i in found]
+
+
+def _by_id(tokenizer: Any) -> dict[int, tuple[str, bool]]:
+    """The token of each id, and whether it is a control token."""
+    control = {int(i) for i, token in tokenizer.added_tokens_decoder.items() if getattr(token, "special", False)}
+    return {i: (token, i in control) for token, i in tokenizer.get_vocab().items()}
+
+
+def quick_mark(folder: Path) -> str | None:
+    """Return the fingerprint of a folder's vocabulary without transformers; None where there is no tokenizer.json that can be read."""
+    from tokenizers import Tokenizer
+
+    from ..indexes.store import vocabulary_mark
+
+    try:
+        return vocabulary_mark(Tokenizer.from_file(str(folder / "tokenizer.json")))
+    except Exception:  # the package raises its own
+        return None

@@ -3,21 +3,26 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
 
-from specviz import ROOT, zoo
+from specviz import ROOT, load, zoo
 from specviz.cli.commands import main
+from specviz.indexes.store import vocabulary_mark
+from specviz.methods import catalogue
 from specviz.models import checkpoint_sizes as sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
-from specviz.zoo import ZooError
+from specviz.training.datastore import make_store, save
+from specviz.zoo import ZooError, forget, survey
 from specviz.zoo import free_memory as memory
 from specviz.zoo.entry_checks import check, parameters
 from specviz.zoo.registry import Entry, register
+from specviz.zoo.tokenizer import open_tokenizer
 
-from .checkpoints import write
+from .checkpoints import register as make_register, write
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GOOD = f"hub: org/name, revision: {COMMIT}, licence: MIT, about: A model., memory: 2"
@@ -155,3 +160,36 @@ def test_a_spread_model_may_take_every_card_and_the_processor(monkeypatch):
     with pytest.raises(ModelError, match="a needs"):
         sizes.fits("a", 181, *sizes.everywhere(True))
     assert memory.free(torch.device("cuda"), every=True) == 80 and memory.free(torch.device("cpu")) == 100
+
+
+def test_a_datastore_of_another_tokenizer_is_not_offered(tmp_path, monkeypatch):
+    write(tmp_path / "target")
+    tokenizer = open_tokenizer(tmp_path / "target")
+    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\nstores: {text: store}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    for mark, fits in (("0" * 16, False), (vocabulary_mark(tokenizer), True)):
+        shutil.rmtree(tmp_path / "store", ignore_errors=True)
+        save(make_store("text", [tokenizer.encode("the cat sat on the mat")] * 3, mark=mark), tmp_path / "store")
+        for key in ("rest", "sam_store"):
+            method = catalogue()[key]
+            assert (load().why_not(method) is None) == (survey()(method) is None) == fits, key
+    forget()
+
+
+def test_reserved_tokens_may_differ_between_target_and_draft_and_others_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_MODELS", str(make_register(tmp_path)))
+    for token, allowed in (("<|user|>", True), ("a", False)):
+        folder = write(tmp_path / token.strip("<|>"), layers=1, seed=3)
+        text = json.loads((folder / "tokenizer.json").read_text())
+        for added in text["added_tokens"]:
+            added["content"] = "<|other|>" if added["content"] == token else added["content"]
+        vocab = text["model"]["vocab"]
+        vocab["<|other|>" if allowed else "\u0100\u0100\u0100"] = vocab.pop(token)
+        text["model"]["merges"] = [] if not allowed else text["model"]["merges"]
+        (folder / "tokenizer.json").write_text(json.dumps(text))
+        if allowed:
+            assert load("tiny", str(folder)).draft is not None
+        else:
+            with pytest.raises(ZooError, match="vocabularies differ .* token [0-9]+: 'a'"):
+                load("tiny", str(folder))
+    forget()
