@@ -24,13 +24,17 @@ class _Account:
 
 
 class AddressBudget:
-    """``queue``: Gradio's event queue, which keeps the unread messages of each session; None until the app has one."""
+    """``queue``: Gradio's event queue, which keeps the unread messages of each session; ``states``: its component states by session.
+    None until the app has them."""
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
         self.queue: Any = None
+        self.states: Any = None
         self.requests, self.events, self.kept_bytes = requests, events, kept_bytes
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
         self._unread: dict[str, tuple[int, float]] = {}  # session -> messages at the last check, since when they only grow
+        self._idle: set[str] = set()  # sessions without events and messages at the last check
+        self._single: set[str] = set()  # sessions that a call for programs made for itself
 
     def request(self, address: str) -> None:
         """Count a request. Raises Refused where the address has sent too many."""
@@ -50,9 +54,11 @@ class AddressBudget:
     def opened(self, address: str, event: str, session: str | None) -> None:
         """Note an event that was queued."""
         self._account(address).events[event] = session or event
+        if session is None:
+            self._single.add(event)
 
     def drop_unread(self) -> None:
-        """Drop the messages of sessions that nobody has read from for PATIENCE seconds."""
+        """Drop the messages of sessions that nobody has read from for PATIENCE seconds, and what Gradio keeps of idle sessions."""
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
@@ -65,11 +71,25 @@ class AddressBudget:
                 while not messages.empty():
                     messages.get_nowait()
                 if not self._answering(session):
-                    sessions.pop(session, None)
-                    self.queue.pending_event_ids_session.pop(session, None)
+                    self._forget(session)
             elif count:
                 unread[session] = count, since
         self._unread = unread
+        idle = {session for session in list(sessions.keys()) if not self.queue.pending_event_ids_session.get(session)
+                and sessions[session].empty()}
+        for session in idle & self._idle:
+            self._forget(session)
+        self._idle = idle - self._idle
+
+    def _forget(self, session: str) -> None:
+        """Drop an idle session's queue, and its component states where it was made for one call."""
+        self.queue.pending_messages_per_session.pop(session, None)
+        self.queue.pending_event_ids_session.pop(session, None)
+        if session in self._single:
+            self._single.discard(session)
+            if self.states is not None:
+                self.states.session_data.pop(session, None)
+                self.states.time_last_used.pop(session, None)
 
     def _answering(self, session: str) -> bool:
         """Whether an event of this session is queued or still being answered."""

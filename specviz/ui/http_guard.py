@@ -163,11 +163,12 @@ class HttpGuard:
     def _sweep(self) -> None:
         """Start the search for unread answers, in the server's own event loop."""
         if self._sweeper is None or self._sweeper.done():
-            self._budget.queue = self._event_queue()
+            queue = self._budget.queue = self._event_queue()
 
             async def sweep() -> None:
                 while True:
                     await asyncio.sleep(SWEEP)
+                    self._budget.states = getattr(getattr(queue, "server_app", None), "state_holder", None)
                     self._budget.drop_unread()
 
             self._sweeper = asyncio.get_running_loop().create_task(sweep())

@@ -298,3 +298,50 @@ def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, capfd
     assert "Traceback" not in "".join(lines) and max(map(len, lines), default=0) < 1000
     assert cards()  # the page is still there
     assert get(server.url + "theme.css")[0] == 200
+
+
+# Memory
+
+FAULTS = ("", "crash", "oom", "nan", "lane")
+
+
+def faulty_runs(server, backend, count, first=0):
+    """Runs for programs of every kind: good, long, failing in the engine in each way, refused."""
+    backend.loaded.add(None)
+    for i in range(first, first + count):
+        backend.fault = FAULTS[i % len(FAULTS)]
+        backend.runs.clear()
+        data = ["fox " * (900 if i % 7 == 0 else 3), ["nope" if i % 11 == 0 else "chain"], *RUN["data"][2:]]
+        status, said = post(f"{server.url}gradio_api/call/run", {"data": data})
+        assert status == 200
+        get(f"{server.url}gradio_api/call/run/{json.loads(said)['event_id']}")
+
+
+def test_nothing_is_kept_of_a_run_for_a_program_once_it_was_fetched(server, backend, monkeypatch):
+    monkeypatch.setattr(http_guard, "SWEEP", 0.05)
+    queue = server.demo._queue
+    before = {*queue.pending_messages_per_session, *queue.pending_event_ids_session}
+    states = {*server.demo.state_holder.session_data}
+    faulty_runs(server, backend, 12)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        kept = {*queue.pending_messages_per_session, *queue.pending_event_ids_session} - before
+        if not kept and not {*server.demo.state_holder.session_data} - states:
+            break
+        time.sleep(0.1)
+    assert not kept and not {*server.demo.state_holder.session_data} - states and not queue.event_ids_to_events
+
+
+@pytest.mark.soak
+def test_memory_is_flat_over_a_thousand_runs(server, backend):
+    """Of all kinds; within 2 % of that after the first hundred."""
+    import gc
+
+    sizes = []
+    for part in range(10):
+        faulty_runs(server, backend, 100, 100 * part)
+        time.sleep(3 * http_guard.SWEEP)
+        gc.collect()
+        sizes.append(int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20)
+    print(f"\n1,000 runs; memory after each hundred: {[f'{size:.0f} MB' for size in sizes]}")
+    assert max(sizes) <= 1.02 * sizes[0]
