@@ -88,11 +88,11 @@ class SharedProbabilities(PredictedOutcomes):
 
 @pytest.mark.parametrize("loop, exact", [(PredictedOutcomes, True), (SharedProbabilities, False)])
 def test_the_joint_distribution_is_the_targets(loop, exact):
-    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 3
+    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 4
 
     def once(rng):
         begun = State([1, 0, 1], sampling, rng, count)
-        again = ssd(kit, 2, 2, loop, parallel=False)
+        again = ssd(kit, 2, 1, loop, parallel=False)
         for _ in again.loop(again, TinyTarget(kit.net), begun):
             pass
         return tuple(begun.tokens[3:])

@@ -20,16 +20,16 @@ METHOD = Method(
     key="ssd",
     title="SSD (drafting for predicted outcomes)",
     paper="2026, arXiv 2603.03251",
-    summary="While the target verifies a draft, the draft model predicts how many tokens will be accepted and which token follows, and "
-            "drafts the next chain for each of the most likely outcomes. If one of them happens, the next round begins with its draft ready.",
+    summary="While the target verifies a draft, the draft model predicts how that ends, and drafts the next chain for each of the most "
+            "likely outcomes. If one of them happens, the next round begins with its draft ready.",
     knobs=(
         Knob("gamma", 3, 1, 16, "draft length: tokens of each chain"),
         Knob("outcomes", 2, 0, 16, "predicted outcomes that are drafted for; 0: ordinary speculative decoding"),
     ),
     needs=frozenset({"draft"}),
     look="How often a draft was ready when a round began, and how many prepared drafts were thrown away.",
-    wins="When the draft model has a device of its own: a round then costs the target's pass alone as often as the outcome was predicted.",
-    loses="When both models share a core: each prepared draft is paid for, and most are thrown away.",
+    wins="When the draft model has a device of its own: a round then costs the target's pass alone whenever its outcome was predicted.",
+    loses="When both models share a core: each prepared draft is paid for, and most are dropped.",
     differs="The outcomes are ranked by the draft model's own probabilities over the four best tokens of each position, all positions "
             "together; Saguaro fixes how many are drafted for at each position.",
     compared="notes",
